@@ -1,0 +1,77 @@
+"""What losses, structures and solvers have in common: parameters that are checked at birth and can be searched."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Self
+
+import numpy as np
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse a value in one sentence that names it."""
+    if not condition:
+        raise ValueError(message)
+
+
+class Component:
+    """A dataclass with scikit-learn's ``get_params`` and ``set_params``, so that it can be cloned and searched.
+
+    Parameters are stored as given (scikit-learn's ``clone`` insists on that); ``check`` refuses nonsense.
+    Subclasses that hold arrays are declared with ``eq=False``: comparing arrays does not give a bool.
+    """
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Raise ``ValueError`` when a parameter makes no sense. The default accepts everything."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name (``deep`` is there for scikit-learn; components do not nest)."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}  # type: ignore[arg-type]
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name and check them; on failure nothing changes."""
+        before = self.get_params()
+        unknown = sorted(set(params) - set(before))
+        require(
+            not unknown,
+            f"{type(self).__name__} has no parameter {unknown[0] if unknown else ''!r}; it has {sorted(before)}",
+        )
+        self.__dict__.update(params)
+        try:
+            self.check()
+        except ValueError:
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def __repr__(self) -> str:
+        shown = []
+        for name, value in self.get_params().items():
+            text = f"<array {np.shape(value)}>" if np.size(value) > 9 else repr(value)
+            shown.append(f"{name}={text}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def snake_case(name: str) -> str:
+    """``"SquaredHinge"`` becomes ``"squared_hinge"``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def resolve(given: Any, kind: type, catalogue: list[type], what: str) -> Any:
+    """A component, or the component that a snake_case name stands for; anything else is refused by name."""
+    if isinstance(given, kind):
+        return given
+    by_name = {snake_case(cls.__name__): cls for cls in catalogue}
+    if isinstance(given, str) and given in by_name:
+        try:
+            return by_name[given]()
+        except TypeError as error:
+            cls = by_name[given].__name__
+            raise ValueError(f"{what}={given!r} needs arguments: pass an object, {what}={cls}(...). ({error})") from None
+    if isinstance(given, type) and issubclass(given, kind):
+        raise TypeError(f"{what}={given.__name__} is a class; pass an object of it: {given.__name__}(...)")
+    raise ValueError(f"{what} must be one of {sorted(by_name)} or a {kind.__name__} object, got {given!r}")

@@ -1,0 +1,54 @@
+"""The contract of a loss: entrywise, convex in the prediction ``z``, and it brings its own conjugate."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from .._component import Component
+
+Array = np.ndarray
+
+
+class Loss(Component, ABC):
+    """``l(y, z)``, convex in ``z``. Entrywise: no masks, no weights, no sums; ``Problem`` weighs and adds.
+
+    A *smooth* loss has ``slope`` and ``curvature``; one with kinks has ``prox`` instead (and may leave both out).
+    Every loss has ``conjugate`` and ``slopes``, the interval outside which the conjugate is infinite: they are its
+    half of the certificate.
+    """
+
+    smooth: ClassVar[bool] = True
+    quadratic: ClassVar[bool] = False  # l(y, z) = (y - z)^2 up to a constant: one linear system solves it
+    targets: ClassVar[Literal["numbers", "signs"]] = "numbers"
+    max_curvature: ClassVar[float] = np.inf  # Lipschitz constant of the slope
+
+    @abstractmethod
+    def value(self, y: Array, z: Array) -> Array:
+        """``l(y, z)``."""
+
+    @abstractmethod
+    def conjugate(self, y: Array, s: Array) -> Array:
+        """``l*(y, s) = sup_z s z - l(y, z)``; ``inf`` outside the interval ``slopes(y)``."""
+
+    @abstractmethod
+    def slopes(self, y: Array) -> tuple[Array | float, Array | float]:
+        """The closed interval of slopes on which the conjugate is finite; it holds 0."""
+
+    def slope(self, y: Array, z: Array) -> Array:
+        """``dl/dz``; at a kink, some slope between the left and the right one."""
+        raise TypeError(f"{type(self).__name__} has no slope; it offers prox")
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        """``d2l/dz2``; where the slope bends, either side's value."""
+        raise TypeError(f"{type(self).__name__} has no curvature; it offers prox")
+
+    def pick(self, which: Array) -> Loss:
+        """The loss of a selection of observations; only a loss that holds one number for each has to do anything."""
+        return self
+
+    def prox(self, y: Array, z: Array, step: float) -> Array:
+        """``argmin_u step l(y, u) + (u - z)^2 / 2``."""
+        raise TypeError(f"{type(self).__name__} has no prox; it offers slope and curvature")

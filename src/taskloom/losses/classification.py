@@ -1,0 +1,81 @@
+"""Losses of a label ``y`` in {-1, +1} and a decision value ``z``; ``p = -y s`` is the slope seen from the label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.special import expit, xlog1py, xlogy
+
+from .base import Array, Loss
+
+
+class _MarginLoss(Loss):
+    """A loss of the margin ``y z`` that falls with it, with slope at most 1 in size."""
+
+    targets: ClassVar[Literal["numbers", "signs"]] = "signs"
+
+    def slopes(self, y: Array) -> tuple[Array, Array]:
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+
+@dataclass(eq=False, repr=False)
+class Logistic(_MarginLoss):
+    """``log(1 + exp(-y z))``."""
+
+    max_curvature: ClassVar[float] = 0.25
+
+    def value(self, y: Array, z: Array) -> Array:
+        return np.logaddexp(0.0, -y * z)
+
+    def slope(self, y: Array, z: Array) -> Array:
+        return -y * expit(-y * z)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        return expit(z) * expit(-z)
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        p = -y * s
+        inside = np.clip(p, 0.0, 1.0)
+        return np.where((p >= 0) & (p <= 1), xlogy(inside, inside) + xlog1py(1 - inside, -inside), np.inf)
+
+
+@dataclass(eq=False, repr=False)
+class Hinge(_MarginLoss):
+    """``max(0, 1 - y z)``: the support vector machine's."""
+
+    smooth: ClassVar[bool] = False
+
+    def value(self, y: Array, z: Array) -> Array:
+        return np.maximum(1 - y * z, 0.0)
+
+    def prox(self, y: Array, z: Array, step: float) -> Array:
+        return z + y * np.clip(1 - y * z, 0.0, step)
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        p = -y * s
+        return np.where((p >= 0) & (p <= 1), -p, np.inf)
+
+
+@dataclass(eq=False, repr=False)
+class SquaredHinge(_MarginLoss):
+    """``max(0, 1 - y z)^2``."""
+
+    max_curvature: ClassVar[float] = 2.0
+
+    def value(self, y: Array, z: Array) -> Array:
+        return np.maximum(1 - y * z, 0.0) ** 2
+
+    def slope(self, y: Array, z: Array) -> Array:
+        return -2 * y * np.maximum(1 - y * z, 0.0)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        return np.where(y * z < 1, 2.0, 0.0)
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        p = -y * s
+        return np.where(p >= 0, p**2 / 4 - p, np.inf)
+
+    def slopes(self, y: Array) -> tuple[Array, Array]:
+        return np.where(y > 0, -np.inf, 0.0), np.where(y > 0, 0.0, np.inf)

@@ -1,0 +1,135 @@
+"""Losses of a real target; ``r`` is ``y - z`` in the formulas and ``z - y`` where that reads more easily."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .._component import require
+from .base import Array, Loss
+
+
+@dataclass(eq=False, repr=False)
+class Squared(Loss):
+    """``(y - z)^2``."""
+
+    quadratic: ClassVar[bool] = True
+    max_curvature: ClassVar[float] = 2.0
+
+    def value(self, y: Array, z: Array) -> Array:
+        return (y - z) ** 2
+
+    def slope(self, y: Array, z: Array) -> Array:
+        return 2 * (z - y)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        return np.full_like(z, 2.0)
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        return s * y + s**2 / 4
+
+    def slopes(self, y: Array) -> tuple[float, float]:
+        return -np.inf, np.inf
+
+
+@dataclass(eq=False, repr=False)
+class Huber(Loss):
+    """``r^2`` for ``|r| <= width``, ``2 width |r| - width^2`` beyond: outliers pull with bounded force."""
+
+    width: float = 1.0
+    max_curvature: ClassVar[float] = 2.0
+
+    def check(self) -> None:
+        require(
+            self.width > 0 and np.isfinite(self.width), f"Huber needs a finite width > 0, got width={self.width!r}"
+        )
+
+    def value(self, y: Array, z: Array) -> Array:
+        r = np.abs(z - y)
+        return np.where(r <= self.width, r**2, self.width * (2 * r - self.width))
+
+    def slope(self, y: Array, z: Array) -> Array:
+        return 2 * np.clip(z - y, -self.width, self.width)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        return np.where(np.abs(z - y) <= self.width, 2.0, 0.0)
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        return np.where(np.abs(s) <= 2 * self.width, s * y + s**2 / 4, np.inf)
+
+    def slopes(self, y: Array) -> tuple[float, float]:
+        return -2 * self.width, 2 * self.width
+
+
+@dataclass(eq=False, repr=False)
+class EpsilonInsensitive(Loss):
+    """``max(0, |y - z| - epsilon)``: support vector regression; errors below ``epsilon`` are free."""
+
+    epsilon: float = 0.1
+    smooth: ClassVar[bool] = False
+
+    def check(self) -> None:
+        require(
+            self.epsilon >= 0 and np.isfinite(self.epsilon),
+            f"EpsilonInsensitive needs a finite epsilon >= 0, got epsilon={self.epsilon!r}",
+        )
+
+    def value(self, y: Array, z: Array) -> Array:
+        return np.maximum(np.abs(y - z) - self.epsilon, 0.0)
+
+    def prox(self, y: Array, z: Array, step: float) -> Array:
+        r = np.abs(z - y)
+        shrunk = np.where(r <= self.epsilon, r, np.maximum(r - step, self.epsilon))
+        return y + np.sign(z - y) * shrunk
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        return np.where(np.abs(s) <= 1, s * y + self.epsilon * np.abs(s), np.inf)
+
+    def slopes(self, y: Array) -> tuple[float, float]:
+        return -1.0, 1.0
+
+
+@dataclass(eq=False, repr=False)
+class Quantile(Loss):
+    """``max(q r, (q - 1) r)``, ``r = y - z``: its minimiser is the conditional ``q``-quantile."""
+
+    q: float = 0.5
+    smooth: ClassVar[bool] = False
+
+    def check(self) -> None:
+        require(0 < self.q < 1, f"Quantile needs 0 < q < 1, got q={self.q!r}")
+
+    def value(self, y: Array, z: Array) -> Array:
+        r = y - z
+        return np.maximum(self.q * r, (self.q - 1) * r)
+
+    def prox(self, y: Array, z: Array, step: float) -> Array:
+        r = z - y
+        return z - np.clip(r, -step * self.q, step * (1 - self.q))
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        return np.where((s >= -self.q) & (s <= 1 - self.q), s * y, np.inf)
+
+    def slopes(self, y: Array) -> tuple[float, float]:
+        return -self.q, 1 - self.q
+
+
+@dataclass(eq=False, repr=False)
+class Absolute(Loss):
+    """``|y - z|``: its minimiser is the conditional median."""
+
+    smooth: ClassVar[bool] = False
+
+    def value(self, y: Array, z: Array) -> Array:
+        return np.abs(y - z)
+
+    def prox(self, y: Array, z: Array, step: float) -> Array:
+        return z - np.clip(z - y, -step, step)
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        return np.where(np.abs(s) <= 1, s * y, np.inf)
+
+    def slopes(self, y: Array) -> tuple[float, float]:
+        return -1.0, 1.0

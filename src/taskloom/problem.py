@@ -1,0 +1,225 @@
+"""The problem as a frozen value: it evaluates itself, its dual and its gap (docs/notation.md has the letters).
+
+    J(W, b, A) = sum_i v_i loss(y_i, <phi_i, w_t> + b_t) + alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)
+    D(G)       = - sum_i v_i loss*(y_i, -G_i / v_i) - F*(Z1'Z1 / (4 alpha)) - ||Z2||^2 / (4 ridge) <= min J
+                 with Z1 + Z2 = Phi'G, and the G of each task adding up to 0 when there is an intercept
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from ._component import require
+from ._linalg import symmetric
+from .losses import Loss, as_loss
+from .structures import Structure, as_structure
+from .tasks import Observations
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Everything a solver may look at.
+
+    Parameters
+    ----------
+    features : array of shape (n, r)
+        ``Phi``, with ``K = Phi Phi'``; ``X`` itself for a linear kernel.
+    observations : Observations, or array of shape (n, T)
+        What was seen; an array is ``Y`` with NaN where a task was not observed.
+    loss, structure : component or name
+    alpha : float > 0
+        Strength of the structured norm.
+    ridge : float >= 0
+    fit_intercept : bool
+    """
+
+    features: Array
+    observations: Observations
+    loss: Loss = "squared"  # type: ignore[assignment]
+    structure: Structure = None  # type: ignore[assignment]
+    alpha: float = 0.01
+    ridge: float = 0.0
+    fit_intercept: bool = True
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the dataclass is frozen; names become objects once, here
+        set_field(self, "features", np.ascontiguousarray(self.features, dtype=float))
+        if not isinstance(self.observations, Observations):
+            set_field(self, "observations", Observations.from_wide(self.observations))
+        set_field(self, "loss", as_loss(self.loss))
+        set_field(self, "structure", as_structure(self.structure))
+        require(self.features.ndim == 2, f"features must be a matrix, got shape {self.features.shape}")
+        require(bool(np.isfinite(self.features).all()), "features must be finite, got NaN or infinity")
+        rows = int(self.observations.row.max(initial=-1)) + 1
+        require(rows <= len(self.features), f"observations name row {rows - 1}, but features have {len(self.features)} rows")
+        require(
+            np.isscalar(self.alpha) and np.isfinite(self.alpha) and self.alpha > 0,
+            f"alpha must be a positive finite number, got alpha={self.alpha!r}",
+        )
+        require(
+            np.isscalar(self.ridge) and np.isfinite(self.ridge) and self.ridge >= 0,
+            f"ridge must be a finite number >= 0, got ridge={self.ridge!r}",
+        )
+        self.structure.check_tasks(self.n_tasks)
+
+    @property
+    def n_tasks(self) -> int:
+        return self.observations.n_tasks
+
+    @property
+    def n_features(self) -> int:
+        return self.features.shape[1]
+
+    # --- primal -------------------------------------------------------------------------------------------------
+
+    def predict(self, W: Array, b: Array) -> Array:
+        """``z``: the prediction for each observation."""
+        seen = self.observations
+        n, T = len(self.features), self.n_tasks
+        if seen.y.size * 4 >= n * T:  # most places observed: one product, then pick
+            return (self.features @ W)[seen.row, seen.task] + b[seen.task]
+        z = np.empty(seen.y.size)
+        for t in range(T):
+            part = slice(seen.starts[t], seen.starts[t + 1])
+            z[part] = self.features[seen.row[part]] @ W[:, t]
+        return z + b[seen.task]
+
+    def loss_term(self, z: Array) -> float:
+        """``sum_i v_i loss(y_i, z_i)``."""
+        return float(self.observations.weight @ self.loss.value(self.observations.y, z))
+
+    def primal(self, W: Array, b: Array, A: Array) -> float:
+        """``J(W, b, A)`` from its definition; ``inf`` where ``W`` leaves the range of ``A``."""
+        a, V = np.linalg.eigh(symmetric(A))
+        energy = np.einsum("ij,ij->j", WV := W @ V, WV)
+        inside = a > 1e-15 * max(a[-1], 0.0)
+        if energy[~inside].sum() > 1e-14 * energy.sum():
+            return np.inf
+        norm = self.alpha * float((energy[inside] / a[inside]).sum()) + self.ridge * float(np.vdot(W, W))
+        return self.loss_term(self.predict(W, b)) + norm + self.structure.value(A)
+
+    def best_primal(self, W: Array, b: Array) -> tuple[float, Array]:
+        """``min_A J(W, b, A)`` and the structure that attains it."""
+        A, penalty = self.structure.best_of_root(np.sqrt(self.alpha) * W)
+        return self.loss_term(self.predict(W, b)) + penalty + self.ridge * float(np.vdot(W, W)), A
+
+    # --- dual ---------------------------------------------------------------------------------------------------
+
+    def correlate(self, G: Array) -> Array:
+        """``Z = Phi'G`` (``r x T``); column ``t`` adds up over the observations of task ``t``."""
+        seen = self.observations
+        n, T = len(self.features), self.n_tasks
+        if seen.y.size * 4 >= n * T:
+            return self.features.T @ seen.scatter(G, n)
+        Z = np.empty((self.n_features, T))
+        for t in range(T):
+            part = slice(seen.starts[t], seen.starts[t + 1])
+            Z[:, t] = G[part] @ self.features[seen.row[part]]
+        return Z
+
+    def dual_candidate(self, slopes: Array) -> Array:
+        """``G = -v s`` from slopes of the loss, moved until the conjugate is finite and intercepts are balanced."""
+        seen = self.observations
+        lower, upper = (np.broadcast_to(edge, slopes.shape) for edge in self.loss.slopes(seen.y))
+        s = np.clip(slopes, lower, upper)
+        if self.fit_intercept:
+            s = self._balanced(s, lower, upper)
+        return -seen.weight * s
+
+    def _balanced(self, s: Array, lower: Array, upper: Array) -> Array:
+        """Shift the slopes of each task, inside their interval, until they add up to zero (weighted)."""
+        seen, v = self.observations, self.observations.weight
+        total = seen.sum_by_task(v)
+        shifted = s - (seen.sum_by_task(v * s) / total)[seen.task]
+        if np.all((shifted >= lower) & (shifted <= upper)):
+            return shifted
+        low = np.full(seen.n_tasks, -2.0) * (1 + np.abs(s).max())
+        high = -low
+        for _ in range(200):
+            middle = (low + high) / 2
+            excess = seen.sum_by_task(v * np.clip(s - middle[seen.task], lower, upper))
+            low, high = np.where(excess > 0, middle, low), np.where(excess > 0, high, middle)
+            if np.all(high - low <= 4e-16 * np.maximum(np.abs(low), np.abs(high))):
+                break
+        s = np.clip(s - ((low + high) / 2)[seen.task], lower, upper)
+        free = (s > lower) & (s < upper)  # what bisection leaves over goes to the entries that can still move
+        room = seen.sum_by_task(v * free)
+        rest = np.divide(seen.sum_by_task(v * s), room, out=np.zeros_like(room), where=room > 0)
+        return np.clip(s - free * rest[seen.task], lower, upper)
+
+    def dual(self, G: Array, W: Array | None = None, near: Array | None = None) -> float:
+        """The best ``D(c G)`` over ``0 <= c <= 1``: a lower bound on the minimum of ``J``.
+
+        ``W`` is the primal guess that says how a ridge splits ``Z``; ``near`` is the structure that goes with it.
+        """
+        seen = self.observations
+        Z = self.correlate(G)
+        ridge_part = 0.0
+        if self.ridge > 0 and W is not None:
+            Z2 = 2 * self.ridge * W
+            ridge_part = float(np.vdot(Z2, Z2)) / (4 * self.ridge)
+            Z = Z - Z2
+        feature_side = self.structure.either_side and self.n_features < self.n_tasks
+        root = Z.T if feature_side else Z
+        S = root.T @ root / (4 * self.alpha)
+        reach, conjugate = self.structure.ray(S, None if feature_side else near)
+        slopes = -G / seen.weight
+
+        def bound(c: float) -> float:
+            loss = float(seen.weight @ self.loss.conjugate(seen.y, c * slopes))
+            return -loss - conjugate(c * c) - c * c * ridge_part
+
+        top = min(1.0, float(np.sqrt(reach)))
+        best = bound(top)
+        while not np.isfinite(best) and top > 1e-300:  # rounding at the very edge of the domain
+            top *= 1 - 1e-15 if top == min(1.0, float(np.sqrt(reach))) else 0.5
+            best = bound(top)
+        if bound(top * (1 - 1e-4)) > best:
+            inner = minimize_scalar(lambda c: -bound(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-12 * top})
+            best = max(best, float(-inner.fun))
+        return best
+
+    @cached_property
+    def scale(self) -> float:
+        """The loss term of the best constant predictor (of the zero predictor when there is no intercept)."""
+        zero = np.zeros(self.n_tasks)
+        if not self.fit_intercept:
+            return self.loss_term(zero[self.observations.task])
+        return self.loss_term(self.best_constants()[self.observations.task])
+
+    def best_constants(self) -> Array:
+        """The constant that minimises the loss of each task, by golden section inside a bracket that grows."""
+        seen, v = self.observations, self.observations.weight
+
+        def cost(b: Array) -> Array:
+            return seen.sum_by_task(v * self.loss.value(seen.y, b[seen.task]))
+
+        low, high = np.full(seen.n_tasks, np.inf), np.full(seen.n_tasks, -np.inf)
+        np.minimum.at(low, seen.task, seen.y)
+        np.maximum.at(high, seen.task, seen.y)
+        if self.loss.targets == "signs":
+            low, high = low - 1.0, high + 1.0
+        for _ in range(10):  # a minimiser may lie outside the range of y; classes that are one-sided have none
+            width = high - low
+            below, above = cost(low - width) < cost(low), cost(high + width) < cost(high)
+            if not (below.any() or above.any()):
+                break
+            low, high = np.where(below, low - width, low), np.where(above, high + width, high)
+        shrink = (np.sqrt(5) - 1) / 2
+        for _ in range(90):
+            left, right = high - shrink * (high - low), low + shrink * (high - low)
+            go_left = cost(left) <= cost(right)
+            low, high = np.where(go_left, low, left), np.where(go_left, right, high)
+        return (low + high) / 2
+
+    def relative(self, gap: float) -> float:
+        """``gap / scale``, and 0 when both are 0 (or the gap is below the rounding of the terms it is made of)."""
+        if gap <= 0:
+            return 0.0
+        return gap / self.scale if self.scale > 0 else np.inf

@@ -1,0 +1,100 @@
+"""What a solver hands back: weights, structure, a certificate, and the way there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Array = np.ndarray
+
+STATUS = {
+    "optimal": "Optimal: the objective is proved to be within {relative_gap:.1e} (relative) of the minimum",
+    "max_iter": (
+        "Stopped after max_iter={n_iter} iterations with a relative duality gap of {relative_gap:.1e} (asked for {tol:.1e}). "
+        'Raise max_iter or alpha, loosen tol, or try solver="auto"'
+    ),
+    "time_limit": (
+        "Stopped at the time limit after {n_iter} iterations with a relative duality gap of {relative_gap:.1e} "
+        "(asked for {tol:.1e}). Raise time_limit or loosen tol"
+    ),
+    "interrupted": (
+        "Interrupted after {n_iter} iterations; this is the best iterate so far, with a relative duality gap of "
+        "{relative_gap:.1e} (asked for {tol:.1e})"
+    ),
+    "stalled": (
+        "No further progress after {n_iter} iterations, at a relative duality gap of {relative_gap:.1e} (asked for {tol:.1e}): "
+        "this is as far as rounding lets this solver go. Loosen tol, raise alpha, or rescale the inputs"
+    ),
+    "change": (
+        "Stopped as Algorithm 1 is printed, when the objective changed by less than tol; that proves nothing. "
+        "The relative duality gap is {relative_gap:.1e}"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The proof that comes with a fit: ``dual <= minimum <= primal``, for the problem the user posed."""
+
+    primal: float
+    dual: float
+    gap: float
+    relative_gap: float
+    status: str
+    message: str
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the gap is within the tolerance that was asked for."""
+        return self.status == "optimal"
+
+
+@dataclass
+class History:
+    """One entry for each iteration; ``objective`` and ``dual`` are the best so far, so ``gap`` never grows."""
+
+    iteration: list[int] = field(default_factory=list)
+    objective: list[float] = field(default_factory=list)
+    dual: list[float] = field(default_factory=list)
+    gap: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def add(self, iteration: int, objective: float, dual: float, gap: float, seconds: float) -> None:
+        self.iteration.append(iteration)
+        self.objective.append(objective)
+        self.dual.append(dual)
+        self.gap.append(gap)
+        self.seconds.append(seconds)
+
+    def as_dict(self) -> dict[str, Array]:
+        """The columns as arrays."""
+        return {name: np.asarray(values) for name, values in vars(self).items()}
+
+    def __len__(self) -> int:
+        return len(self.iteration)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The best certified iterate.
+
+    ``W`` (``r x T``), ``b`` (``T``) and ``A`` (``T x T``) attain ``certificate.primal``; ``G`` holds one number for each
+    observation and attains ``certificate.dual``.
+    """
+
+    W: Array
+    b: Array
+    A: Array
+    G: Array
+    certificate: Certificate
+    history: History
+    solver: str
+
+    @property
+    def gap(self) -> float:
+        return self.certificate.gap
+
+    @property
+    def n_iter(self) -> int:
+        return max(len(self.history), 1)

@@ -1,0 +1,65 @@
+"""A solver is one move. It says whether it accepts a problem, sets out, and steps; ``loop.solve`` does the rest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._component import Component
+from ..problem import Problem
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """Where a solver stands: enough to evaluate the objective and to build a dual candidate.
+
+    ``A`` and ``norm = alpha tr(A^+ W'W) + ridge ||W||^2`` come from solvers that know a structure to go with ``W``; without
+    them the best structure for ``W`` is computed.
+    """
+
+    W: Array
+    b: Array
+    slopes: Array
+    A: Array | None = None
+    norm: float = 0.0
+
+    def objective(self, problem: Problem) -> tuple[float, Array]:
+        """``J`` here, with the structure at hand or else the best one, and that structure."""
+        if self.A is None:
+            return problem.best_primal(self.W, self.b)
+        loss = problem.loss_term(problem.predict(self.W, self.b))
+        return loss + self.norm + problem.structure.value(self.A), self.A
+
+
+class Run(ABC):
+    """A solver on its way."""
+
+    finished: str | None = None  # a status, when the run itself knows that another step changes nothing
+
+    @abstractmethod
+    def step(self, gap: float) -> Iterate:
+        """One move; ``gap`` is the certified gap at the last one, to which barriers are tied."""
+
+    @abstractmethod
+    def retarget(self, problem: Problem) -> None:
+        """Go on from here with a loss that was smoothed anew."""
+
+
+class Solver(Component, ABC):
+    """Settings of a method; ``begin`` starts it on a problem."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__.lower()
+
+    def accepts(self, problem: Problem) -> str | None:
+        """``None``, or the sentence that says why not and what to use instead."""
+        return None
+
+    @abstractmethod
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None) -> Run:
+        """Start on ``problem``, from weights and intercepts ``(W, b)`` when given."""

@@ -1,0 +1,157 @@
+"""The one loop: it counts, certifies, records, stops and reports. Solvers only move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+
+from .._component import require, resolve
+from .._linalg import one_thread
+from ..problem import Problem
+from ..solution import STATUS, Certificate, History, Solution
+from .alternating import Alternating
+from .base import Iterate, Solver
+from .block import Block
+from .choose import choose
+from .factored import Factored
+from .multipliers import Multipliers
+from .proximal import Proximal
+
+Array = np.ndarray
+
+
+def as_solver(solver: str | Solver, problem: Problem) -> Solver:
+    """The solver object for a name; ``"auto"`` picks by structure, loss and shape."""
+    if isinstance(solver, str) and solver == "auto":
+        return choose(problem)
+    return resolve(solver, Solver, [Alternating, Block, Factored, Proximal], "solver")
+
+
+def solve(
+    problem: Problem,
+    solver: str | Solver = "auto",
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+    time_limit: float | None = None,
+    start: tuple[Array, Array] | None = None,
+    callback: Callable[[History], bool | None] | None = None,
+) -> Solution:
+    """Minimise the problem until its relative duality gap is at most ``tol``.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : {"auto", "alternating", "block", "factored"} or Solver
+    tol : float
+        Relative duality gap at which to stop.
+    max_iter : int
+    time_limit : float, optional
+        Seconds after which to stop with the best iterate so far.
+    start : tuple of arrays, optional
+        Weights (``r x T``) and intercepts to start from, as after a fit at another strength.
+    callback : callable, optional
+        Called with the history after each iteration; returning True stops the fit.
+
+    Returns
+    -------
+    Solution
+        The best certified iterate, whatever ended the fit; Ctrl-C is one of the ways.
+    """
+    require(np.isscalar(tol) and tol >= 0, f"tol must be a number >= 0, got tol={tol!r}")
+    require(max_iter >= 1, f"max_iter must be at least 1, got max_iter={max_iter!r}")
+    chosen = as_solver(solver, problem)
+    refusal = chosen.accepts(problem)
+    require(refusal is None, str(refusal))
+    book = _Book(problem, tol)
+    status = "max_iter"
+    with one_thread(), suppress(KeyboardInterrupt):
+        status = "interrupted"
+        status = _iterate(book, chosen, start, max_iter, time_limit, callback)
+    return book.close(status, chosen, automatic=solver == "auto")
+
+
+def _iterate(
+    book: _Book,
+    solver: Solver,
+    start: tuple[Array, Array] | None,
+    max_iter: int,
+    time_limit: float | None,
+    callback: Callable[[History], bool | None] | None,
+) -> str:
+    kinks = None if book.problem.loss.smooth else Multipliers(book.problem)
+    run = solver.begin(book.problem if kinks is None else kinks.problem, start)
+    gap = np.inf
+    for _ in range(max_iter):
+        point = run.step(gap)
+        gap = book.record(point)
+        if book.relative_gap <= book.tol and run.finished != "change":
+            return "optimal"
+        if kinks is not None:
+            gap = min(kinks.gap(point), gap)
+            if kinks.update(point, gap, book.last_gap, run.finished is not None):
+                run.retarget(kinks.problem)
+        if run.finished is not None:
+            return run.finished
+        if callback is not None and callback(book.history):
+            return "interrupted"
+        if time_limit is not None and book.history.seconds[-1] >= time_limit:
+            return "time_limit"
+    return "max_iter"
+
+
+class _Book:
+    """The best primal and dual points so far. They may come from different iterations: both bounds stay true."""
+
+    def __init__(self, problem: Problem, tol: float):
+        self.problem, self.tol = problem, tol
+        self.history = History()
+        self.began = time.perf_counter()
+        self.primal, self.dual = np.inf, -np.inf
+        self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
+        self.A: Array | None = None
+        self.G = np.zeros(problem.observations.y.size)
+
+    @property
+    def gap(self) -> float:
+        return max(self.primal - self.dual, 0.0)
+
+    @property
+    def relative_gap(self) -> float:
+        return self.problem.relative(self.gap)
+
+    def record(self, point: Iterate) -> float:
+        """Certify an iterate, remember it if it is the best, and return its own gap."""
+        problem = self.problem
+        primal, A = point.objective(problem)
+        if primal < self.primal:
+            self.primal, self.W, self.b, self.A = primal, point.W, point.b, A
+        G = problem.dual_candidate(point.slopes)
+        dual = problem.dual(G, point.W, A)
+        if dual > self.dual:
+            self.dual, self.G = dual, G
+        self.history.add(
+            len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began
+        )
+        self.last_gap = max(primal - dual, 0.0)
+        return self.last_gap
+
+    def close(self, status: str, solver: Solver, automatic: bool) -> Solution:
+        problem = self.problem
+        if self.A is None:  # interrupted before the first iterate: the zero predictor is still a certified one
+            self.record(_nothing_learned(problem))
+        assert self.A is not None
+        relative = self.relative_gap
+        words = STATUS[status].format(n_iter=len(self.history), relative_gap=relative, tol=self.tol)
+        picked = "auto picked " if automatic else ""
+        message = f"{words} ({picked}solver {solver!r})."
+        certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
+        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name)
+
+
+def _nothing_learned(problem: Problem) -> Iterate:
+    zero = np.zeros(problem.n_tasks)
+    return Iterate(np.zeros((problem.n_features, problem.n_tasks)), zero, np.zeros(problem.observations.y.size))

@@ -1,0 +1,50 @@
+"""Losses with kinks: the proximal method of multipliers, around any solver for smooth losses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..losses.smoothed import Smoothed
+from ..problem import Problem
+from .base import Iterate
+
+
+class Multipliers:
+    """A smooth stand-in for the loss, renewed whenever it has been minimised well enough.
+
+    The stand-in is the loss smoothed around a guess of its slopes. When its own duality gap is a small share of the true
+    one, the smoothing is what is left of the error: the slopes become the new guess. The width only shrinks when that
+    gains little.
+    """
+
+    def __init__(self, problem: Problem):
+        seen = problem.observations
+        spread = 1.0
+        if problem.loss.targets == "numbers":
+            constants = problem.best_constants() if problem.fit_intercept else np.zeros(problem.n_tasks)
+            spread = max(float(np.abs(seen.y - constants[seen.task]).mean()), 1e-300)
+        self.true = problem
+        self.width = 0.1 * spread
+        self.narrowest = 1e-3 * self.width
+        self.reached = np.inf
+        self.problem = self._around(np.zeros(seen.y.size))
+
+    def _around(self, guess: np.ndarray) -> Problem:
+        return replace(self.true, loss=Smoothed(self.true.loss, guess, self.width))
+
+    def gap(self, point: Iterate) -> float:
+        """The duality gap of the stand-in at this iterate."""
+        primal, A = point.objective(self.problem)
+        return max(primal - self.problem.dual(self.problem.dual_candidate(point.slopes), point.W, A), 0.0)
+
+    def update(self, point: Iterate, gap: float, true_gap: float, stuck: bool) -> bool:
+        """Renew the stand-in if it has been minimised well enough; True when it has."""
+        if gap > 0.1 * true_gap and not stuck:
+            return False
+        if true_gap > 0.5 * self.reached and not stuck:
+            self.width = max(self.width / 3, self.narrowest)
+        self.reached = min(true_gap, self.reached)
+        self.problem = self._around(point.slopes)
+        return True

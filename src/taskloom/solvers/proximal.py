@@ -1,0 +1,106 @@
+"""Variable projection without a factor: tasks eliminated exactly, proximal steps on the structure itself.
+
+    min_A h(A) + F(A),   h(A) = min over the tasks,   grad h(A) = -Z1'Z1 / (4 alpha)
+
+``h`` is convex and stays smooth where ``A`` is singular, so a rank-deficient optimum is no special case, and a structure needs
+nothing but its ``value``, ``prox`` and ``conjugate``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._component import require
+from .._linalg import psd_root
+from ..problem import Problem
+from .alternating import choose_side
+from .base import Iterate, Run, Solver
+from .sides import Supervised
+
+Array = np.ndarray
+
+
+@dataclass(eq=False, repr=False)
+class Proximal(Solver):
+    """Proximal gradient steps on ``A`` with Barzilai and Borwein's length (SpaRSA).
+
+    Parameters
+    ----------
+    look_back : int
+        The objective must fall below its largest value over this many past steps.
+    """
+
+    look_back: int = 5
+
+    def check(self) -> None:
+        require(self.look_back >= 1, f"Proximal needs look_back >= 1, got look_back={self.look_back!r}")
+
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None) -> Run:
+        return _ProximalRun(self, problem, start)
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A structure with the tasks learned at it, the objective, and the slope of ``h``."""
+
+    A: Array
+    fit: Supervised
+    value: float
+    slope: Array
+
+
+class _ProximalRun(Run):
+    def __init__(self, settings: Proximal, problem: Problem, start: tuple[Array, Array] | None):
+        self.settings, self.problem = settings, problem
+        self.side = choose_side(problem)
+        W = start[0] if start is not None else self.side.supervise(np.eye(self.side.dim)).W
+        root = np.sqrt(problem.alpha) * self.side.moment_root(W)
+        A = problem.structure.best_of_root(root, 1e-2 * float(np.vdot(root, root)) / self.side.dim)[0]
+        self.here = self._at(A)
+        self.length = np.linalg.norm(A) / max(float(np.linalg.norm(self.here.slope)), 1e-300)
+        self.values = [self.here.value]
+        self.fresh = True
+
+    def _at(self, A: Array) -> _Point:
+        problem = self.problem
+        fit = self.side.supervise(psd_root(A))
+        root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
+        value = problem.loss_term(fit.z) + fit.norm + problem.structure.value(A)
+        return _Point(A, fit, value, -root.T @ root / (4 * problem.alpha))
+
+    def retarget(self, problem: Problem) -> None:
+        self.problem = self.side.problem = problem
+        self.here = self._at(self.here.A)
+        self.values = [self.here.value]
+        self.finished = None
+
+    def step(self, gap: float) -> Iterate:
+        if not self.fresh and not self.problem.structure.known:
+            self._move()
+        self.fresh = False
+        fit, A = self.here.fit, self.here.A
+        return Iterate(fit.W, fit.b, fit.slopes, A if len(A) == self.problem.n_tasks else None, fit.norm)
+
+    def _move(self) -> None:
+        here, worst = self.here, max(self.values[-self.settings.look_back :])
+        for _ in range(60):
+            A = self.problem.structure.prox(here.A - self.length * here.slope, self.length)
+            move = A - here.A
+            there = self._at(A)
+            needed = 1e-4 * float(np.vdot(move, move)) / (2 * self.length)
+            if there.value <= worst - needed + 1e-14 * abs(worst):
+                break
+            self.length /= 2
+        else:
+            self.finished = "stalled"
+            return
+        bend = float(np.vdot(move, there.slope - here.slope))
+        if bend > 0:
+            self.length = float(np.vdot(move, move)) / bend
+        else:
+            self.length *= 2
+        self.length = min(max(self.length, 1e-100), 1e100)
+        self.here = there
+        self.values.append(there.value)

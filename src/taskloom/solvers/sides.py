@@ -1,0 +1,167 @@
+"""The two sides on which a structure may sit, and the supervised step on each (problems (U) and (T) of the paper).
+
+Task side: ``A`` (``T x T``) couples the tasks, one system holds all observations. Feature side: ``D`` (``r x r``), every task
+is a small problem of its own. A ridge only changes the metric: ``alpha A^-1 + ridge I`` is ``alpha`` times the inverse of
+``A (I + ridge/alpha A)^-1``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._linalg import compose, psd_eigh
+from ..problem import Problem
+from .newton import Design, Fit, newton
+
+Array = np.ndarray
+
+
+@dataclass(eq=False)
+class Supervised:
+    """The tasks at a given metric: weights, intercepts, predictions, slopes of the loss, ``Z = Phi'G``, the norm."""
+
+    W: Array
+    b: Array
+    z: Array
+    slopes: Array
+    Z: Array
+    norm: float  # alpha tr(A^+ W'W) + ridge ||W||^2
+
+
+def ridged(root: Array, rho: float) -> Array:
+    """The root of ``D (I + rho D)^-1`` for ``D = root root'``."""
+    if rho == 0:
+        return root
+    d, V = psd_eigh(root.T @ root)
+    return root @ compose(1 / np.sqrt(1 + rho * d), V)
+
+
+class Side:
+    """What both sides share: warm starts, and how a solution is read back."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self.rho = problem.ridge / problem.alpha
+        self._dual = np.zeros(problem.observations.y.size)
+        self._b = np.zeros(problem.n_tasks)
+
+    def moment_root(self, W: Array) -> Array:
+        """``R`` with ``R'R`` the matrix that the structure sees: ``W'W`` or ``WW'``."""
+        raise NotImplementedError
+
+    def supervise(self, root: Array) -> Supervised:
+        """The supervised step at the metric ``root root'``."""
+        raise NotImplementedError
+
+    def _read(self, W: Array, b: Array, norm: float) -> Supervised:
+        problem = self.problem
+        z = problem.predict(W, b)
+        slopes = problem.loss.slope(problem.observations.y, z)
+        dual = -problem.observations.weight * slopes
+        self._dual, self._b = dual, b
+        return Supervised(W, b, z, slopes, problem.correlate(dual), norm)
+
+
+class TaskSide(Side):
+    """``root`` is ``T x q`` with ``A = root root'``."""
+
+    def __init__(self, problem: Problem):
+        super().__init__(problem)
+        seen = problem.observations
+        self.dim = problem.n_tasks
+        self.phi = problem.features[seen.row]
+        self.one_hot = np.zeros((1, seen.y.size, problem.n_tasks))
+        self.one_hot[0, np.arange(seen.y.size), seen.task] = 1.0
+        self._gram: Array | None = None
+
+    def moment_root(self, W: Array) -> Array:
+        return W
+
+    def supervise(self, root: Array) -> Supervised:
+        problem, seen = self.problem, self.problem.observations
+        L = ridged(root, self.rho)
+        N, r, q = seen.y.size, problem.n_features, L.shape[1]
+        scale = 2 * problem.alpha
+        if r * q <= N:
+            X = (self.phi[:, :, None] * L[seen.task][:, None, :]).reshape(1, N, r * q) / np.sqrt(scale)
+            design = Design(X, None)
+        else:
+            if self._gram is None:
+                self._gram = self.phi @ self.phi.T
+            A = L @ L.T
+            design = Design(None, (self._gram * A[seen.task][:, seen.task])[None] / scale)
+        E = self.one_hot if problem.fit_intercept else None
+        b0 = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
+        loss = problem.loss.pick(np.arange(N)[None])
+        fit = newton(loss, seen.y[None], seen.weight[None], design, E, design.start(self._dual[None]), b0)
+        b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
+        if design.X is not None:
+            W = fit.coef[0].reshape(r, q) @ L.T / np.sqrt(scale)
+        else:
+            W = (problem.correlate(fit.coef[0]) @ L) @ L.T / scale
+        return self._read(W, b, fit.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """Tasks of similar size, padded to a common length: rows and places in the observations, and a mask."""
+
+    tasks: Array
+    place: Array
+    mask: Array
+
+
+def buckets(counts: Array, starts: Array) -> list[Bucket]:
+    """Group tasks by size within a factor of two, so that padding wastes at most half."""
+    out = []
+    level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
+    for k in np.unique(level):
+        tasks = np.flatnonzero(level == k)
+        length = int(counts[tasks].max())
+        offset = np.arange(length)
+        mask = offset[None, :] < counts[tasks][:, None]
+        place = np.where(mask, starts[tasks][:, None] + offset[None, :], starts[tasks][:, None])
+        out.append(Bucket(tasks, place, mask))
+    return out
+
+
+class FeatureSide(Side):
+    """``root`` is ``r x q`` with ``D = root root'``; only structures that ignore zero eigenvalues may sit here."""
+
+    def __init__(self, problem: Problem):
+        super().__init__(problem)
+        self.dim = problem.n_features
+        self.buckets = buckets(problem.observations.counts, problem.observations.starts)
+
+    def moment_root(self, W: Array) -> Array:
+        return W.T
+
+    def supervise(self, root: Array) -> Supervised:
+        problem, seen = self.problem, self.problem.observations
+        Q = ridged(root, self.rho)
+        P = problem.features @ Q / np.sqrt(2 * problem.alpha)
+        B = np.zeros((Q.shape[1], problem.n_tasks))
+        b = np.zeros(problem.n_tasks)
+        norm = 0.0
+        for bucket in self.buckets:
+            fit, beta = self._solve_bucket(bucket, P)
+            norm += fit.norm
+            B[:, bucket.tasks] = beta.T
+            if problem.fit_intercept:
+                b[bucket.tasks] = fit.b[:, 0]
+        return self._read(Q @ B / np.sqrt(2 * problem.alpha), b, norm)
+
+    def _solve_bucket(self, bucket: Bucket, P: Array) -> tuple[Fit, Array]:
+        problem, seen = self.problem, self.problem.observations
+        place, mask = bucket.place, bucket.mask
+        X = P[seen.row[place]] * mask[:, :, None]
+        y, v, u = seen.y[place], seen.weight[place] * mask, self._dual[place] * mask
+        m, q = X.shape[1:]
+        design = Design(X, None) if q <= m else Design(None, np.matmul(X, X.transpose(0, 2, 1)))
+        E = mask[:, :, None].astype(float) if problem.fit_intercept else None
+        b0 = self._b[bucket.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
+        fit = newton(problem.loss.pick(place), y, v, design, E, design.start(u), b0)
+        beta = fit.coef if design.X is not None else np.einsum("bmq,bm->bq", X, fit.coef)
+        return fit, beta

@@ -1,0 +1,48 @@
+"""Structure penalties ``F(A)``: each brings a value, a step, a conjugate and a prox. ``Problem`` uses nothing else."""
+
+from .._component import resolve
+from .base import Ray, Structure
+from .clusters import Clusters
+from .known import Fixed, Independent, KnownStructure, OutputCode, OutputMetric, SharedMean, TaskGraph
+from .sparse import Sparse
+from .spectral import EitherSide, Frobenius, LogDet, Schatten, SchattenNorm, SpectralStructure, Trace, UnitTrace
+
+__all__ = [
+    "Clusters",
+    "Fixed",
+    "Frobenius",
+    "Independent",
+    "LogDet",
+    "OutputCode",
+    "OutputMetric",
+    "Schatten",
+    "SchattenNorm",
+    "SharedMean",
+    "Sparse",
+    "Structure",
+    "TaskGraph",
+    "Trace",
+    "UnitTrace",
+]
+
+_CATALOGUE: list[type] = [
+    Clusters,
+    Fixed,
+    Frobenius,
+    Independent,
+    LogDet,
+    OutputCode,
+    OutputMetric,
+    Schatten,
+    SchattenNorm,
+    SharedMean,
+    Sparse,
+    TaskGraph,
+    Trace,
+    UnitTrace,
+]
+
+
+def as_structure(structure: "str | Structure | None") -> Structure:
+    """The structure object for a name such as ``"unit_trace"``, or the object itself; ``None`` is ``Trace()``."""
+    return Trace() if structure is None else resolve(structure, Structure, _CATALOGUE, "structure")

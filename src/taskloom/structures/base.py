@@ -1,0 +1,73 @@
+"""The contract of a structure penalty ``F``: a value, a step, a conjugate and a prox, on matrices, and nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from .._component import Component
+
+Array = np.ndarray
+
+
+class Ray(NamedTuple):
+    """``c -> F*(c S)`` along one ray: finite for ``c <= reach``, and a bound from above everywhere."""
+
+    reach: float
+    conjugate: Callable[[float], float]
+
+
+class Structure(Component, ABC):
+    """``F(A)``, convex on the positive semidefinite ``T x T`` matrices. It answers four questions.
+
+    ``value`` is for the objective, ``best_structure`` is the paper's unsupervised step, ``conjugate`` is the
+    certificate, ``prox`` is the step of the block method. Nothing else in the library knows ``F``.
+    """
+
+    known: ClassVar[bool] = False  # A is given: nothing to learn but the tasks
+    either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
+
+    interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
+
+    @abstractmethod
+    def value(self, A: Array) -> float:
+        """``F(A)``; ``inf`` outside the domain."""
+
+    @abstractmethod
+    def best_structure(self, S: Array) -> Array:
+        """``argmin_A tr(A^-1 S) + F(A)`` for a positive semidefinite ``S``."""
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        """``A = best_structure(R'R + floor I)``, and the penalty ``tr(A^-1 R'R) + F(A)`` that it charges for ``R``.
+
+        Energies are read off ``R V``, not off ``R'R``: squaring would drown everything below 1e-8 of the largest.
+        """
+        S = R.T @ R
+        lift = max(floor, 1e-24 * float(np.trace(S)))
+        A = self.best_structure(S + lift * np.eye(len(S)))
+        a, V = np.linalg.eigh(A)
+        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
+        if np.any(energy[a <= 0] > 0):
+            return A, np.inf
+        return A, float((energy[a > 0] / a[a > 0]).sum()) + self.value(A)
+
+    @abstractmethod
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        """``F*(S) = sup_A <S, A> - F(A)`` over positive semidefinite ``A``, or a bound from above.
+
+        ``near`` is the structure at hand; a bound must become exact as ``near`` becomes optimal.
+        """
+
+    @abstractmethod
+    def prox(self, A: Array, step: float) -> Array:
+        """``argmin_B step F(B) + ||B - A||^2 / 2`` over positive semidefinite ``B``, for any symmetric ``A``."""
+
+    def ray(self, S: Array, near: Array | None = None) -> Ray:
+        """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``."""
+        return Ray(np.inf, lambda c: self.conjugate(c * S, near))
+
+    def check_tasks(self, n_tasks: int) -> None:
+        """Raise ``ValueError`` when the structure cannot describe this many tasks."""

@@ -1,0 +1,113 @@
+"""Clustered tasks: Jacob, Bach and Vert's convex relaxation, in the corrected form of docs/notation.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .._component import require
+from .._linalg import project_box_sum, symmetric
+from .base import Array, Structure
+
+
+def _complement_of_mean(T: int) -> Array:
+    """An orthonormal basis of the vectors that add up to zero (Helmert's)."""
+    k = np.arange(1, T)
+    H = np.triu(np.ones((T, T - 1)))
+    H[k, k - 1] = -k
+    return H / np.sqrt(k * (k + 1))
+
+
+@dataclass(eq=False, repr=False)
+class Clusters(Structure):
+    """``A(M) = U/mean + (M - U)/between + (I - M)/within``: ``n_clusters`` groups of alike tasks (MTCL).
+
+    ``U = 11'/T``; ``M`` relaxes the projection onto cluster indicators: ``0 <= M <= I``, ``tr M = n_clusters``,
+    ``M 1 = 1``. Off the mean, the eigenvalues of ``A`` are ``1/within + (1/between - 1/within) m`` with ``0 <= m <= 1``
+    and ``sum m = n_clusters - 1``: water-filling chooses them.
+    """
+
+    n_clusters: int
+    mean: float = 0.1
+    between: float = 1.0
+    within: float = 10.0
+    interior: ClassVar[bool] = True
+
+    def check(self) -> None:
+        require(
+            isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1,
+            f"Clusters needs a whole number n_clusters >= 1, got n_clusters={self.n_clusters!r}",
+        )
+        for name in ("mean", "between", "within"):
+            weight = getattr(self, name)
+            require(np.isscalar(weight) and np.isfinite(weight) and weight > 0, f"Clusters needs {name} > 0, got {weight!r}")
+        require(
+            self.within >= self.between,
+            f"Clusters needs within >= between to mean clusters, got within={self.within!r}, between={self.between!r}",
+        )
+
+    def check_tasks(self, n_tasks: int) -> None:
+        require(
+            self.n_clusters <= n_tasks,
+            f"Clusters(n_clusters={self.n_clusters}) needs at least as many tasks as clusters, but the data have {n_tasks}",
+        )
+
+    @property
+    def _spread(self) -> float:
+        return 1 / self.between - 1 / self.within
+
+    def _off_mean(self, S: Array) -> tuple[float, Array, Array]:
+        """``1'S1/T``, and the eigenvalues and eigenvectors of ``S`` on the complement of the mean."""
+        H = _complement_of_mean(len(S))
+        s, V = np.linalg.eigh(symmetric(H.T @ S @ H))
+        return float(S.sum() / len(S)), s, H @ V
+
+    def _assemble(self, a: Array, V: Array) -> Array:
+        T = len(V)
+        return np.full((T, T), 1 / (T * self.mean)) + (V * a) @ V.T
+
+    def value(self, A: Array) -> float:
+        mean, a, V = self._off_mean(A)
+        if not np.allclose(self._assemble(a, V), A, rtol=1e-7, atol=1e-9 / self.mean):
+            return np.inf
+        low, high, total = 1 / self.within, 1 / self.between, self._total(a.size)
+        slack = 1e-7 * high
+        inside = np.all((a >= low - slack) & (a <= high + slack)) and abs(a.sum() - total) <= slack * max(a.size, 1)
+        return 0.0 if inside else np.inf
+
+    def _total(self, size: int) -> float:
+        """What the eigenvalues off the mean add up to."""
+        return size / self.within + self._spread * min(self.n_clusters - 1, size)
+
+    def best_structure(self, S: Array) -> Array:
+        _, s, V = self._off_mean(S)
+        return self._assemble(self._fill(np.sqrt(np.maximum(s, 0.0))), V)
+
+    def _fill(self, root: Array) -> Array:
+        """``argmin sum root^2 / a`` in the box with the given sum: ``a = clip(level root)``, one equation in the level."""
+        low, high = 1 / self.within, 1 / self.between
+        total = self._total(root.size)
+        positive = root[root > 0]
+        if positive.size == 0 or self._spread == 0:
+            return np.full(root.size, total / max(root.size, 1))
+        breaks = np.sort(np.concatenate([low / positive, high / positive]))
+        sums = np.clip(breaks[:, None] * root[None, :], low, high).sum(axis=1)
+        if sums[-1] < total:  # the directions with no energy take what is left
+            a = np.where(root > 0, high, low)
+            a[root <= 0] = (total - high * positive.size) / (root.size - positive.size)
+            return a
+        k = int(np.clip(np.searchsorted(sums, total), 1, breaks.size - 1))
+        rise = sums[k] - sums[k - 1]
+        share = (total - sums[k - 1]) / rise if rise > 0 else 0.0
+        return np.clip((breaks[k - 1] + share * (breaks[k] - breaks[k - 1])) * root, low, high)
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        mean, s, _ = self._off_mean(S)
+        top = s[::-1][: self.n_clusters - 1].sum()
+        return float(mean / self.mean + s.sum() / self.within + self._spread * top)
+
+    def prox(self, A: Array, step: float) -> Array:
+        _, a, V = self._off_mean(A)
+        return self._assemble(project_box_sum(a, 1 / self.within, 1 / self.between, self._total(a.size)), V)

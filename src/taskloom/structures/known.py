@@ -1,0 +1,172 @@
+"""Structures that are given, not learned: problem (P) of the paper, and its Section 2.3."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._component import require
+from .._linalg import symmetric
+from .base import Array, Structure
+
+
+class KnownStructure(Structure):
+    """``A`` is given: ``F`` is the indicator of one matrix, and its conjugate is ``<A, S>``."""
+
+    known: ClassVar[bool] = True
+
+    @abstractmethod
+    def matrix(self, n_tasks: int) -> Array:
+        """``A`` for this many tasks."""
+
+    def value(self, A: Array) -> float:
+        known = self.matrix(len(A))
+        return 0.0 if np.allclose(A, known, rtol=1e-9, atol=1e-9 * max(1e-300, np.abs(known).max())) else np.inf
+
+    def best_structure(self, S: Array) -> Array:
+        return self.matrix(len(S))
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        A = self.matrix(R.shape[1])
+        a, V = np.linalg.eigh(A)
+        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
+        inside = a > 1e-13 * a[-1]  # outside its range a known structure allows nothing: what is left is rounding
+        return A, float((energy[inside] / a[inside]).sum())
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        return float(np.vdot(self.matrix(len(S)), S))
+
+    def prox(self, A: Array, step: float) -> Array:
+        return self.matrix(len(A))
+
+
+@dataclass(eq=False, repr=False)
+class Independent(KnownStructure):
+    """``A = I``: every task on its own (STL)."""
+
+    either_side: ClassVar[bool] = True
+
+    def matrix(self, n_tasks: int) -> Array:
+        return np.eye(n_tasks)
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        return np.eye(R.shape[1]), float(np.vdot(R, R))
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        return float(np.trace(S))
+
+
+def _square(M: Any, who: str, name: str) -> Array:
+    """A finite, symmetric, square float matrix, or an error that says what is wrong with it."""
+    A = np.asarray(M, dtype=float)
+    require(A.ndim == 2 and A.shape[0] == A.shape[1], f"{who} needs a square matrix {name}, got shape {A.shape}")
+    require(bool(np.isfinite(A).all()), f"{who} needs finite entries in {name}, got NaN or infinity")
+    size = max(float(np.abs(A).max(initial=0.0)), np.finfo(float).tiny)
+    lopsided = float(np.abs(A - A.T).max(initial=0.0)) / size
+    require(lopsided <= 1e-8, f"{who} needs a symmetric {name}; {name} and its transpose differ by {lopsided:.1e}")
+    return symmetric(A)
+
+
+def _positive_semidefinite(M: Any, who: str, name: str) -> Array:
+    A = _square(M, who, name)
+    a = np.linalg.eigvalsh(A) if len(A) else np.zeros(1)
+    require(
+        a[0] >= -1e-8 * max(a[-1], 0.0) and a[-1] >= 0,
+        f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}",
+    )
+    return A
+
+
+class _MatrixOfTasks(KnownStructure):
+    """A known structure that was given one row for each task."""
+
+    @abstractmethod
+    def _given(self) -> Array:
+        """``A``."""
+
+    def check(self) -> None:
+        self._given()
+
+    def check_tasks(self, n_tasks: int) -> None:
+        given = len(self._given())
+        require(given == n_tasks, f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
+
+    def matrix(self, n_tasks: int) -> Array:
+        return self._given()
+
+
+@dataclass(eq=False, repr=False)
+class Fixed(_MatrixOfTasks):
+    """``A`` given, positive semidefinite; a task direction outside its range stays at zero."""
+
+    A: Any
+
+    def _given(self) -> Array:
+        return _positive_semidefinite(self.A, "Fixed", "A")
+
+
+@dataclass(eq=False, repr=False)
+class SharedMean(KnownStructure):
+    """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks near their mean."""
+
+    gamma: float = 1.0
+
+    def check(self) -> None:
+        require(
+            np.isscalar(self.gamma) and np.isfinite(self.gamma) and self.gamma >= 0,
+            f"SharedMean needs gamma >= 0, got gamma={self.gamma!r}",
+        )
+
+    def matrix(self, n_tasks: int) -> Array:
+        mean = np.full((n_tasks, n_tasks), 1 / n_tasks)
+        return mean + (np.eye(n_tasks) - mean) / (1 + self.gamma)
+
+
+@dataclass(eq=False, repr=False)
+class TaskGraph(_MatrixOfTasks):
+    """``sum_ts W_ts ||f_t - f_s||^2 + gamma sum ||f_t||^2``, that is ``A^+ = 2 L + gamma I``: neighbours predict alike.
+
+    The sum runs over ordered pairs, so the Laplacian ``L`` of the adjacency matrix ``W`` counts twice.
+    """
+
+    adjacency: Any
+    gamma: float = 1.0
+
+    def check(self) -> None:
+        require(
+            np.isscalar(self.gamma) and np.isfinite(self.gamma) and self.gamma > 0,
+            f"TaskGraph needs gamma > 0 (without it the penalty leaves whole components free), got gamma={self.gamma!r}",
+        )
+        self._given()
+
+    def _given(self) -> Array:
+        W = _square(self.adjacency, "TaskGraph", "adjacency")
+        require(bool((W >= 0).all()), f"TaskGraph needs weights >= 0 in adjacency, got {W.min(initial=0.0):.3g}")
+        laplacian = np.diag(W.sum(axis=0)) - W
+        return symmetric(np.linalg.solve(2 * laplacian + self.gamma * np.eye(len(W)), np.eye(len(W))))
+
+
+@dataclass(eq=False, repr=False)
+class OutputMetric(_MatrixOfTasks):
+    """``A = theta``: a metric on the outputs becomes the structure of the tasks."""
+
+    theta: Any
+
+    def _given(self) -> Array:
+        return _positive_semidefinite(self.theta, "OutputMetric", "theta")
+
+
+@dataclass(eq=False, repr=False)
+class OutputCode(_MatrixOfTasks):
+    """``A = L'L`` for a linear code ``L`` (``k x T``) of the outputs; exact for losses of the inner product."""
+
+    L: Any
+
+    def _given(self) -> Array:
+        L = np.asarray(self.L, dtype=float)
+        require(L.ndim == 2, f"OutputCode needs a matrix L with one column for each task, got shape {L.shape}")
+        require(bool(np.isfinite(L).all()), "OutputCode needs finite entries in L, got NaN or infinity")
+        return L.T @ L
