@@ -8,36 +8,32 @@ from typing import Any
 import numpy as np
 
 from .._component import require
-from .._linalg import psd_root, symmetric
+from .._linalg import psd_root
 from ..problem import Problem
+from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
-from .sides import FeatureSide, Side, Supervised, TaskSide
+from .extrapolation import Extrapolation
+from .sides import Supervised, TaskSide, choose_side
 
 Array = np.ndarray
 
 
-def choose_side(problem: Problem) -> Side:
-    """The feature side decouples the tasks; only structures that ignore zero eigenvalues may sit there."""
-    return FeatureSide(problem) if problem.structure.either_side else TaskSide(problem)
-
-
 @dataclass(eq=False, repr=False)
 class Alternating(Solver):
-    """``W <- supervised step at A``, ``A <- argmin tr(A^-1 alpha (W'W + delta^2 I)) + F(A)``, both exact.
+    """``W <- supervised step at A``, ``A <- argmin alpha tr(A^-1 (W'W + delta^2 I)) + F(A)``, both exact.
 
     Parameters
     ----------
     delta : float, optional
-        The barrier of (S^delta). ``None`` ties it to the gap: it shrinks as the certificate does, because one that
-        shrinks faster freezes directions that died too early.
+        The barrier of (S^delta). ``None`` ties it to the gap.
     A0 : array of shape (T, T), optional
         First structure. ``None`` starts from the tasks learned each on its own.
     stop : {"gap", "change"}
-        ``"change"`` stops as the algorithm is printed, when the objective of (S^delta) changes by less than ``tol`` times
-        the scale of the loss; it also switches extrapolation off.
+        ``"change"`` is the algorithm exactly as printed: no extrapolation, and it stops when the objective of (S^delta)
+        changes by less than ``tol`` times the scale of the loss.
     memory : int
-        How many past steps extrapolation (Anderson's) may combine; 0 is the plain alternation. A combined step is kept
-        only when it lowers the objective.
+        How many past steps extrapolation (Anderson's) may combine; 0 is the plain alternation. A combined step that
+        does not lower the objective is taken back.
     """
 
     delta: float | None = None
@@ -50,120 +46,69 @@ class Alternating(Solver):
         require(self.stop in ("gap", "change"), f'Alternating needs stop="gap" or "change", got stop={self.stop!r}')
         require(self.memory >= 0, f"Alternating needs memory >= 0, got memory={self.memory!r}")
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None) -> Run:
-        return _AlternatingRun(self, problem, start)
+    def accepts(self, problem: Problem) -> str | None:
+        if self.stop == "change" and not problem.loss.smooth:
+            return 'Alternating(stop="change") needs a smooth loss: its rule cannot tell a renewed smoothing from progress'
+        return None
 
-
-class _Extrapolation:
-    """Anderson's acceleration of a fixed-point iteration ``x -> g(x)``."""
-
-    def __init__(self, memory: int):
-        self.memory = memory
-        self.clear()
-
-    def clear(self) -> None:
-        self.points: list[Array] = []
-        self.images: list[Array] = []
-
-    def __call__(self, x: Array, gx: Array) -> Array:
-        self.points = [*self.points, x][-self.memory - 1 :]
-        self.images = [*self.images, gx][-self.memory - 1 :]
-        if len(self.points) < 2:
-            return gx
-        residuals = [(g - p).ravel() for p, g in zip(self.points, self.images, strict=True)]
-        differences = np.stack([residuals[-1] - r for r in residuals[:-1]], axis=1)
-        gram = differences.T @ differences
-        gram += 1e-12 * np.trace(gram) * np.eye(len(gram))
-        try:
-            share = np.linalg.solve(gram, differences.T @ residuals[-1])
-        except np.linalg.LinAlgError:
-            return gx
-        for weight, image in zip(share, self.images[:-1], strict=True):
-            gx = gx + weight * (image - self.images[-1])
-        return gx
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+        return _AlternatingRun(self, problem, start, tol)
 
 
 class _AlternatingRun(Run):
-    def __init__(self, settings: Alternating, problem: Problem, start: tuple[Array, Array] | None):
+    def __init__(self, settings: Alternating, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.settings, self.problem = settings, problem
         self.side = TaskSide(problem) if settings.A0 is not None else choose_side(problem)
-        self.plain = settings.stop == "change" or settings.memory == 0
-        self.extrapolate = _Extrapolation(settings.memory)
-        self.barrier = 0.0 if settings.delta is None else settings.delta**2
+        self.structure_step = UnsupervisedStep(problem, self.side, settings.delta)
+        self.extrapolate = Extrapolation(0 if settings.stop == "change" else settings.memory)
+        self.tolerance = tol * problem.scale
         self.objective = np.inf
-        self.fallback: Array | None = None
+        self.plain: Array | None = None  # the weights to go back to if the combined ones do not pay
         self.W = np.zeros((problem.n_features, problem.n_tasks))
         self.A = self._first(start)
 
     def _first(self, start: tuple[Array, Array] | None) -> Array:
-        settings, problem = self.settings, self.problem
-        if settings.A0 is not None:
-            A = np.asarray(settings.A0, dtype=float)
-            require(A.shape == (problem.n_tasks,) * 2, f"A0 must be {problem.n_tasks} x {problem.n_tasks}, got {A.shape}")
+        T = self.problem.n_tasks
+        if self.settings.A0 is not None:
+            A = np.asarray(self.settings.A0, dtype=float)
+            require(A.shape == (T, T), f"A0 must be of shape {(T, T)}, got {A.shape}")
             return A
-        if problem.structure.known or (settings.stop == "change" and start is None):
-            return problem.structure.best_structure(np.eye(self.side.dim))
+        if self.problem.structure.known:
+            return self.problem.structure.best_structure(np.eye(self.side.dim))
         self.W = start[0] if start is not None else self.side.supervise(np.eye(self.side.dim)).W
-        return self._structure(self.W)
-
-    def _structure(self, W: Array) -> Array:
-        """The unsupervised step at ``W``."""
-        alpha = self.problem.alpha
-        if self.settings.delta is None and self.barrier == 0.0 and not self.problem.structure.interior:
-            self.barrier = 1e-4 * float(np.vdot(W, W)) / self.side.dim
-        return self.problem.structure.best_of_root(np.sqrt(alpha) * self.side.moment_root(W), alpha * self.barrier)[0]
-
-    def step(self, gap: float) -> Iterate:
-        problem = self.problem
-        fit = self.side.supervise(psd_root(self.A))
-        if problem.structure.known:
-            return Iterate(fit.W, fit.b, fit.slopes)
-        objective = self._objective(fit)
-        if self.settings.stop == "change":
-            settled = abs(self.objective - objective) < self.tolerance
-            self.finished = "change" if settled else None
-        elif not self.plain and objective > self.objective * (1 + 1e-13) and self.fallback is not None:
-            self.W, self.fallback = self.fallback, None
-            self.A = self._structure(self.W)  # the combined step did not pay: take the plain one
-            self.extrapolate.clear()
-            return Iterate(fit.W, fit.b, fit.slopes)
-        self.objective = objective
-        self._next_structure(fit)
-        self._lower_barrier(gap)
-        return Iterate(fit.W, fit.b, fit.slopes)
+        return self.structure_step(self.W)
 
     def retarget(self, problem: Problem) -> None:
-        self.problem = self.side.problem = problem
-        self.objective = np.inf
+        self.problem = self.side.problem = self.structure_step.problem = problem
+        self._map_changed()
+
+    def _map_changed(self) -> None:
+        self.objective, self.plain = np.inf, None
         self.extrapolate.clear()
 
-    tolerance = 0.0
-
-    def _objective(self, fit: Supervised) -> float:
-        """``h(A) + F(A)``: the value of (R) at this structure, tasks eliminated."""
-        problem = self.problem
-        a, V = np.linalg.eigh(symmetric(self.A))
-        RV = self.side.moment_root(fit.W) @ V
-        inside = a > 1e-14 * a[-1]
-        norm = problem.alpha * float((np.einsum("ij,ij->j", RV, RV)[inside] / a[inside]).sum())
-        value = problem.loss_term(fit.z) + norm + problem.ridge * float(np.vdot(fit.W, fit.W)) + problem.structure.value(self.A)
-        return value + problem.alpha * self.barrier * float((1 / a[inside]).sum())
-
-    def _lower_barrier(self, gap: float) -> None:
-        """Lower the barrier once it is what keeps the gap open (at the minimum of (S^delta) the gap is twice its cost).
-
-        Lowered earlier, it would freeze directions that still have to turn.
-        """
-        if self.settings.delta is None and self.barrier > 0 and gap <= 3 * self.barrier_cost:
-            self.barrier *= 0.2
-            self.objective = np.inf
+    def step(self, gap: float) -> Iterate:
+        fit = self.side.supervise(psd_root(self.A))
+        here = Iterate(fit.W, fit.b, fit.slopes)
+        if self.problem.structure.known:
+            return here
+        value = self._value(fit)
+        if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
+            self.W, self.plain = self.plain, None
+            self.A = self.structure_step(self.W)
             self.extrapolate.clear()
+            return here
+        if self.settings.stop == "change" and abs(self.objective - value) < self.tolerance:
+            self.finished = "change"
+        self.objective = value
+        combined = self.extrapolate(self.W, fit.W)
+        self.plain = None if combined is fit.W else fit.W
+        self.W = combined
+        self.A = self.structure_step(self.W)
+        if self.structure_step.lower(self.A, gap):
+            self._map_changed()
+        return here
 
-    def _next_structure(self, fit: Supervised) -> None:
-        """The exact unsupervised step, at the weights just learned or at a combination of the last few."""
-        W = fit.W if self.plain else self.extrapolate(self.W, fit.W)
-        self.fallback = None if W is fit.W else fit.W
-        self.W, self.A = W, self._structure(W)
-        if self.barrier > 0:
-            a = np.maximum(np.linalg.eigvalsh(symmetric(self.A)), 1e-300)
-            self.barrier_cost = self.problem.alpha * self.barrier * float((1 / a).sum())
+    def _value(self, fit: Supervised) -> float:
+        """The objective of (S^delta) at this structure, tasks eliminated."""
+        value = self.problem.loss_term(fit.z) + fit.norm + self.problem.structure.value(self.A)
+        return value + self.structure_step.cost(self.A)

@@ -61,5 +61,5 @@ class Solver(Component, ABC):
         return None
 
     @abstractmethod
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None) -> Run:
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         """Start on ``problem``, from weights and intercepts ``(W, b)`` when given."""

@@ -43,7 +43,7 @@ class Factored(Solver):
             f'for {name} use solver="alternating" or "auto"'
         )
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None) -> Run:
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         return _FactoredRun(self, problem, start)
 
 

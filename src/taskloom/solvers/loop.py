@@ -83,7 +83,7 @@ def _iterate(
     callback: Callable[[History], bool | None] | None,
 ) -> str:
     kinks = None if book.problem.loss.smooth else Multipliers(book.problem)
-    run = solver.begin(book.problem if kinks is None else kinks.problem, start)
+    run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
     gap = np.inf
     for _ in range(max_iter):
         point = run.step(gap)

@@ -26,7 +26,7 @@ class Multipliers:
             constants = problem.best_constants() if problem.fit_intercept else np.zeros(problem.n_tasks)
             spread = max(float(np.abs(seen.y - constants[seen.task]).mean()), 1e-300)
         self.true = problem
-        self.width = 0.1 * spread
+        self.width = 0.3 * spread
         self.narrowest = 1e-3 * self.width
         self.reached = np.inf
         self.problem = self._around(np.zeros(seen.y.size))
@@ -41,7 +41,7 @@ class Multipliers:
 
     def update(self, point: Iterate, gap: float, true_gap: float, stuck: bool) -> bool:
         """Renew the stand-in if it has been minimised well enough; True when it has."""
-        if gap > 0.1 * true_gap and not stuck:
+        if gap > 0.3 * true_gap and not stuck:
             return False
         if true_gap > 0.5 * self.reached and not stuck:
             self.width = max(self.width / 3, self.narrowest)

@@ -15,9 +15,8 @@ import numpy as np
 from .._component import require
 from .._linalg import psd_root
 from ..problem import Problem
-from .alternating import choose_side
 from .base import Iterate, Run, Solver
-from .sides import Supervised
+from .sides import Supervised, choose_side
 
 Array = np.ndarray
 
@@ -37,7 +36,7 @@ class Proximal(Solver):
     def check(self) -> None:
         require(self.look_back >= 1, f"Proximal needs look_back >= 1, got look_back={self.look_back!r}")
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None) -> Run:
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         return _ProximalRun(self, problem, start)
 
 

@@ -165,3 +165,11 @@ class FeatureSide(Side):
         fit = newton(problem.loss.pick(place), y, v, design, E, design.start(u), b0)
         beta = fit.coef if design.X is not None else np.einsum("bmq,bm->bq", X, fit.coef)
         return fit, beta
+
+
+def choose_side(problem: Problem) -> Side:
+    """The feature side decouples the tasks; the task side converges in fewer steps where one small system holds them all."""
+    if not problem.structure.either_side:
+        return TaskSide(problem)
+    small = problem.observations.y.size <= 300 and problem.n_tasks < problem.n_features
+    return TaskSide(problem) if small else FeatureSide(problem)
