@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 
 Array = np.ndarray
 
-# Clarabel's own fallback accepts 5e-5 as "almost solved": too loose to judge a certificate by.
-PRECISION = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10, "tol_ktratio": 1e-8, "max_iter": 500}
-FALLBACK = {"reduced_tol_gap_abs": 1e-8, "reduced_tol_gap_rel": 1e-8, "reduced_tol_feas": 1e-8, "reduced_tol_ktratio": 1e-6}
+# Interior points near a singular A stall at times: asking for a digit less is then better than taking a stalled point.
+# Clarabel's own idea of "almost solved" is 5e-5, too loose to judge a certificate by; here it is 1e-7, and last.
+TOLERANCES = (1e-10, 1e-9, 1e-8)
+ALMOST = {"reduced_tol_gap_abs": 1e-7, "reduced_tol_gap_rel": 1e-7, "reduced_tol_feas": 1e-7}
 
 
 class Optimum(NamedTuple):
@@ -96,7 +96,7 @@ def optimum(
     v = observation_weights(Y, sample_weight, task_weight)
     W, penalty, constraints, A = structure_penalty(structure, r, T, float(alpha))
     b = cp.Variable(T) if fit_intercept else np.zeros(T)
-    data = data_term(loss, Phi, Y, v, W, b, runaway=fit_intercept)
+    data = data_term(loss, Phi, Y, v, W, b)
     problem = cp.Problem(cp.Minimize(data + penalty + float(ridge) * cp.sum_squares(W)), constraints)
     value = solve(problem, f"{type(loss).__name__} with {type(structure).__name__}")
     intercepts = np.nan_to_num(b.value) if fit_intercept and b.value is not None else np.zeros(T)
@@ -105,15 +105,19 @@ def optimum(
 
 def solve(problem: cp.Problem, what: str) -> float:
     """The optimal value, or an error: an oracle that is not sure must not speak."""
+    status = "not started"
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # FALLBACK says how inaccurate
-        try:
-            problem.solve(solver=cp.CLARABEL, max_threads=1, **PRECISION, **FALLBACK)
-        except cp.error.SolverError as error:
-            raise RuntimeError(f"the oracle could not solve {what}: {error}") from error
-    if problem.status not in ("optimal", "optimal_inaccurate"):
-        raise RuntimeError(f"the oracle could not solve {what}: Clarabel ended with status {problem.status!r}")
-    return float(problem.value)
+        warnings.simplefilter("ignore", UserWarning)  # CVXPY's, on accuracy: the status says it, and is looked at
+        for tol in TOLERANCES:
+            settings = {"tol_gap_abs": tol, "tol_gap_rel": tol, "tol_feas": tol, "max_iter": 500, "max_threads": 1}
+            try:
+                problem.solve(solver=cp.CLARABEL, **settings, **ALMOST)
+                status = problem.status
+            except cp.error.SolverError as error:
+                status = str(error)
+            if status == "optimal" or (status == "optimal_inaccurate" and tol == TOLERANCES[-1]):
+                return float(problem.value)
+    raise RuntimeError(f"the oracle could not solve {what} to {TOLERANCES[-1]:.0e}; Clarabel's last word: {status}")
 
 
 def observation_weights(Y: Array, sample_weight: Array | None, task_weight: Array | None) -> Array:
@@ -128,19 +132,17 @@ def observation_weights(Y: Array, sample_weight: Array | None, task_weight: Arra
     return s * c / S
 
 
-def data_term(
-    loss: Any, Phi: Array, Y: Array, v: Array, W: cp.Expression, b: cp.Expression | Array, *, runaway: bool
-) -> cp.Expression:
+def data_term(loss: Any, Phi: Array, Y: Array, v: Array, W: cp.Expression, b: cp.Variable | Array) -> cp.Expression:
     """The weighted losses, task by task.
 
-    ``runaway`` says that intercepts are free: a task whose labels are all alike then drives the logistic loss to zero
-    with ``b_t`` at infinity, where no solver arrives, so its term is replaced by that infimum.
+    With a free intercept, a task whose labels are all alike drives the logistic loss to zero as ``b_t`` goes to
+    infinity, where no solver arrives: its term is replaced by that infimum.
     """
     total: cp.Expression = cp.Constant(0.0)
     for t in range(Y.shape[1]):
         seen = v[:, t] > 0
         y, weight = Y[seen, t], v[seen, t]
-        if runaway and type(loss).__name__ == "Logistic" and np.all(y == y[0]):
+        if isinstance(b, cp.Variable) and type(loss).__name__ == "Logistic" and np.all(y == y[0]):
             continue
         total = total + weight @ losses(loss, y, Phi[seen] @ W[:, t] + b[t])
     return total
@@ -189,9 +191,12 @@ def structure_penalty(structure: Any, r: int, T: int, alpha: float) -> Penalty:
             return known(square_root(structure.theta), r, alpha)
         case "OutputCode":
             return known(np.asarray(structure.L, dtype=float).T, r, alpha)
+        case "Clusters" if structure.n_clusters in (1, T):  # the set is a single point
+            M = np.eye(T) if structure.n_clusters == T else np.full((T, T), 1 / T)
+            return known(square_root(clustered(structure, M)), r, alpha)
         case "Clusters":
-            A, constraints = clusters(structure, T)
-            F = cp.Constant(0.0)
+            M, constraints = relaxed_clusters(structure.n_clusters, T)
+            A, F = clustered(structure, M), cp.Constant(0.0)
         case _:
             A = cp.Variable((T, T), symmetric=True)
             F, constraints = structure_value(structure, A)
@@ -220,20 +225,22 @@ def quadratic_over_structure(W: cp.Expression, A: cp.Expression) -> tuple[cp.Exp
     return cp.trace(R), cp.bmat([[A, W.T], [W, R]]) >> 0
 
 
-def clusters(structure: Any, T: int) -> tuple[cp.Expression, list[cp.Constraint]]:
-    """``A(M) = U/mean + (M - U)/between + (I - M)/within`` over ``0 <= M <= I``, ``tr M = n_clusters``, ``M 1 = 1``.
+def clustered(structure: Any, M: Any) -> Any:
+    """``A(M) = U/mean + (M - U)/between + (I - M)/within``."""
+    T = M.shape[0]
+    U = np.full((T, T), 1 / T)
+    return U / structure.mean + (M - U) / structure.between + (np.eye(T) - M) / structure.within
+
+
+def relaxed_clusters(n_clusters: int, T: int) -> tuple[cp.Expression, list[cp.Constraint]]:
+    """``0 <= M <= I``, ``tr M = n_clusters``, ``M 1 = 1``.
 
     ``M 1 = 1`` puts an eigenvalue of ``M`` on the bound, which leaves an interior-point solver no interior; so ``M`` is
     written ``U + H N H'`` with ``H`` a basis of the complement of the mean, where ``N`` has room on both sides.
     """
-    U, k = np.full((T, T), 1 / T), structure.n_clusters
     H = scipy.linalg.null_space(np.ones((1, T)))
-    if k in (1, T):  # the set is a single point
-        M, constraints = cp.Constant(U if k == 1 else np.eye(T)), []
-    else:
-        N = cp.Variable((T - 1, T - 1), symmetric=True)
-        M, constraints = U + H @ N @ H.T, [N >> 0, np.eye(T - 1) - N >> 0, cp.trace(N) == k - 1]
-    return U / structure.mean + (M - U) / structure.between + (np.eye(T) - M) / structure.within, constraints
+    N = cp.Variable((T - 1, T - 1), symmetric=True)
+    return np.full((T, T), 1 / T) + H @ N @ H.T, [N >> 0, np.eye(T - 1) - N >> 0, cp.trace(N) == n_clusters - 1]
 
 
 def structure_value(structure: Any, A: cp.Variable) -> tuple[cp.Expression, list[cp.Constraint]]:
@@ -249,13 +256,13 @@ def structure_value(structure: Any, A: cp.Variable) -> tuple[cp.Expression, list
         case "Schatten" if structure.p == 2:
             return cp.sum_squares(A), []
         case "Schatten":
-            return function_of_eigenvalues(A, lambda a: cp.sum(cp.power(a, structure.p)))
+            return function_of_eigenvalues(A, lambda a: cp.sum(cp.power(a, structure.p, approx=False)))
         case "SchattenNorm" if structure.p == 1:
             return cp.trace(A), []
         case "SchattenNorm" if structure.p == 2:
             return cp.norm(A, "fro"), []
         case "SchattenNorm":
-            return function_of_eigenvalues(A, lambda a: cp.pnorm(a, structure.p))
+            return function_of_eigenvalues(A, lambda a: cp.pnorm(a, structure.p, approx=False))
         case "UnitTrace":
             return cp.Constant(0.0), [cp.trace(A) <= 1]
         case "LogDet":
@@ -272,7 +279,8 @@ def function_of_eigenvalues(
     """``f(eigenvalues of A)`` for a convex ``f`` of nonnegative numbers that ignores their order, for any such ``f``.
 
     It is the least ``f(x)`` over the ``x`` that majorise the eigenvalues: the ``k`` largest add up to at most
-    ``x_1 + ... + x_k`` for each ``k``, all of them to exactly the sum of ``x``. CVXPY has no ``tr A^p`` of its own.
+    ``x_1 + ... + x_k`` for each ``k``, all of them to exactly the sum of ``x``. CVXPY has no ``tr A^p`` of its own;
+    power cones (``approx=False`` above) make it exact for every real ``p``, not for simple fractions alone.
     """
     T = A.shape[0]
     x = cp.Variable(T, nonneg=True)

@@ -1,0 +1,33 @@
+"""taskloom: many related prediction tasks, and the structure that relates them, learned as one certified convex problem."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0.dev0"
+
+# Public name -> module: imported on first use, so that the command line starts fast.
+_HOMES = {
+    "MultiTaskClassifier": "estimators",
+    "MultiTaskRegressor": "estimators",
+    "Problem": "problem",
+    "alpha_max": "solvers",
+    "path": "solvers",
+    "solve": "solvers",
+}
+_MODULES = ("losses", "maps", "methods", "solvers", "structures")
+
+__all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,9 +1,11 @@
-"""Solvers: one loop, three moves."""
+"""Solvers: one loop, and the moves that it repeats."""
 
 from .alternating import Alternating
 from .base import Solver
 from .block import Block
 from .factored import Factored
 from .loop import solve
+from .path import alpha_max, path
+from .proximal import Proximal
 
-__all__ = ["Alternating", "Block", "Factored", "Solver", "solve"]
+__all__ = ["Alternating", "Block", "Factored", "Proximal", "Solver", "alpha_max", "path", "solve"]
