@@ -21,6 +21,7 @@ from .multipliers import Multipliers
 from .proximal import Proximal
 
 Array = np.ndarray
+PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
 
 
 def as_solver(solver: str | Solver, problem: Problem) -> Solver:
@@ -90,6 +91,10 @@ def _iterate(
         gap = book.record(point)
         if book.relative_gap <= book.tol and run.finished != "change":
             return "optimal"
+        if kinks is None and book.problem.structure.known:
+            return "stalled"  # that was the exact minimum; what is left of the gap is rounding
+        if book.idle >= PATIENCE:
+            return "stalled"
         if kinks is not None:
             gap = min(kinks.gap(point), gap)
             if kinks.update(point, gap, book.last_gap, run.finished is not None):
@@ -112,8 +117,15 @@ class _Book:
         self.began = time.perf_counter()
         self.primal, self.dual = np.inf, -np.inf
         self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
-        self.A: Array | None = None
         self.G = np.zeros(problem.observations.y.size)
+        self.idle, self._milestone = 0, np.inf
+        self._predict_constants()
+
+    def _predict_constants(self) -> None:
+        """The first candidate is to learn nothing: where the strength is that large, zero is the exact answer."""
+        problem = self.problem
+        self.b = problem.best_constants() if problem.fit_intercept else np.zeros(problem.n_tasks)
+        self.primal, self.A = problem.best_primal(self.W, self.b)
 
     @property
     def gap(self) -> float:
@@ -136,14 +148,17 @@ class _Book:
         self.history.add(
             len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began
         )
+        if self.gap < 0.999 * self._milestone:
+            self.idle, self._milestone = 0, self.gap
+        else:
+            self.idle += 1
         self.last_gap = max(primal - dual, 0.0)
         return self.last_gap
 
     def close(self, status: str, solver: Solver, automatic: bool) -> Solution:
         problem = self.problem
-        if self.A is None:  # interrupted before the first iterate: the zero predictor is still a certified one
-            self.record(_nothing_learned(problem))
-        assert self.A is not None
+        if not len(self.history):  # interrupted before the first step: a bound that needs no work
+            self.record(Iterate(self.W, self.b, np.zeros(problem.observations.y.size)))
         relative = self.relative_gap
         words = STATUS[status].format(n_iter=len(self.history), relative_gap=relative, tol=self.tol)
         picked = "auto picked " if automatic else ""
@@ -151,7 +166,3 @@ class _Book:
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name)
 
-
-def _nothing_learned(problem: Problem) -> Iterate:
-    zero = np.zeros(problem.n_tasks)
-    return Iterate(np.zeros((problem.n_features, problem.n_tasks)), zero, np.zeros(problem.observations.y.size))

@@ -14,6 +14,7 @@ import numpy as np
 from .._linalg import compose, psd_eigh
 from ..problem import Problem
 from .newton import Design, Fit, newton
+from .shared import SharedInputs, separable_weights
 
 Array = np.ndarray
 
@@ -44,6 +45,7 @@ class Side:
     def __init__(self, problem: Problem):
         self.problem = problem
         self.rho = problem.ridge / problem.alpha
+        self.shared = SharedInputs.of(problem)
         self._dual = np.zeros(problem.observations.y.size)
         self._b = np.zeros(problem.n_tasks)
 
@@ -71,9 +73,6 @@ class TaskSide(Side):
         super().__init__(problem)
         seen = problem.observations
         self.dim = problem.n_tasks
-        self.phi = problem.features[seen.row]
-        self.one_hot = np.zeros((1, seen.y.size, problem.n_tasks))
-        self.one_hot[0, np.arange(seen.y.size), seen.task] = 1.0
         self._gram: Array | None = None
 
     def moment_root(self, W: Array) -> Array:
@@ -82,17 +81,20 @@ class TaskSide(Side):
     def supervise(self, root: Array) -> Supervised:
         problem, seen = self.problem, self.problem.observations
         L = ridged(root, self.rho)
+        if self.shared is not None:
+            return self._read(*self.shared.on_tasks(L, problem.alpha))
         N, r, q = seen.y.size, problem.n_features, L.shape[1]
         scale = 2 * problem.alpha
+        phi = problem.features[seen.row]
         if r * q <= N:
-            X = (self.phi[:, :, None] * L[seen.task][:, None, :]).reshape(1, N, r * q) / np.sqrt(scale)
+            X = (phi[:, :, None] * L[seen.task][:, None, :]).reshape(1, N, r * q) / np.sqrt(scale)
             design = Design(X, None)
         else:
             if self._gram is None:
-                self._gram = self.phi @ self.phi.T
+                self._gram = phi @ phi.T
             A = L @ L.T
             design = Design(None, (self._gram * A[seen.task][:, seen.task])[None] / scale)
-        E = self.one_hot if problem.fit_intercept else None
+        E = np.eye(problem.n_tasks)[seen.task][None] if problem.fit_intercept else None
         b0 = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
         loss = problem.loss.pick(np.arange(N)[None])
         fit = newton(loss, seen.y[None], seen.weight[None], design, E, design.start(self._dual[None]), b0)
@@ -141,6 +143,8 @@ class FeatureSide(Side):
     def supervise(self, root: Array) -> Supervised:
         problem, seen = self.problem, self.problem.observations
         Q = ridged(root, self.rho)
+        if self.shared is not None:
+            return self._read(*self.shared.on_features(Q, problem.alpha))
         P = problem.features @ Q / np.sqrt(2 * problem.alpha)
         B = np.zeros((Q.shape[1], problem.n_tasks))
         b = np.zeros(problem.n_tasks)
@@ -171,5 +175,6 @@ def choose_side(problem: Problem) -> Side:
     """The feature side decouples the tasks; the task side converges in fewer steps where one small system holds them all."""
     if not problem.structure.either_side:
         return TaskSide(problem)
-    small = problem.observations.y.size <= 300 and problem.n_tasks < problem.n_features
-    return TaskSide(problem) if small else FeatureSide(problem)
+    fewer_tasks = problem.n_tasks < problem.n_features
+    one_system = problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
+    return TaskSide(problem) if fewer_tasks and one_system else FeatureSide(problem)

@@ -32,6 +32,11 @@ class Structure(Component, ABC):
 
     interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
 
+    @property
+    def low_rank(self) -> bool:
+        """Whether the best ``A`` is typically singular (as under a trace penalty)."""
+        return False
+
     @abstractmethod
     def value(self, A: Array) -> float:
         """``F(A)``; ``inf`` outside the domain."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.optimize import brentq
 
 from .._component import require
 from .._linalg import compose, psd_eigh, spectral_map, spectrum, symmetric
@@ -117,6 +118,10 @@ class Schatten(EitherSide):
             f"{type(self).__name__} needs a finite p >= 1 to be convex, got p={self.p!r}",
         )
 
+    @property
+    def low_rank(self) -> bool:
+        return self.p == 1
+
     def f(self, a: Array) -> float:
         return float(np.sum(a**self.p))
 
@@ -177,6 +182,10 @@ class SchattenNorm(EitherSide):
             f"SchattenNorm needs a finite p >= 1 to be convex, got p={self.p!r}",
         )
 
+    @property
+    def low_rank(self) -> bool:
+        return self.p == 1
+
     def _norm(self, a: Array, p: float) -> float:
         largest = float(np.max(a, initial=0.0))
         if largest == 0 or np.isinf(p):
@@ -210,20 +219,28 @@ class SchattenNorm(EitherSide):
             return np.maximum(a - step, 0.0)
         if self._norm(a, self._dual_power()) <= step:
             return np.zeros_like(a)
-        # b + step (b / m)^(p-1) = a entrywise, where m is the norm of b: one equation in m, increasing in m.
-        low, high = 0.0, self._norm(a, self.p)
-        for _ in range(200):
-            m = (low + high) / 2
-            b = np.where(a > 0, _bracketed_root(np.maximum(a, TINY), step / m ** (self.p - 1), self.p - 1), 0.0)
-            low, high = (m, high) if self._norm(b, self.p) > m else (low, m)
-            if high - low <= 1e-15 * high:
-                break
-        return b
+        if self.p == 2:
+            return a * (1 - step / self._norm(a, 2))
+
+        # b + step (b / m)^(p-1) = a entrywise, where m is the norm of b: one equation in m
+        def b(m: float) -> Array:
+            return np.where(a > 0, _bracketed_root(np.maximum(a, TINY), step / m ** (self.p - 1), self.p - 1), 0.0)
+
+        norm = self._norm(a, self.p)
+        excess = lambda share: self._norm(b(share * norm), self.p) / (share * norm) - 1  # noqa: E731
+        low = 1.0
+        while excess(low) < 0 and low > 1e-12:
+            low /= 8
+        return b(brentq(excess, low, 1.0, xtol=1e-15, rtol=1e-14) * norm) if excess(low) > 0 > excess(1.0) else b(low * norm)
 
 
 @dataclass(eq=False, repr=False)
 class UnitTrace(EitherSide):
     """The set ``{A : tr A <= 1}``: relation learning (MTRL; its second parameter is the estimator's ``ridge``)."""
+
+    @property
+    def low_rank(self) -> bool:
+        return True
 
     def f(self, a: Array) -> float:
         return 0.0 if np.sum(a) <= 1 + 1e-9 else np.inf

@@ -1,0 +1,72 @@
+"""Shared, fully observed inputs and the squared loss: everything diagonalises (the paper's closed-form supervised step).
+
+With weights ``v_it = s_i c_t``, features and targets centred by ``s`` when there are intercepts, and ``Phi_s = sqrt(s) Phi =
+U diag(sqrt(k)) V'``, the Sylvester equation ``Phi_s'Phi_s W diag(c) + alpha W A^-1 = Phi_s'Y_s`` is solved entry by entry in
+the eigenvectors of ``Phi_s'Phi_s`` and of ``c^(1/2) A c^(1/2)``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._linalg import psd_eigh
+from ..problem import Problem
+
+Array = np.ndarray
+
+
+def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
+    """``(s, c)`` with ``v_it = s_i c_t`` if every task sees every row exactly once in this way, else ``None``."""
+    seen = problem.observations
+    n, T = len(problem.features), problem.n_tasks
+    if seen.y.size != n * T or not np.array_equal(seen.row, np.tile(np.arange(n), T)):
+        return None
+    V = seen.weight.reshape(T, n)  # observations are sorted by task, then row
+    c = V.sum(axis=1)
+    s = V[0] / c[0]
+    return (s, c) if np.allclose(V, c[:, None] * s[None, :], rtol=1e-12, atol=0.0) else None
+
+
+class SharedInputs:
+    """One decomposition of the features serves every structure and every strength."""
+
+    def __init__(self, problem: Problem, s: Array, c: Array):
+        self.c = c
+        n, T = len(problem.features), problem.n_tasks
+        Y = problem.observations.y.reshape(T, n).T
+        self.x_mean = s @ problem.features if problem.fit_intercept else np.zeros(problem.n_features)
+        self.y_mean = s @ Y if problem.fit_intercept else np.zeros(T)
+        self.features = np.sqrt(s)[:, None] * (problem.features - self.x_mean)
+        self.targets = np.sqrt(s)[:, None] * (Y - self.y_mean) * np.sqrt(c)
+        self.fit_intercept = problem.fit_intercept
+
+    @classmethod
+    def of(cls, problem: Problem) -> SharedInputs | None:
+        """The decomposition, where the problem allows it."""
+        weights = separable_weights(problem) if problem.loss.quadratic else None
+        return None if weights is None else cls(problem, *weights)
+
+    def _decompose(self) -> None:
+        if not hasattr(self, "V"):
+            self.k, self.V = psd_eigh(self.features.T @ self.features)
+            self.projected = self.V.T @ (self.features.T @ self.targets)
+
+    def intercepts(self, W: Array) -> Array:
+        return self.y_mean - self.x_mean @ W if self.fit_intercept else np.zeros(W.shape[1])
+
+    def on_tasks(self, L: Array, alpha: float) -> tuple[Array, Array, float]:
+        """Weights, intercepts and norm at ``A = LL'``."""
+        self._decompose()
+        root_c = np.sqrt(self.c)
+        a, P = psd_eigh((root_c[:, None] * L) @ (root_c[:, None] * L).T)
+        inner = (self.projected @ P) / (self.k[:, None] * a + alpha)
+        W = self.V @ (inner * a) @ P.T / root_c
+        return W, self.intercepts(W), alpha * float(np.sum(inner**2 * a))
+
+    def on_features(self, Q: Array, alpha: float) -> tuple[Array, Array, float]:
+        """Weights, intercepts and norm at ``D = QQ'``."""
+        P = self.features @ Q
+        e, E = psd_eigh(P.T @ P)
+        B = E @ ((E.T @ (P.T @ self.targets)) / (e[:, None] * self.c + alpha)) * np.sqrt(self.c)
+        W = Q @ B
+        return W, self.intercepts(W), alpha * float(np.vdot(B, B))
