@@ -1,0 +1,138 @@
+"""Laws of every loss."""
+
+import numpy as np
+import pytest
+import zoo
+from hypothesis import given
+from hypothesis import strategies as st
+from taskloom import losses
+from taskloom.losses.smoothed import Smoothed
+
+EVERY = pytest.mark.parametrize("loss", zoo.LOSSES, ids=zoo.name)
+SMOOTH = pytest.mark.parametrize("loss", [loss for loss in zoo.LOSSES if loss.smooth], ids=zoo.name)
+KINKED = pytest.mark.parametrize("loss", [loss for loss in zoo.LOSSES if not loss.smooth], ids=zoo.name)
+
+
+def points(loss, n=400):
+    rng = np.random.default_rng(1)
+    return zoo.targets(loss, rng, n), 2 * rng.normal(size=n)
+
+
+def inside(loss, y):
+    """Random slopes of the interval on which the conjugate is finite."""
+    lower, upper = (np.clip(np.broadcast_to(edge, y.shape), -5, 5) for edge in loss.slopes(y))
+    return lower + (upper - lower) * np.random.default_rng(2).random(y.shape)
+
+
+@EVERY
+def test_fenchel_young(loss):
+    y, z = points(loss)
+    s = inside(loss, y)
+    assert np.all(loss.value(y, z) + loss.conjugate(y, s) - s * z >= -1e-12)
+
+
+@EVERY
+def test_the_conjugate_is_the_supremum(loss):
+    y, _ = points(loss, 30)
+    s = 0.98 * inside(loss, y)
+    z = np.linspace(-30, 30, 60001)[:, None]
+    assert np.allclose((s * z - loss.value(y, z)).max(axis=0), loss.conjugate(y, s), atol=2e-3)
+
+
+@EVERY
+def test_the_conjugate_is_infinite_outside_its_interval(loss):
+    y, _ = points(loss, 10)
+    lower, upper = (np.broadcast_to(edge, y.shape) for edge in loss.slopes(y))
+    assert np.all(lower <= 0)
+    assert np.all(upper >= 0)
+    for edge, step in ((lower, -0.01), (upper, 0.01)):
+        finite = np.isfinite(edge)
+        assert np.all(np.isinf(loss.conjugate(y[finite], edge[finite] + step)))
+
+
+@EVERY
+def test_convex_along_lines(loss):
+    y, z = points(loss)
+    other = z[::-1]
+    assert np.all(loss.value(y, (z + other) / 2) <= (loss.value(y, z) + loss.value(y, other)) / 2 + 1e-12)
+
+
+@SMOOTH
+def test_slope_and_curvature_are_derivatives(loss):
+    y, z = points(loss)
+    h = 1e-5
+    numeric = (loss.value(y, z + h) - loss.value(y, z - h)) / (2 * h)
+    assert np.allclose(loss.slope(y, z), numeric, atol=1e-4)
+    bends = np.abs(loss.slope(y, z + h) - loss.slope(y, z - h)) / (2 * h)
+    away = np.abs(loss.curvature(y, z + 1e-3) - loss.curvature(y, z - 1e-3)) < 0.1  # not at a bend of the slope
+    assert np.allclose(loss.curvature(y, z)[away], bends[away], atol=1e-3)
+    assert bends.max() <= loss.max_curvature + 1e-6
+
+
+@SMOOTH
+def test_fenchel_young_is_an_equality_along_the_slope(loss):
+    y, z = points(loss)
+    s = loss.slope(y, z)
+    assert np.allclose(loss.value(y, z) + loss.conjugate(y, s), s * z, atol=1e-10)
+
+
+@KINKED
+@pytest.mark.parametrize("step", [0.01, 0.3, 4.0])
+def test_the_prox_beats_every_other_point(loss, step):
+    y, z = points(loss, 40)
+    u = loss.prox(y, z, step)
+    at = step * loss.value(y, u) + (u - z) ** 2 / 2
+    others = np.linspace(-10, 10, 4001)[:, None]
+    assert np.all(at <= (step * loss.value(y, others) + (others - z) ** 2 / 2).min(axis=0) + 1e-12)
+
+
+@KINKED
+@pytest.mark.parametrize("width", [1e-3, 0.2, 3.0])
+def test_the_smoothed_loss_obeys_the_laws_of_smooth_losses(loss, width):
+    y, z = points(loss)
+    smooth = Smoothed(loss, 0.5 * inside(loss, y), width)
+    s = smooth.slope(y, z)
+    assert np.allclose(smooth.value(y, z) + smooth.conjugate(y, s), s * z, atol=1e-9)
+    assert np.all(np.isfinite(loss.conjugate(y, s)))
+    assert np.all(smooth.value(y, z) <= loss.value(y, z) + 1e-12)
+    h = 1e-6 * width
+    numeric = (smooth.slope(y, z + h) - smooth.slope(y, z - h)) / (2 * h)
+    assert np.mean(np.abs(numeric - smooth.curvature(y, z)) < 1e-3 / width) > 0.97
+
+
+@EVERY
+@given(y=st.floats(-1e6, 1e6), z=st.floats(-1e6, 1e6))
+def test_values_are_finite_and_not_negative(loss, y, z):
+    if loss.targets == "signs":
+        y = 1.0 if y > 0 else -1.0
+    value = loss.value(np.array([y]), np.array([z]))
+    assert np.all(np.isfinite(value))
+    assert np.all(value >= 0)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: losses.Huber(0), "width > 0, got width=0"),
+        (lambda: losses.Quantile(1.5), "0 < q < 1, got q=1.5"),
+        (lambda: losses.EpsilonInsensitive(-1), "epsilon >= 0, got epsilon=-1"),
+        (lambda: losses.as_loss("cauchy"), "'cauchy'"),
+        (lambda: losses.Squared().set_params(width=1), "no parameter 'width'"),
+    ],
+)
+def test_nonsense_is_refused_by_name(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_a_class_in_place_of_an_object_is_refused():
+    with pytest.raises(TypeError, match="pass an object"):
+        losses.as_loss(losses.Huber)
+
+
+def test_a_bad_parameter_leaves_the_old_one():
+    loss = losses.Huber(2.0)
+    with pytest.raises(ValueError, match="width"):
+        loss.set_params(width=-1)
+    assert loss.width == 2.0
+    assert loss.set_params(width=3.0).width == 3.0

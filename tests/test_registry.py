@@ -1,0 +1,59 @@
+"""Nothing that is exported escapes the zoo, and imports go downward only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import taskloom
+import zoo
+from taskloom import losses, structures
+
+SOURCE = Path(taskloom.__file__).parent
+
+
+@pytest.mark.parametrize(("kind", "listed"), [(losses, zoo.LOSSES), (structures, zoo.STRUCTURES)], ids=["losses", "structures"])
+def test_every_exported_component_is_in_the_zoo(kind, listed):
+    abstract = {"Loss", "Structure"}
+    missing = set(kind.__all__) - abstract - {type(component).__name__ for component in listed}
+    assert not missing, f"add {missing} to tests/zoo.py: that is all the testing it needs"
+
+
+@pytest.mark.parametrize(("kind", "base"), [(losses, losses.Loss), (structures, structures.Structure)])
+def test_every_exported_component_can_be_named(kind, base):
+    as_component = {losses: losses.as_loss, structures: structures.as_structure}[kind]
+    for component in zoo.LOSSES + zoo.STRUCTURES:
+        if isinstance(component, base):
+            assert as_component(component) is component
+
+
+# A module may import the modules of the rows above its own, not those beside it (siblings do not know each other).
+LAYERS = [
+    {"_component", "_linalg"},
+    {"losses", "structures", "features", "tasks"},
+    {"problem", "solution", "maps"},
+    {"solvers"},
+    {"estimators"},
+    {"methods"},
+]
+
+
+def test_imports_go_downward():
+    level = {module: depth for depth, row in enumerate(LAYERS) for module in row}
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        if parts[0] == "__init__":
+            continue
+        assert parts[0] in level, f"{parts[0]} has no place among the layers of {__file__}"
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level == len(parts):
+                for module in [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]:
+                    beneath = level[module] < level[parts[0]] or module == parts[0]
+                    assert beneath, f"{path.name} imports {module}, which is not below it"
+
+
+def test_public_names_are_there():
+    for name in taskloom.__all__:
+        assert getattr(taskloom, name) is not None
+    assert set(taskloom.__all__) == set(dir(taskloom))
+    with pytest.raises(AttributeError, match="nonsense"):
+        taskloom.nonsense  # noqa: B018
