@@ -1,0 +1,24 @@
+"""Textbook twins of the fast paths: slow, short, independent."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def kronecker_supervised_step(problem, A):
+    """The coupled supervised step of the squared loss as one dense system in ``vec(W)`` and ``b``."""
+    seen, r, T = problem.observations, problem.n_features, problem.n_tasks
+    design = np.zeros((seen.y.size, r * T + T))
+    for i, (row, t) in enumerate(zip(seen.row, seen.task, strict=True)):
+        design[i, t * r : (t + 1) * r] = problem.features[row]
+        design[i, r * T + t] = 1.0 if problem.fit_intercept else 0.0
+    penalty = np.zeros((r * T + T, r * T + T))
+    penalty[: r * T, : r * T] = problem.alpha * np.kron(np.linalg.inv(A), np.eye(r)) + problem.ridge * np.eye(r * T)
+    system = design.T @ (seen.weight[:, None] * design) + penalty
+    solution = np.linalg.lstsq(system, design.T @ (seen.weight * seen.y), rcond=None)[0]
+    return solution[: r * T].reshape(T, r).T, solution[r * T :]
+
+
+def gram(k, X):
+    """A kernel matrix entry by entry."""
+    return np.array([[k(x[None], z[None])[0, 0] for z in X] for x in X])

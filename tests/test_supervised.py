@@ -1,0 +1,98 @@
+"""The supervised step on either side against its naive twin."""
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+import zoo
+from scipy.optimize import minimize
+from taskloom import Problem, losses, structures
+from taskloom._linalg import psd_root
+from taskloom.solvers.shared import SharedInputs
+from taskloom.solvers.sides import FeatureSide, TaskSide, buckets
+from taskloom.tasks import Observations
+
+LAYOUTS = ["shared", "own", "missing"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("d", [2, 30])
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_task_side_solves_the_kronecker_system(layout, d, ridge, fit_intercept):
+    rng = np.random.default_rng(0)
+    X, Y = zoo.data(losses.Squared(), layout, d=d)
+    A = zoo.random_psd(rng) + 0.1 * np.eye(zoo.T)
+    problem = Problem(X, Y, "squared", structures.Frobenius(), 0.2, ridge, fit_intercept)
+    fit = TaskSide(problem).supervise(psd_root(A))
+    W, b = naive.kronecker_supervised_step(problem, A)
+    assert np.allclose(fit.W, W, atol=1e-8)
+    assert np.allclose(fit.b, b, atol=1e-8)
+    assert np.isclose(fit.norm, 0.2 * np.trace(np.linalg.solve(A, W.T @ W)) + ridge * np.sum(W**2))
+
+
+def test_the_sylvester_solution_is_the_general_one():
+    X, Y = zoo.data(losses.Squared(), "shared")
+    rng = np.random.default_rng(1)
+    s, c = rng.uniform(0.5, 2, size=len(X)), rng.uniform(0.5, 2, size=zoo.T)
+    problem = Problem(X, Observations.from_wide(Y, s, c), "squared", structures.Trace(), 0.2, 0.1)
+    assert SharedInputs.of(problem) is not None
+    A, D = zoo.random_psd(rng, 2), zoo.random_psd(rng, 3, X.shape[1])
+    for side, root in ((TaskSide(problem), psd_root(A)), (FeatureSide(problem), psd_root(D))):
+        fast = side.supervise(root)
+        side.shared = None
+        slow = side.supervise(root)
+        assert np.allclose(fast.W, slow.W, atol=1e-10)
+        assert np.allclose(fast.b, slow.b, atol=1e-10)
+        assert np.isclose(fast.norm, slow.norm)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [np.arange(64).reshape(16, 4) + 1.0, None],
+    ids=["weights that do not separate", "a missing entry"],
+)
+def test_the_sylvester_solution_is_not_used_where_it_does_not_hold(weights):
+    X, Y = zoo.data(losses.Squared(), "shared")
+    if weights is None:
+        Y[3, 2] = np.nan
+    assert SharedInputs.of(Problem(X, Observations.from_wide(Y, weights))) is None
+    assert SharedInputs.of(Problem(X, zoo.data(losses.Huber(), "shared")[1], "huber")) is None
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("loss", [loss for loss in zoo.LOSSES if loss.smooth], ids=zoo.name)
+def test_both_sides_agree_on_independent_tasks_and_with_a_general_optimiser(loss, layout):
+    X, Y = zoo.data(loss, layout)
+    problem = Problem(X, Y, loss, structures.Independent(), 0.05, 0.02)
+    task, feature = TaskSide(problem).supervise(np.eye(zoo.T)), FeatureSide(problem).supervise(np.eye(X.shape[1]))
+    assert np.allclose(task.W, feature.W, atol=1e-6)
+    assert np.allclose(task.b, feature.b, atol=1e-5)
+
+    def objective(x):
+        W, b = x[: -zoo.T].reshape(-1, zoo.T), x[-zoo.T :]
+        return problem.primal(W, b, np.eye(zoo.T))
+
+    start = np.append(feature.W.ravel(), feature.b)
+    found = minimize(objective, start, method="BFGS", options={"gtol": 1e-9, "maxiter": 50})
+    assert objective(start) <= found.fun + 1e-10
+
+
+def test_tasks_of_very_different_size_share_no_padding():
+    counts = np.array([1, 2, 3, 40, 50, 1000])
+    made = buckets(counts, np.concatenate([[0], np.cumsum(counts)]))
+    assert sorted(np.concatenate([bucket.tasks for bucket in made]).tolist()) == list(range(6))
+    for bucket in made:
+        assert bucket.mask.sum() == counts[bucket.tasks].sum()
+        assert bucket.mask.size <= 2 * bucket.mask.sum()
+
+
+def test_one_structure_serves_every_strength():
+    X, Y = zoo.data(losses.Squared(), "missing")
+    problem = Problem(X, Y, alpha=1.0)
+    for alpha in (1e-6, 1.0, 1e6):
+        fit = FeatureSide(replace(problem, alpha=alpha)).supervise(np.eye(X.shape[1]))
+        W, b = naive.kronecker_supervised_step(replace(problem, alpha=alpha), np.eye(zoo.T))
+        assert np.allclose(fit.W, W, atol=1e-7)
+        assert np.allclose(fit.b, b, atol=1e-7)
