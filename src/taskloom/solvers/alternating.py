@@ -83,6 +83,7 @@ class _AlternatingRun(Run):
         self._map_changed()
 
     def _map_changed(self) -> None:
+        self.finished = None
         self.objective, self.plain = np.inf, None
         self.extrapolate.clear()
 
@@ -90,6 +91,7 @@ class _AlternatingRun(Run):
         fit = self.side.supervise(psd_root(self.A))
         here = Iterate(fit.W, fit.b, fit.slopes)
         if self.problem.structure.known:
+            self.finished = "stalled"
             return here
         value = self._value(fit)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):

@@ -38,7 +38,7 @@ class Iterate:
 class Run(ABC):
     """A solver on its way."""
 
-    finished: str | None = None  # a status, when the run itself knows that another step changes nothing
+    finished: str | None = None  # a status, once the run knows that another step would change nothing
 
     @abstractmethod
     def step(self, gap: float) -> Iterate:

@@ -83,14 +83,14 @@ class _FactoredRun(Run):
         self.Q = np.eye(problem.n_features)
         if not self.structure.known:
             W = start[0] if start is not None else self.side.supervise(self.Q).W
-            self.Q = self._root_of(W)
+            self.Q = self._root_of(W, 1e-2 if start is None else 1e-4)
 
-    def _root_of(self, W: Array) -> Array:
-        """A factor with ``min(r, T)`` columns: no optimum needs more. Directions that ``W`` lacks get a small share."""
+    def _root_of(self, W: Array, share: float) -> Array:
+        """A factor with ``min(r, T)`` columns: no optimum needs more. Directions that ``W`` lacks get a share."""
         q = min(self.problem.n_features, self.problem.n_tasks)
         U, w, _ = np.linalg.svd(W, full_matrices=False)
         energy = self.problem.alpha * w[:q] ** 2
-        d = self.structure.f_best(energy + 1e-2 * energy.mean() + 1e-300)
+        d = self.structure.f_best(energy + share * energy.mean() + 1e-300)
         return U[:, :q] * np.sqrt(d)
 
     def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
@@ -118,6 +118,7 @@ class _FactoredRun(Run):
     def step(self, gap: float) -> Iterate:
         if self.structure.known:
             fit = self.side.supervise(self.Q)
+            self.finished = "stalled"
             return Iterate(fit.W, fit.b, fit.slopes)
         if self.fit is None:
             self.value, self.gradient, self.fit = self._evaluate(self.Q)

@@ -91,8 +91,6 @@ def _iterate(
         gap = book.record(point)
         if book.relative_gap <= book.tol and run.finished != "change":
             return "optimal"
-        if kinks is None and book.problem.structure.known:
-            return "stalled"  # that was the exact minimum; what is left of the gap is rounding
         if book.idle >= PATIENCE:
             return "stalled"
         if kinks is not None:

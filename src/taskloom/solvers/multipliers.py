@@ -41,9 +41,10 @@ class Multipliers:
 
     def update(self, point: Iterate, gap: float, true_gap: float, stuck: bool) -> bool:
         """Renew the stand-in if it has been minimised well enough; True when it has."""
-        if gap > 0.3 * true_gap and not stuck:
+        solved = gap <= 0.3 * true_gap
+        if not (solved or stuck):
             return False
-        if true_gap > 0.5 * self.reached and not stuck:
+        if solved and true_gap > 0.5 * self.reached:
             self.width = max(self.width / 3, self.narrowest)
         self.reached = min(true_gap, self.reached)
         self.problem = self._around(point.slopes)

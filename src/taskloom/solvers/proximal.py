@@ -56,7 +56,8 @@ class _ProximalRun(Run):
         self.side = choose_side(problem)
         W = start[0] if start is not None else self.side.supervise(np.eye(self.side.dim)).W
         root = np.sqrt(problem.alpha) * self.side.moment_root(W)
-        A = problem.structure.best_of_root(root, 1e-2 * float(np.vdot(root, root)) / self.side.dim)[0]
+        floor = 1e-2 * float(np.vdot(root, root)) / self.side.dim if start is None else 0.0
+        A = problem.structure.best_of_root(root, floor)[0]
         self.here = self._at(A)
         self.length = np.linalg.norm(A) / max(float(np.linalg.norm(self.here.slope)), 1e-300)
         self.values = [self.here.value]
@@ -79,6 +80,8 @@ class _ProximalRun(Run):
         if not self.fresh and not self.problem.structure.known:
             self._move()
         self.fresh = False
+        if self.problem.structure.known:
+            self.finished = "stalled"
         fit, A = self.here.fit, self.here.A
         return Iterate(fit.W, fit.b, fit.slopes, A if len(A) == self.problem.n_tasks else None, fit.norm)
 
