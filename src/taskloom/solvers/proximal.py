@@ -91,18 +91,17 @@ class _ProximalRun(Run):
             A = self.problem.structure.prox(here.A - self.length * here.slope, self.length)
             move = A - here.A
             there = self._at(A)
-            needed = 1e-4 * float(np.vdot(move, move)) / (2 * self.length)
-            if there.value <= worst - needed + 1e-14 * abs(worst):
+            size, bend = float(np.vdot(move, move)), float(np.vdot(move, there.slope - here.slope))
+            if there.value <= worst - 1e-4 * size / (2 * self.length):
+                break
+            # Where rounding hides the decrease, the slopes tell whether the quadratic bound holds along the step.
+            if there.value <= worst + 1e-11 * abs(worst) and bend <= size / self.length:
                 break
             self.length /= 2
         else:
             self.finished = "stalled"
             return
-        bend = float(np.vdot(move, there.slope - here.slope))
-        if bend > 0:
-            self.length = float(np.vdot(move, move)) / bend
-        else:
-            self.length *= 2
-        self.length = min(max(self.length, 1e-100), 1e100)
+        best = size / bend if bend > 0 else 2 * self.length
+        self.length = min(max(best, 1e-2 * self.length), 1e2 * self.length)
         self.here = there
         self.values.append(there.value)
