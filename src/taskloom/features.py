@@ -84,7 +84,7 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
     if kernel == "precomputed":
         return lambda X, Z: X
     given = {"gamma": gamma, "degree": degree, "coef0": coef0}
-    parameters = {name: given[name] for name in _TAKES.get(kernel, ())}
+    parameters = {name: given[name] for name in _TAKES.get(kernel, ()) if given[name] is not None}
     return lambda X, Z: pairwise_kernels(X, Z, metric=kernel, **parameters)
 
 

@@ -76,6 +76,11 @@ def column_names(Y: Any, n_tasks: int) -> Array:
     """Task names from the columns of a frame (or the name of a series); positions otherwise."""
     if hasattr(Y, "columns"):
         names = list(Y.columns)
-        require(len(set(names)) == len(names), f"the columns of Y must have different names, got {names}")
+        require(len(set(names)) == len(names), f"the columns of Y must have different (unique) names, got {names}")
         return np.array(names, dtype=object)
     return np.arange(n_tasks)
+
+
+def shown(label: Any) -> str:
+    """A task label as a person would write it in code (``2``, not ``np.int64(2)``)."""
+    return repr(label.item() if isinstance(label, np.generic) else label)

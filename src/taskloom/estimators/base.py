@@ -28,7 +28,7 @@ from ..solution import History
 from ..solvers import solve
 from ..structures import as_structure
 from ..tasks import Observations
-from ._layout import code_labels, sorted_labels, split_table
+from ._layout import code_labels, shown, sorted_labels, split_table
 
 Array = np.ndarray
 
@@ -181,13 +181,13 @@ class MultiTaskEstimator(BaseEstimator):
         seen = np.bincount(task[live], minlength=len(self.tasks_))
         if (seen == 0).any():
             name = self.tasks_[int(np.argmax(seen == 0))]
-            raise ValueError(f"task {name!r} has no observation (all NaN, or all of weight 0); leave it out")
+            raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
         if loss.targets == "signs":
             for t, name in enumerate(self.tasks_):
                 classes = np.unique(y[live & (task == t)])
                 require(
                     classes.size == 2,
-                    f"task {name!r} has one class only among its observations; a binary task needs both "
+                    f"task {shown(name)} has one class only among its observations; a binary task needs both "
                     f"(this is a classifier: fewer than 2 classes, got 1 class)",
                 )
 
@@ -195,7 +195,7 @@ class MultiTaskEstimator(BaseEstimator):
         if not isinstance(self.task_weight, dict):
             return self.task_weight
         missing = [name for name in self.tasks_.tolist() if name not in self.task_weight]
-        require(not missing, f"task_weight has no entry for task {missing[0] if missing else ''!r}")
+        require(not missing, f"task_weight has no entry for task {shown(missing[0]) if missing else ''}")
         return np.array([self.task_weight[name] for name in self.tasks_.tolist()], dtype=float)
 
     def _build_features(self, inputs):
@@ -246,7 +246,7 @@ class MultiTaskEstimator(BaseEstimator):
         task = code_labels(labels, self.tasks_)
         if (task < 0).any():
             stranger = labels[int(np.argmax(task < 0))]
-            raise ValueError(f"task {stranger!r} was not seen in training; the tasks are {self.tasks_.tolist()}")
+            raise ValueError(f"task {shown(stranger)} was not seen in training; the tasks are {self.tasks_.tolist()}")
         return task
 
     def __sklearn_tags__(self):

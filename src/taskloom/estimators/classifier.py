@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._component import require
 from ..losses import Logistic
-from ._layout import column_names, split_table
+from ._layout import column_names, shown, split_table
 from .base import MultiTaskEstimator, loss_of
 
 
@@ -93,6 +93,8 @@ time_limit, warm_start, verbose, random_state
         if labels.ndim == 2 and (labels.shape[1] == 1 or long):
             labels = column_or_1d(check_array(y, ensure_2d=False, dtype=None, ensure_all_finite="allow-nan"), warn=True)
         require(labels.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {labels.shape}")
+        if labels.dtype.kind == "f":
+            check_array(labels, ensure_2d=False, ensure_all_finite="allow-nan", input_name="y")
         self._wide = labels.ndim == 2
         self._one_vs_rest = False
         if self._wide:
@@ -103,8 +105,8 @@ time_limit, warm_start, verbose, random_state
             self.tasks_ = column_names(y, labels.shape[1])
             return np.column_stack([signs for _, signs in coded])
         seen = _observed(labels)
-        check_classification_targets(labels[seen])
-        self.classes_ = np.unique(labels[seen])
+        require(bool(seen.any()), "y holds nothing but missing labels (NaN)")
+        self.classes_ = _classes(labels[seen])
         if long or self.classes_.size <= 2:
             self.classes_, signs = self._signs(labels, "y" if long else 0)
             self.tasks_ = None if long else np.array([0])
@@ -118,12 +120,11 @@ time_limit, warm_start, verbose, random_state
     def _signs(self, labels, name):
         """The two classes of a task, and its labels as -1/+1."""
         seen = _observed(labels)
-        require(bool(seen.any()), f"task {name!r} has no observation: its labels are all missing (NaN)")
-        check_classification_targets(labels[seen])
-        classes = np.unique(labels[seen])
+        require(bool(seen.any()), f"task {shown(name)} has no observation: its labels are all missing (NaN)")
+        classes = _classes(labels[seen])
         require(
             classes.size == 2,
-            f"task {name!r} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: "
+            f"task {shown(name)} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: "
             f"{classes[:5].tolist()}",
         )
         signs = np.full(len(labels), np.nan)
@@ -145,7 +146,10 @@ time_limit, warm_start, verbose, random_state
         second = (values > 0).astype(int)
         if isinstance(self.classes_, np.ndarray):
             return self.classes_[second]
-        return np.column_stack([classes[second[:, t]] for t, classes in enumerate(self.classes_)])
+        columns = [classes[second[:, t]] for t, classes in enumerate(self.classes_)]
+        if len({column.dtype.kind for column in columns}) > 1:  # numbers beside words stay what they are
+            columns = [column.astype(object) for column in columns]
+        return np.column_stack(columns)
 
     @available_if(_is_logistic)
     def predict_proba(self, X):
@@ -185,6 +189,13 @@ time_limit, warm_start, verbose, random_state
         tags.classifier_tags.multi_class = self.task_column is None
         tags.classifier_tags.multi_label = self.task_column is None
         return tags
+
+
+def _classes(labels):
+    """The distinct labels, in order; objects such as a frame's mixed columns are read as what they are."""
+    labels = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
+    check_classification_targets(labels)
+    return np.unique(labels)
 
 
 def _observed(labels):
