@@ -8,6 +8,7 @@ import zoo
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
+
 from taskloom import MultiTaskRegressor, Problem, losses, maps, path, solve, structures
 from taskloom.solvers import Alternating, alpha_max
 from taskloom.structures import Clusters, Fixed, Independent, Schatten, SharedMean, TaskGraph, Trace, UnitTrace
@@ -60,7 +61,7 @@ class TestKnownModels:
         alone = solve(replace(problem, structure=Independent(), alpha=problem.alpha / s.A[0, 0]))
         assert np.allclose(s.W, alone.W, atol=1e-5)
 
-    @pytest.mark.parametrize("F", [F for F in zoo.LEARNED], ids=zoo.name)
+    @pytest.mark.parametrize("F", list(zoo.LEARNED), ids=zoo.name)
     def test_permuting_the_tasks_permutes_the_structure(self, F):
         X, Y = zoo.data(losses.Squared(), "missing")
         order = np.array([2, 0, 3, 1])
@@ -93,7 +94,9 @@ class TestCorrections:
         ours, printed = Schatten(p).best_structure(alpha * M), power(M / alpha, 1 / (p + 1))
         assert np.allclose(ours, power(alpha * M / p, 1 / (p + 1)))
         for _ in range(50):
-            assert value(ours) <= value(ours + 0.1 * np.linalg.eigvalsh(ours)[0] * (np.eye(zoo.T) - zoo.random_psd(rng))) + 1e-12
+            assert (
+                value(ours) <= value(ours + 0.1 * np.linalg.eigvalsh(ours)[0] * (np.eye(zoo.T) - zoo.random_psd(rng))) + 1e-12
+            )
         assert value(printed) > 1.05 * value(ours)
 
     def test_mean_variance(self):
@@ -131,8 +134,11 @@ class TestCorrections:
         other = np.array([[1, 0], [0, 1], [1, 0], [0, 1], [0, 1]], dtype=float)
         halfway = (A + U / 0.5 + (other @ np.linalg.pinv(other) - U) / 2.0 + (eye - other @ np.linalg.pinv(other)) / 8.0) / 2
         assert F.value(halfway) == 0.0  # convex in A(M)
-        inverse_of_mean = np.linalg.inv(0.5 * U + 2.0 * ((M + other @ np.linalg.pinv(other)) / 2 - U) + 8.0 * (
-            eye - (M + other @ np.linalg.pinv(other)) / 2))
+        inverse_of_mean = np.linalg.inv(
+            0.5 * U
+            + 2.0 * ((M + other @ np.linalg.pinv(other)) / 2 - U)
+            + 8.0 * (eye - (M + other @ np.linalg.pinv(other)) / 2)
+        )
         assert F.value(inverse_of_mean) == np.inf  # A^-1 linear in M is another set
 
     def test_feature_learning_strengths(self):
@@ -182,7 +188,9 @@ class TestMaps:
         problem = squared_problem(structures.Frobenius())
         s = solve(problem, tol=1e-10)
         D = maps.tasks_to_features(s.W, s.A)
-        assert np.isclose(np.trace(np.linalg.pinv(D, rcond=1e-8) @ s.W @ s.W.T), np.trace(np.linalg.pinv(s.A) @ s.W.T @ s.W), rtol=1e-5)
+        assert np.isclose(
+            np.trace(np.linalg.pinv(D, rcond=1e-8) @ s.W @ s.W.T), np.trace(np.linalg.pinv(s.A) @ s.W.T @ s.W), rtol=1e-5
+        )
         assert np.isclose(problem.structure.value(D), problem.structure.value(s.A), rtol=1e-6)
         assert np.allclose(maps.features_to_tasks(s.W, D), s.A, atol=1e-4)
 

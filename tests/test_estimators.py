@@ -15,12 +15,13 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, losses, methods, structures
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 4))
 Y = 2 * X @ rng.normal(size=(4, 1)) @ np.array([[1.0, -1.5, 2.0]]) + 0.2 * rng.normal(size=(40, 3)) + 1.0
-LABELS = np.where(Y > np.median(Y, axis=0), "yes", "no")
+LABELS = np.where(np.median(Y, axis=0) < Y, "yes", "no")
 
 
 @parametrize_with_checks(
@@ -93,7 +94,9 @@ class TestRegressor:
         model = MultiTaskRegressor(task_column=-1).fit(array, y)
         assert model.tasks_.tolist() == [0.0, 1.0, 2.0]
         assert np.allclose(model.predict(array), MultiTaskRegressor(task_column="shop").fit(frame, y).predict(frame), atol=1e-8)
-        assert np.allclose(MultiTaskRegressor(task_column=4).fit(frame.to_numpy(), y).predict(frame.to_numpy()), model.predict(array))
+        assert np.allclose(
+            MultiTaskRegressor(task_column=4).fit(frame.to_numpy(), y).predict(frame.to_numpy()), model.predict(array)
+        )
 
     def test_long_tables_work_with_scikit_learn(self):
         frame, y = long_frame()
@@ -108,7 +111,9 @@ class TestRegressor:
         assert MultiTaskRegressor().fit(X, Y[:, :1]).predict(X).shape == (40, 1)
 
     def test_task_weights(self):
-        by_name = MultiTaskRegressor(task_weight={"u": 2.0, "v": 1.0, "w": 0.5}, tol=1e-8).fit(X, pd.DataFrame(Y, columns=list("uvw")))
+        by_name = MultiTaskRegressor(task_weight={"u": 2.0, "v": 1.0, "w": 0.5}, tol=1e-8).fit(
+            X, pd.DataFrame(Y, columns=list("uvw"))
+        )
         as_array = MultiTaskRegressor(task_weight=[2.0, 1.0, 0.5], tol=1e-8).fit(X, Y)
         assert np.allclose(by_name.coef_, as_array.coef_)
         with pytest.raises(ValueError, match="no entry for task 'w'"):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, Matern, WhiteKernel
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, linear_kernel
+
 from taskloom import MultiTaskRegressor
 from taskloom.features import KernelFeatures, LinearFeatures, build_features, kernel_function
 
@@ -13,6 +14,12 @@ X = rng.random((12, 3)) + 0.1  # positive, for the chi2 kernels
 Y = X @ rng.normal(size=(3, 4)) + 0.1 * rng.normal(size=(12, 4))
 # Not positive semidefinite on these inputs, and not in general: a predictor with such a kernel has no norm.
 INDEFINITE = {"additive_chi2", "sigmoid"}
+
+
+def quadratic(A, B):
+    return (A @ B.T + 1) ** 2
+
+
 PSD = sorted(set(PAIRWISE_KERNEL_FUNCTIONS) - INDEFINITE)
 
 
@@ -33,9 +40,11 @@ def test_an_indefinite_kernel_is_refused_with_its_eigenvalue(kernel):
         MultiTaskRegressor(kernel=kernel, gamma=5.0, coef0=-3.0).fit(X, Y)
 
 
-@pytest.mark.parametrize("kernel", [RBF(0.5), Matern(nu=1.5), RBF() + WhiteKernel(0.1), lambda A, B: (A @ B.T + 1) ** 2], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.5), Matern(nu=1.5), RBF() + WhiteKernel(0.1), quadratic], ids=["rbf", "matern", "sum", "callable"]
+)
 def test_callables_and_gaussian_process_kernels(kernel):
-    K = kernel(X, X) if callable(kernel) else None
+    K = kernel(X, X)
     model = MultiTaskRegressor("frobenius", kernel=kernel, alpha=1e-3, tol=1e-8).fit(X, Y)
     given = MultiTaskRegressor("frobenius", kernel="precomputed", alpha=1e-3, tol=1e-8).fit(K, Y)
     assert np.allclose(model.predict(X), given.predict(K), atol=1e-5)
@@ -84,7 +93,7 @@ def test_a_zero_kernel_keeps_one_feature():
     [
         ("gaussian", "'gaussian'"),
         (3, "callable"),
-        (lambda A, B: np.ones((2, 2)), "square matrix"),
+        (lambda *_: np.ones((2, 2)), "square matrix"),
         (lambda A, B: np.full((len(A), len(B)), np.nan), "NaN"),
         (lambda A, B: np.arange(len(A) * len(B)).reshape(len(A), len(B)), "symmetric"),
     ],

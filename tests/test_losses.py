@@ -5,6 +5,7 @@ import pytest
 import zoo
 from hypothesis import given
 from hypothesis import strategies as st
+
 from taskloom import losses
 from taskloom.losses.smoothed import Smoothed
 

@@ -7,6 +7,7 @@ import oracle
 import pytest
 import zoo
 from sklearn.metrics.pairwise import rbf_kernel
+
 from taskloom import MultiTaskClassifier, MultiTaskRegressor
 from taskloom.features import KernelFeatures
 
@@ -18,7 +19,9 @@ def compare(loss, F, layout, kernel, fit_intercept, seed=0, alpha=0.05, ridge=0.
     X, Y = zoo.data(loss, layout, seed=seed, n=8 if layout == "own" else 12, d=3)
     tol = 1e-8 if loss.smooth else 1e-7
     model = MultiTaskClassifier if loss.targets == "signs" else MultiTaskRegressor
-    model = model(F, loss=loss, kernel=kernel, gamma=0.3, alpha=alpha, ridge=ridge, fit_intercept=fit_intercept, tol=tol, max_iter=3000)
+    model = model(
+        F, loss=loss, kernel=kernel, gamma=0.3, alpha=alpha, ridge=ridge, fit_intercept=fit_intercept, tol=tol, max_iter=3000
+    )
     certificate = model.fit(X, Y).certificate_
     phi = X if kernel == "linear" else KernelFeatures(rbf_kernel(X, gamma=0.3)).phi
     truth = oracle.minimum(phi, Y, loss, F, alpha, ridge=ridge, fit_intercept=fit_intercept)

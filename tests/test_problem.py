@@ -5,6 +5,7 @@ import pytest
 import zoo
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from taskloom import Problem, losses, solve, structures
 from taskloom.tasks import Observations
 
@@ -79,7 +80,7 @@ def test_the_bracket_is_true_for_open_ended_inputs(seed, loss, F, alpha, ridge, 
 
 
 def test_weights_of_zero_are_the_same_as_missing():
-    X, Y = zoo.data(losses.Squared(), "shared")
+    _X, Y = zoo.data(losses.Squared(), "shared")
     S = np.ones_like(Y)
     S[3, 1] = S[5, 0] = 0
     gone = np.where(S == 0, np.nan, Y)

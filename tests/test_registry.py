@@ -4,8 +4,9 @@ import ast
 from pathlib import Path
 
 import pytest
-import taskloom
 import zoo
+
+import taskloom
 from taskloom import losses, structures
 
 SOURCE = Path(taskloom.__file__).parent

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import zoo
+from threadpoolctl import threadpool_info
+
 from taskloom import Problem, losses, solve, structures
 from taskloom.solvers import Alternating, Block, Factored, Proximal
 from taskloom.solvers.loop import PATIENCE
-from threadpoolctl import threadpool_info
 
 LAYOUTS = ["shared", "own", "missing"]
 PAIRS = [(loss, F) for i, loss in enumerate(zoo.LOSSES) for j, F in enumerate(zoo.STRUCTURES)]
@@ -81,7 +82,11 @@ def test_history_is_a_record_of_a_closing_bracket():
 
 
 def test_the_solution_attains_what_the_certificate_says():
-    for loss, F in [(losses.Squared(), structures.Trace()), (losses.Hinge(), structures.Sparse(0.2)), (losses.Huber(), structures.LogDet())]:
+    for loss, F in [
+        (losses.Squared(), structures.Trace()),
+        (losses.Hinge(), structures.Sparse(0.2)),
+        (losses.Huber(), structures.LogDet()),
+    ]:
         problem = problem_of(loss, F, ridge=0.01)
         s = solve(problem, tol=1e-7)
         assert np.isclose(problem.primal(s.W, s.b, s.A), s.certificate.primal, rtol=1e-6)
@@ -130,7 +135,7 @@ def test_ctrl_c_keeps_the_best_iterate_and_restores_threads(after, monkeypatch):
 
 def test_threads_are_restored_after_an_error(monkeypatch):
     before = [pool["num_threads"] for pool in threadpool_info()]
-    monkeypatch.setattr(Problem, "dual_candidate", lambda self, slopes: 1 / 0)
+    monkeypatch.setattr(Problem, "dual_candidate", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         solve(problem_of(losses.Squared(), structures.Trace()))
     assert [pool["num_threads"] for pool in threadpool_info()] == before
@@ -186,9 +191,13 @@ class TestAlgorithm1AsPrinted:
             for _ in range(n_iter):  # supervised and unsupervised step, in three lines of textbook algebra
                 K, v = problem.features @ problem.features.T, problem.observations.weight[0]
                 Y = problem.observations.y.reshape(zoo.T, -1).T
-                C = np.linalg.solve(
-                    np.kron(np.eye(zoo.T), K) + problem.alpha / v * np.kron(np.linalg.inv(A), np.eye(len(K))), Y.T.ravel()
-                ).reshape(zoo.T, -1).T
+                C = (
+                    np.linalg.solve(
+                        np.kron(np.eye(zoo.T), K) + problem.alpha / v * np.kron(np.linalg.inv(A), np.eye(len(K))), Y.T.ravel()
+                    )
+                    .reshape(zoo.T, -1)
+                    .T
+                )
                 M = problem.alpha * (C.T @ K @ C + delta**2 * np.eye(zoo.T))
                 m, V = np.linalg.eigh(M)
                 A = (V * (m / 2) ** (1 / 3)) @ V.T
@@ -234,7 +243,9 @@ def test_nonsense_is_refused(make, words):
         make()
 
 
-@pytest.mark.parametrize("F", [structures.Trace(), structures.Clusters(1), structures.LogDet(), structures.Sparse()], ids=zoo.name)
+@pytest.mark.parametrize(
+    "F", [structures.Trace(), structures.Clusters(1), structures.LogDet(), structures.Sparse()], ids=zoo.name
+)
 @pytest.mark.parametrize("loss", [losses.Squared(), losses.Hinge()], ids=zoo.name)
 def test_degenerate_data(F, loss):
     """One task, one observation a task, repeated rows, an all-zero kernel: a certified answer each time."""

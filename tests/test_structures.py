@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import zoo
 from sklearn.base import clone
+
 from taskloom import structures
 
 EVERY = pytest.mark.parametrize("F", zoo.STRUCTURES, ids=zoo.name)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import zoo
 from scipy.optimize import minimize
+
 from taskloom import Problem, losses, structures
 from taskloom._linalg import psd_root
 from taskloom.solvers.shared import SharedInputs

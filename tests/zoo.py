@@ -73,7 +73,7 @@ def data(loss, layout: str, seed: int = 0, n: int = 16, d: int = 5) -> tuple[np.
     X = rng.normal(size=(rows, d))
     Y = X @ W + 0.4 * rng.normal(size=(rows, T)) + 0.5
     if loss.targets == "signs":
-        Y = np.where(Y > np.median(Y, axis=0), 1.0, -1.0)
+        Y = np.where(np.median(Y, axis=0) < Y, 1.0, -1.0)
     if layout == "own":
         Y = np.where(np.arange(rows)[:, None] % T == np.arange(T), Y, np.nan)
         for t in range(T):  # both classes in every task

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +15,11 @@ def require(condition: bool, message: str) -> None:
     """Refuse a value in one sentence that names it."""
     if not condition:
         raise ValueError(message)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a parameter is one finite real number (a bool or a string is not)."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class Component:

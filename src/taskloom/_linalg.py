@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -74,7 +75,7 @@ class _OneThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._limit: object | None = None
+        self._limit: Any = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -82,14 +83,14 @@ class _OneThread:
             self._inside += 1
             if self._inside == 1:
                 self._limit = ThreadpoolController().limit(limits=1, user_api="blas")
-                self._limit.__enter__()  # type: ignore[attr-defined]
+                self._limit.__enter__()
         try:
             yield
         finally:
             with self._lock:
                 self._inside -= 1
                 if self._inside == 0 and self._limit is not None:
-                    self._limit.__exit__(None, None, None)  # type: ignore[attr-defined]
+                    self._limit.__exit__(None, None, None)
                     self._limit = None
 
 

@@ -50,7 +50,9 @@ class KernelFeatures:
     def __init__(self, K: Array):
         lopsided = float(np.abs(K - K.T).max(initial=0.0))
         size = max(float(np.abs(K).max(initial=0.0)), np.finfo(float).tiny)
-        require(lopsided <= 1e-6 * size, f"the kernel matrix must be symmetric; it differs from its transpose by {lopsided:.3g}")
+        require(
+            lopsided <= 1e-6 * size, f"the kernel matrix must be symmetric; it differs from its transpose by {lopsided:.3g}"
+        )
         k, U = np.linalg.eigh(symmetric(K))
         require(
             k[0] >= -1e-7 * max(k[-1], 0.0) and k[-1] >= 0,
@@ -82,7 +84,7 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
         f"kernel must be one of {known} or a callable k(X, Z), got {kernel!r}",
     )
     if kernel == "precomputed":
-        return lambda X, Z: X
+        return lambda X, _: X
     given = {"gamma": gamma, "degree": degree, "coef0": coef0}
     parameters = {name: given[name] for name in _TAKES.get(kernel, ()) if given[name] is not None}
     return lambda X, Z: pairwise_kernels(X, Z, metric=kernel, **parameters)

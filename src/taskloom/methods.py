@@ -30,6 +30,8 @@ def OKL(**options: Any) -> MultiTaskRegressor:
     return MultiTaskRegressor(Frobenius(), **options)
 
 
-def MTCL(n_clusters: int = 2, *, mean: float = 0.1, between: float = 1.0, within: float = 10.0, **options: Any) -> MultiTaskRegressor:
+def MTCL(
+    n_clusters: int = 2, *, mean: float = 0.1, between: float = 1.0, within: float = 10.0, **options: Any
+) -> MultiTaskRegressor:
     """Multi-task clustered learning (Jacob, Bach and Vert 2008)."""
     return MultiTaskRegressor(Clusters(n_clusters, mean=mean, between=between, within=within), **options)

@@ -1,8 +1,8 @@
 """The problem as a frozen value: it evaluates itself, its dual and its gap (docs/notation.md has the letters).
 
-    J(W, b, A) = sum_i v_i loss(y_i, <phi_i, w_t> + b_t) + alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)
-    D(G)       = - sum_i v_i loss*(y_i, -G_i / v_i) - F*(Z1'Z1 / (4 alpha)) - ||Z2||^2 / (4 ridge) <= min J
-                 with Z1 + Z2 = Phi'G, and the G of each task adding up to 0 when there is an intercept
+J(W, b, A) = sum_i v_i loss(y_i, <phi_i, w_t> + b_t) + alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)
+D(G)       = - sum_i v_i loss*(y_i, -G_i / v_i) - F*(Z1'Z1 / (4 alpha)) - ||Z2||^2 / (4 ridge) <= min J
+             with Z1 + Z2 = Phi'G, and the G of each task adding up to 0 when there is an intercept
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ._component import require
+from ._component import is_number, require
 from ._linalg import symmetric
 from .losses import Loss, as_loss
 from .structures import Structure, as_structure
@@ -59,11 +59,11 @@ class Problem:
         rows = int(self.observations.row.max(initial=-1)) + 1
         require(rows <= len(self.features), f"observations name row {rows - 1}, but features have {len(self.features)} rows")
         require(
-            np.isscalar(self.alpha) and np.isfinite(self.alpha) and self.alpha > 0,
+            is_number(self.alpha) and self.alpha > 0,
             f"alpha must be a positive finite number, got alpha={self.alpha!r}",
         )
         require(
-            np.isscalar(self.ridge) and np.isfinite(self.ridge) and self.ridge >= 0,
+            is_number(self.ridge) and self.ridge >= 0,
             f"ridge must be a finite number >= 0, got ridge={self.ridge!r}",
         )
         self.structure.check_tasks(self.n_tasks)

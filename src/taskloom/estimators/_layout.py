@@ -1,4 +1,4 @@
-"""The two layouts of a table, read once at the door: wide (a column of ``Y`` for each task) and long (a task column in ``X``)."""
+"""The two layouts of a table, read once at the door: wide (a column of ``Y`` for each task) and long (a column of ``X``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def column_position(X: Any, task_column: Any) -> int:
     if isinstance(task_column, str):
         require(
             names is not None,
-            f"task_column={task_column!r} is a name, but X has no column names: pass a data frame, or the position of the column",
+            f"task_column={task_column!r} is a name, but X has no column names: pass a data frame, or the column's position",
         )
         require(names is not None and task_column in names, f"X has no column {task_column!r} (task_column); it has {names}")
         return names.index(task_column)  # type: ignore[union-attr]

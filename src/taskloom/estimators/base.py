@@ -92,6 +92,10 @@ class MultiTaskEstimator(BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    tasks_: Any
+    classes_: Any
+    _wide: bool
+
     # --- fit ----------------------------------------------------------------------------------------------------
 
     def fit(self, X, y, sample_weight=None):
@@ -165,7 +169,11 @@ class MultiTaskEstimator(BaseEstimator):
         if wide:
             row, task = np.nonzero(~np.isnan(Y))
             y_seen = Y[row, task]
-            s = None if weights is None else np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, Y.shape)[row, task]
+            s = (
+                None
+                if weights is None
+                else np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, Y.shape)[row, task]
+            )
         else:
             self.tasks_ = sorted_labels(labels)
             row = np.flatnonzero(~np.isnan(Y[:, 0]))

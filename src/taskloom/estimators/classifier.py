@@ -170,8 +170,8 @@ time_limit, warm_start, verbose, random_state
         predicted = self.predict(X)
         truth = np.asarray(y)
         if self.task_column is not None:
-            labels = split_table(X, self.task_column).labels
-            groups = [(np.ravel(truth)[g], predicted[g], g) for g in (labels == name for name in np.unique(labels))]
+            task = self._known_tasks(split_table(X, self.task_column).labels)
+            groups = [(np.ravel(truth)[g], predicted[g], g) for g in (task == t for t in np.unique(task))]
         else:
             truth, predicted = truth.reshape(len(truth), -1), predicted.reshape(len(truth), -1)
             groups = [(truth[:, t], predicted[:, t], slice(None)) for t in range(truth.shape[1])]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._component import require
+from .._component import is_number, require
 from .base import Array, Loss
 
 
@@ -42,9 +42,7 @@ class Huber(Loss):
     max_curvature: ClassVar[float] = 2.0
 
     def check(self) -> None:
-        require(
-            self.width > 0 and np.isfinite(self.width), f"Huber needs a finite width > 0, got width={self.width!r}"
-        )
+        require(is_number(self.width) and self.width > 0, f"Huber needs a finite width > 0, got width={self.width!r}")
 
     def value(self, y: Array, z: Array) -> Array:
         r = np.abs(z - y)
@@ -72,7 +70,7 @@ class EpsilonInsensitive(Loss):
 
     def check(self) -> None:
         require(
-            self.epsilon >= 0 and np.isfinite(self.epsilon),
+            is_number(self.epsilon) and self.epsilon >= 0,
             f"EpsilonInsensitive needs a finite epsilon >= 0, got epsilon={self.epsilon!r}",
         )
 
@@ -99,7 +97,7 @@ class Quantile(Loss):
     smooth: ClassVar[bool] = False
 
     def check(self) -> None:
-        require(0 < self.q < 1, f"Quantile needs 0 < q < 1, got q={self.q!r}")
+        require(is_number(self.q) and 0 < self.q < 1, f"Quantile needs 0 < q < 1, got q={self.q!r}")
 
     def value(self, y: Array, z: Array) -> Array:
         r = y - z

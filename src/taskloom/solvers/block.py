@@ -76,9 +76,10 @@ class _BlockRun(Run):
         r, T = problem.n_features, problem.n_tasks
         W, b = start if start is not None else (np.zeros((r, T)), np.zeros(T))
         self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
-        self.objective, self.plain = np.inf, None
+        self.objective = np.inf
+        self.plain: Array | None = None
         if start is None and not problem.structure.known:
-            self.x = self._weights_step(np.eye(T))[0]
+            self.x = self._weights_step(np.eye(T))
         self.A = self.structure_step(self.x[:-1])
         self.length = 0.0
 
@@ -96,12 +97,11 @@ class _BlockRun(Run):
         b = x[-1] - np.einsum("rt,rt->t", self.centred.mean, W) if self.problem.fit_intercept else np.zeros(x.shape[1])
         return W, b, self.problem.predict(W, b)
 
-    def _weights_step(self, A: Array) -> tuple[Array, Array]:
-        """One proximal gradient step at structure ``A``, and the slopes of the loss where it was taken."""
+    def _weights_step(self, A: Array) -> Array:
+        """One proximal gradient step at structure ``A``."""
         problem, seen, centred = self.problem, self.problem.observations, self.centred
         W, _, z = self._at(self.x)
-        slopes = problem.loss.slope(seen.y, z)
-        g = seen.weight * slopes
+        g = seen.weight * problem.loss.slope(seen.y, z)
         total = seen.sum_by_task(g)
         slope = problem.correlate(g) - centred.mean * total
         bend = problem.loss.max_curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
@@ -115,13 +115,13 @@ class _BlockRun(Run):
         offsets = self.x[-1]
         if problem.fit_intercept:
             offsets = offsets - total / (problem.loss.max_curvature * centred.total)
-        return np.vstack([new, offsets]), slopes
+        return np.vstack([new, offsets])
 
     def step(self, gap: float) -> Iterate:
-        image, _ = self._weights_step(self.A)
+        image = self._weights_step(self.A)
         W, b, z = self._at(image)
         here = Iterate(W, b, self.problem.loss.slope(self.problem.observations.y, z))
-        value, structure = self._value(W, z)
+        value = self._value(W, z)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
             self.x, self.plain = self.plain, None
             self._set_structure(self.x[:-1])
@@ -136,13 +136,13 @@ class _BlockRun(Run):
             self._map_changed()
         return here
 
-    def _value(self, W: Array, z: Array) -> tuple[float, Array]:
+    def _value(self, W: Array, z: Array) -> float:
         """The objective of (S^delta) at these weights and the best structure for them."""
         problem = self.problem
         root = np.sqrt(problem.alpha) * W
         A, penalty = problem.structure.best_of_root(root, problem.alpha * self.structure_step.height)
         value = problem.loss_term(z) + penalty + problem.ridge * float(np.vdot(W, W))
-        return value + self.structure_step.cost(A), A
+        return value + self.structure_step.cost(A)
 
     def _set_structure(self, W: Array) -> None:
         if self.settings.structure_step == "closed" or self.problem.structure.known:
@@ -164,7 +164,7 @@ class _BlockRun(Run):
         inverse = np.linalg.inv(self.A)
         slope = -inverse @ M @ inverse
         now = energy(self.A)
-        self.length = 4 * self.length or np.linalg.norm(self.A) / max(float(np.linalg.norm(slope)), 1e-300)
+        self.length = 4 * self.length or float(np.linalg.norm(self.A)) / max(float(np.linalg.norm(slope)), 1e-300)
         for _ in range(80):
             A = problem.structure.prox(self.A - self.length * slope, self.length)
             move = A - self.A

@@ -8,6 +8,7 @@ The envelope theorem gives the slope from the same ``Z = Phi'G`` that makes the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,8 @@ class _Memory:
 
 class _FactoredRun(Run):
     def __init__(self, settings: Factored, problem: Problem, start: tuple[Array, Array] | None):
-        self.problem, self.structure = problem, problem.structure
+        self.problem = problem
+        self.structure: Any = problem.structure  # an EitherSide, or known: ``accepts`` saw to that
         self.side = FeatureSide(problem)
         self.memory = _Memory(settings.memory)
         self.fit: Supervised | None = None
@@ -131,7 +133,7 @@ class _FactoredRun(Run):
             slope = float(np.vdot(direction, self.gradient))
         t = 1.0
         if not self.memory.pairs:
-            t = min(1.0, 0.1 * np.linalg.norm(self.Q) / max(np.linalg.norm(direction), 1e-300))
+            t = min(1.0, 0.1 * float(np.linalg.norm(self.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
         for _ in range(30):
             value, gradient, fit = self._evaluate(self.Q + t * direction)
             if self._acceptable(value, gradient, t, direction, slope):

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from .._component import require, resolve
+from .._component import is_number, require, resolve
 from .._linalg import one_thread
 from ..problem import Problem
 from ..solution import STATUS, Certificate, History, Solution
@@ -62,7 +62,7 @@ def solve(
     Solution
         The best certified iterate, whatever ended the fit; Ctrl-C is one of the ways.
     """
-    require(np.isscalar(tol) and tol >= 0, f"tol must be a number >= 0, got tol={tol!r}")
+    require(is_number(tol) and tol >= 0, f"tol must be a number >= 0, got tol={tol!r}")
     require(max_iter >= 1, f"max_iter must be at least 1, got max_iter={max_iter!r}")
     chosen = as_solver(solver, problem)
     refusal = chosen.accepts(problem)
@@ -143,9 +143,7 @@ class _Book:
         dual = problem.dual(G, point.W, A)
         if dual > self.dual:
             self.dual, self.G = dual, G
-        self.history.add(
-            len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began
-        )
+        self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
         if self.gap < 0.999 * self._milestone:
             self.idle, self._milestone = 0, self.gap
         else:
@@ -163,4 +161,3 @@ class _Book:
         message = f"{words} ({picked}solver {solver!r})."
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name)
-

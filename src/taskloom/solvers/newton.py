@@ -9,6 +9,7 @@ decoupled tasks of the feature side. Padding has weight 0.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,40 +17,147 @@ import numpy as np
 from ..losses.base import Loss
 
 Array = np.ndarray
+MAX_STEPS = 200
+PATIENCE = 25  # steps without a clear fall of the decrement after which only rounding is left
 
 
-@dataclass(frozen=True, eq=False)
-class Design:
-    """``x`` in one of two forms: ``X`` (``B x m x p``) when ``p`` is small, else the Gram matrix ``K = XX'``.
-
-    ``coef`` is ``beta`` in the first form and the dual ``u`` (``beta = X'u``) in the second.
-    """
-
-    X: Array | None
-    K: Array | None
-
-    def start(self, u: Array) -> Array:
-        return u if self.X is None else np.einsum("bmp,bm->bp", self.X, u)
-
-    def predict(self, coef: Array) -> Array:
-        M = self.K if self.X is None else self.X
-        return np.matmul(M, coef[..., None])[..., 0]
-
-    def energy(self, coef: Array, other: Array, other_predicted: Array) -> Array:
-        """``<beta, other beta>`` for two coefficients, given the predictions of the second."""
-        return np.einsum("bi,bi->b", coef, other_predicted if self.X is None else other)
-
-    def pick(self, which: Array) -> Design:
-        return Design(None if self.X is None else self.X[which], None if self.K is None else self.K[which])
+def apply(M: Array, x: Array) -> Array:
+    """``M x`` for each batch element."""
+    return np.matmul(M, x[..., None])[..., 0]
 
 
-def _solve(M: Array, rhs: Array) -> Array:
+def transposed(M: Array) -> Array:
+    return M.transpose(0, 2, 1)
+
+
+def solve_spd(M: Array, rhs: Array) -> Array:
     """Symmetric positive definite systems, one for each batch element."""
     try:
         return np.linalg.solve(M, rhs)
     except np.linalg.LinAlgError:
-        eye = np.eye(M.shape[-1])
-        return np.linalg.solve(M + 1e-12 * np.trace(M, axis1=-2, axis2=-1)[..., None, None] * eye, rhs)
+        lift = 1e-12 * np.trace(M, axis1=-2, axis2=-1)[..., None, None]
+        return np.linalg.solve(M + lift * np.eye(M.shape[-1]), rhs)
+
+
+class Design(ABC):
+    """The inputs of a batch, in the form that makes the smaller systems."""
+
+    @abstractmethod
+    def start(self, u: Array) -> Array:
+        """The coefficients of ``beta = X'u``."""
+
+    @abstractmethod
+    def predict(self, coef: Array) -> Array:
+        """``X beta``."""
+
+    @abstractmethod
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        """``<beta, other beta>``, given what the other predicts."""
+
+    @abstractmethod
+    def pick(self, which: Array) -> Design:
+        """Some of the batch elements."""
+
+    @abstractmethod
+    def factor(self, h: Array, E: Array | None, damping: Array | None) -> Direction:
+        """The Newton system at curvatures ``h``."""
+
+
+class Direction(ABC):
+    """A factored Newton system: called with the coefficients and the loss gradient, it gives both steps."""
+
+    @abstractmethod
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(Design):
+    """``X`` itself (``B x m x p``); the coefficients are ``beta``."""
+
+    X: Array
+
+    def start(self, u: Array) -> Array:
+        return apply(transposed(self.X), u)
+
+    def predict(self, coef: Array) -> Array:
+        return apply(self.X, coef)
+
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", coef, other)
+
+    def pick(self, which: Array) -> Columns:
+        return Columns(self.X[which])
+
+    def factor(self, h: Array, E: Array | None, damping: Array | None) -> Direction:
+        return _ColumnsDirection(self.X, h, E, damping)
+
+
+class _ColumnsDirection(Direction):
+    """``(I + X'HX) d beta = -(X'g + beta)``, bordered by the intercepts."""
+
+    def __init__(self, X: Array, h: Array, E: Array | None, damping: Array | None):
+        self.X, self.E = X, E
+        self.M = np.matmul(transposed(X), h[:, :, None] * X) + np.eye(X.shape[-1])
+        if E is not None and damping is not None:
+            self.edge = np.matmul(transposed(X), h[:, :, None] * E)
+            self.through = solve_spd(self.M, self.edge)
+            own = np.matmul(transposed(E), h[:, :, None] * E)
+            self.schur = own - np.matmul(transposed(self.edge), self.through) + damping[:, :, None] * np.eye(E.shape[-1])
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        step = solve_spd(self.M, -(apply(transposed(self.X), g) + coef)[..., None])
+        if self.E is None:
+            return step[..., 0], np.zeros((len(g), 0))
+        rest = -apply(transposed(self.E), g)[..., None] - np.matmul(transposed(self.edge), step)
+        db = solve_spd(self.schur, rest)
+        return (step - np.matmul(self.through, db))[..., 0], db[..., 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Gram(Design):
+    """``K = XX'`` (``B x m x m``); the coefficients are the dual ``u`` with ``beta = X'u``."""
+
+    K: Array
+
+    def start(self, u: Array) -> Array:
+        return u
+
+    def predict(self, coef: Array) -> Array:
+        return apply(self.K, coef)
+
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", coef, predicted)
+
+    def pick(self, which: Array) -> Gram:
+        return Gram(self.K[which])
+
+    def factor(self, h: Array, E: Array | None, damping: Array | None) -> Direction:
+        return _GramDirection(self.K, h, E, damping)
+
+
+class _GramDirection(Direction):
+    """``(I + RKR) m = R (K e + E db)`` with ``R = sqrt(h)``, ``e = -g - u``, and then ``du = e - R m``.
+
+    Observations without curvature drop out of the system by themselves.
+    """
+
+    def __init__(self, K: Array, h: Array, E: Array | None, damping: Array | None):
+        self.K, self.E, self.root = K, E, np.sqrt(h)
+        self.M = self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1])
+        if E is not None and damping is not None:
+            self.edge = self.root[:, :, None] * E
+            self.through = solve_spd(self.M, self.edge)
+            self.schur = np.matmul(transposed(self.edge), self.through) + damping[:, :, None] * np.eye(E.shape[-1])
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        e = -g - coef
+        m = solve_spd(self.M, (self.root * apply(self.K, e))[..., None])
+        if self.E is None:
+            return e - self.root * m[..., 0], np.zeros((len(g), 0))
+        rest = -apply(transposed(self.E), g)[..., None] - np.matmul(transposed(self.edge), m)
+        db = solve_spd(self.schur, rest)
+        m = m + np.matmul(self.through, db)
+        return e - self.root * m[..., 0], db[..., 0]
 
 
 def _damping(v: Array, h: Array, E: Array, max_curvature: float) -> Array:
@@ -57,55 +165,9 @@ def _damping(v: Array, h: Array, E: Array, max_curvature: float) -> Array:
 
     A trace of damping elsewhere; a hundredth of the largest possible curvature where there is almost none.
     """
-    most = np.einsum("bmk,bm->bk", E, v) * max_curvature
-    there = np.einsum("bmk,bm->bk", E, h)
+    most = apply(transposed(E), v) * max_curvature
+    there = apply(transposed(E), h)
     return np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
-
-
-class _Direction:
-    """The Newton direction at curvatures ``h``; the factorisation is kept for a second right-hand side."""
-
-    def __init__(self, design: Design, h: Array, E: Array | None, damping: Array | None):
-        self.design, self.h, self.E = design, h, E
-        if design.X is None:
-            K = design.K
-            assert K is not None
-            self.root = np.sqrt(h)
-            self.M = self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1])
-        else:
-            HX = h[:, :, None] * design.X
-            self.M = np.matmul(design.X.transpose(0, 2, 1), HX) + np.eye(design.X.shape[-1])
-        if E is not None and damping is not None:
-            edge = self.root[:, :, None] * E if design.X is None else np.matmul(design.X.transpose(0, 2, 1), h[:, :, None] * E)
-            self.edge = edge
-            self.through = _solve(self.M, edge)
-            k = E.shape[-1]
-            own = np.zeros((h.shape[0], k, k)) if design.X is None else np.einsum("bmk,bm,bml->bkl", E, h, E)
-            sign = 1.0 if design.X is None else -1.0
-            self.schur = own + sign * np.matmul(edge.transpose(0, 2, 1), self.through) + damping[:, :, None] * np.eye(k)
-
-    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        """The steps of ``coef`` and ``b`` that solve the Newton system with loss gradient ``g``."""
-        if self.design.X is None:
-            return self._in_dual(coef, g)
-        X = self.design.X
-        first = _solve(self.M, (-(np.einsum("bmp,bm->bp", X, g) + coef))[..., None])
-        if self.E is None:
-            return first[..., 0], np.zeros((len(g), 0))
-        rhs = -np.einsum("bmk,bm->bk", self.E, g)[..., None] - np.matmul(self.edge.transpose(0, 2, 1), first)
-        db = _solve(self.schur, rhs)
-        return (first - np.matmul(self.through, db))[..., 0], db[..., 0]
-
-    def _in_dual(self, u: Array, g: Array) -> tuple[Array, Array]:
-        e = -g - u
-        Ke = self.design.predict(e)
-        first = _solve(self.M, (self.root * Ke)[..., None])
-        if self.E is None:
-            return e - self.root * first[..., 0], np.zeros((len(g), 0))
-        rhs = -np.einsum("bmk,bm->bk", self.E, g)[..., None] - np.matmul(self.edge.transpose(0, 2, 1), first)
-        db = _solve(self.schur, rhs)
-        m = first + np.matmul(self.through, db)
-        return e - self.root * m[..., 0], db[..., 0]
 
 
 @dataclass(eq=False)
@@ -117,65 +179,79 @@ class Fit:
     norm: float
 
 
-def newton(loss: Loss, y: Array, v: Array, design: Design, E: Array | None, coef: Array, b: Array, max_steps: int = 200) -> Fit:
+@dataclass(eq=False)
+class Batch:
+    """The problems of a batch: targets, weights, inputs, and which intercept each observation has."""
+
+    loss: Loss
+    y: Array
+    v: Array
+    design: Design
+    E: Array | None
+
+    def pick(self, which: Array) -> Batch:
+        E = None if self.E is None else self.E[which]
+        return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), E)
+
+    def offsets(self, b: Array) -> Array | float:
+        return 0.0 if self.E is None else apply(self.E, b)
+
+    def finish(self, coef: Array, b: Array) -> Fit:
+        return Fit(coef, b, float(self.design.inner(coef, coef, self.design.predict(coef)).sum()) / 2)
+
+
+def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     """Minimise a smooth loss from ``coef`` and ``b``; every element runs until its Newton decrement is rounding noise."""
+    if batch.loss.quadratic:
+        return _one_step(batch, coef, b)
     coef, b = coef.copy(), b.copy()
-    z = design.predict(coef) + (0.0 if E is None else np.einsum("bmk,bk->bm", E, b))
-    active = np.arange(len(y))
-    best_decrement = np.full(len(y), np.inf)
-    stalled = np.zeros(len(y), int)
-    for _ in range(max_steps):
-        part = design if active.size == len(y) else design.pick(active)
-        Ea = None if E is None else E[active]
-        ya, va, za, ca, ba = y[active], v[active], z[active], coef[active], b[active]
-        la = loss.pick(active)
-        g = va * la.slope(ya, za)
-        h = va * la.curvature(ya, za)
-        damping = None if Ea is None else _damping(va, h, Ea, la.max_curvature)
-        direction = _Direction(part, h, Ea, damping)
-        dcoef, db = direction(ca, g)
-        dz = part.predict(dcoef) + (0.0 if Ea is None else np.einsum("bmk,bk->bm", Ea, db))
-        plain = za - (0.0 if Ea is None else np.einsum("bmk,bk->bm", Ea, ba))
-        dplain = dz - (0.0 if Ea is None else np.einsum("bmk,bk->bm", Ea, db))
-        drop = np.einsum("bm,bm->b", g, dz) + part.energy(dcoef, ca, plain)
-        if la.quadratic:  # one step is exact; a second with the same factor mops up rounding
-            coef, b, z = ca + dcoef, ba + db, za + dz
-            dcoef, db = direction(coef, va * la.slope(ya, z))
-            coef, b = coef + dcoef, b + db
-            return _finish(design, coef, b)
-        now = np.einsum("bm,bm->b", va, la.value(ya, za))
-        bend = part.energy(dcoef, dcoef, dplain)
-        t = _line_search(la, ya, va, za, dz, now, part.energy(ca, ca, plain) / 2, part.energy(dcoef, ca, plain), bend, drop)
-        coef[active] = ca + t[:, None] * dcoef
-        b[active] = ba + t[:, None] * db
-        z[active] = za + t[:, None] * dz
-        decrement = -drop
-        better = decrement < 0.5 * best_decrement[active]
-        stalled[active] = np.where(better, 0, stalled[active] + 1)
-        best_decrement[active] = np.minimum(best_decrement[active], decrement)
-        size = now + part.energy(ca, ca, plain) / 2
-        go_on = (decrement > 1e-15 * np.maximum(size, 1e-300)) & (t > 0) & (stalled[active] < 25)
-        active = active[go_on]
+    active = np.arange(len(batch.y))
+    least = np.full(active.size, np.inf)
+    idle = np.zeros(active.size, int)
+    for _ in range(MAX_STEPS):
+        part = batch if active.size == len(batch.y) else batch.pick(active)
+        coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active])
+        idle[active] = np.where(decrement < 0.5 * least[active], 0, idle[active] + 1)
+        least[active] = np.minimum(least[active], decrement)
+        active = active[(decrement > 1e-15 * np.maximum(value, 1e-300)) & (idle[active] < PATIENCE)]
         if active.size == 0:
             break
-    return _finish(design, coef, b)
+    return batch.finish(coef, b)
 
 
-def _finish(design: Design, coef: Array, b: Array) -> Fit:
-    return Fit(coef, b, float(design.energy(coef, coef, design.predict(coef)).sum()) / 2)
+def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
+    """A quadratic needs one step; a second with the same factor mops up rounding."""
+    h = batch.v * batch.loss.curvature(batch.y, batch.y)
+    damping = None if batch.E is None else _damping(batch.v, h, batch.E, batch.loss.max_curvature)
+    direction = batch.design.factor(h, batch.E, damping)
+    for _ in range(2):
+        z = batch.design.predict(coef) + batch.offsets(b)
+        dcoef, db = direction(coef, batch.v * batch.loss.slope(batch.y, z))
+        coef, b = coef + dcoef, b + db
+    return batch.finish(coef, b)
 
 
-def _line_search(
-    loss: Loss, y: Array, v: Array, z: Array, dz: Array, now: Array, quad: Array, lin: Array, bend: Array, drop: Array
-) -> Array:
-    """Armijo's rule for each element, halving from 1; the quadratic part of the objective is known exactly."""
+def _damped_step(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array, Array, Array]:
+    """One Newton step with a line search; the new point, the decrement (0 where no step helps) and the value before."""
+    loss, design, y, v = batch.loss, batch.design, batch.y, batch.v
+    plain = design.predict(coef)
+    z = plain + batch.offsets(b)
+    g, h = v * loss.slope(y, z), v * loss.curvature(y, z)
+    damping = None if batch.E is None else _damping(v, h, batch.E, loss.max_curvature)
+    dcoef, db = design.factor(h, batch.E, damping)(coef, g)
+    dplain = design.predict(dcoef)
+    dz = dplain + batch.offsets(db)
+    linear, bend = design.inner(dcoef, coef, plain), design.inner(dcoef, dcoef, dplain)
+    drop = np.einsum("bm,bm->b", g, dz) + linear
+    fixed = design.inner(coef, coef, plain) / 2
+    value = np.einsum("bm,bm->b", v, loss.value(y, z)) + fixed
     t = np.ones(len(y))
-    undecided = np.ones(len(y), bool)
-    for _ in range(60):
-        trial = np.einsum("bm,bm->b", v, loss.value(y, z + t[:, None] * dz)) + quad + t * lin + t * t * bend / 2
-        noise = 1e-14 * (np.abs(now) + np.abs(quad))
-        undecided = trial > now + quad + 1e-4 * t * drop + noise
-        if not undecided.any():
-            return t
-        t = np.where(undecided, t / 2, t)
-    return np.where(undecided, 0.0, t)
+    for _ in range(60):  # Armijo's rule for each element; the quadratic part of the objective is known exactly
+        trial = np.einsum("bm,bm->b", v, loss.value(y, z + t[:, None] * dz)) + fixed + t * linear + t * t * bend / 2
+        too_far = trial > value + 1e-4 * t * drop + 1e-14 * np.abs(value)
+        if not too_far.any():
+            break
+        t = np.where(too_far, t / 2, t)
+    else:
+        t = np.where(too_far, 0.0, t)
+    return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where(t > 0, -drop, 0.0), value

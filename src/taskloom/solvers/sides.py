@@ -13,7 +13,7 @@ import numpy as np
 
 from .._linalg import compose, psd_eigh
 from ..problem import Problem
-from .newton import Design, Fit, newton
+from .newton import Batch, Columns, Design, Fit, Gram, newton
 from .shared import SharedInputs, separable_weights
 
 Array = np.ndarray
@@ -41,6 +41,8 @@ def ridged(root: Array, rho: float) -> Array:
 
 class Side:
     """What both sides share: warm starts, and how a solution is read back."""
+
+    dim: int  # the size of the structure that sits here
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -71,7 +73,6 @@ class TaskSide(Side):
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
-        seen = problem.observations
         self.dim = problem.n_tasks
         self._gram: Array | None = None
 
@@ -88,18 +89,18 @@ class TaskSide(Side):
         phi = problem.features[seen.row]
         if r * q <= N:
             X = (phi[:, :, None] * L[seen.task][:, None, :]).reshape(1, N, r * q) / np.sqrt(scale)
-            design = Design(X, None)
+            design: Design = Columns(X)
         else:
             if self._gram is None:
                 self._gram = phi @ phi.T
             A = L @ L.T
-            design = Design(None, (self._gram * A[seen.task][:, seen.task])[None] / scale)
+            design = Gram((self._gram * A[seen.task][:, seen.task])[None] / scale)
         E = np.eye(problem.n_tasks)[seen.task][None] if problem.fit_intercept else None
         b0 = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
         loss = problem.loss.pick(np.arange(N)[None])
-        fit = newton(loss, seen.y[None], seen.weight[None], design, E, design.start(self._dual[None]), b0)
+        fit = newton(Batch(loss, seen.y[None], seen.weight[None], design, E), design.start(self._dual[None]), b0)
         b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
-        if design.X is not None:
+        if r * q <= N:
             W = fit.coef[0].reshape(r, q) @ L.T / np.sqrt(scale)
         else:
             W = (problem.correlate(fit.coef[0]) @ L) @ L.T / scale
@@ -141,7 +142,7 @@ class FeatureSide(Side):
         return W.T
 
     def supervise(self, root: Array) -> Supervised:
-        problem, seen = self.problem, self.problem.observations
+        problem, _seen = self.problem, self.problem.observations
         Q = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_features(Q, problem.alpha))
@@ -163,11 +164,11 @@ class FeatureSide(Side):
         X = P[seen.row[place]] * mask[:, :, None]
         y, v, u = seen.y[place], seen.weight[place] * mask, self._dual[place] * mask
         m, q = X.shape[1:]
-        design = Design(X, None) if q <= m else Design(None, np.matmul(X, X.transpose(0, 2, 1)))
+        design: Design = Columns(X) if q <= m else Gram(np.matmul(X, X.transpose(0, 2, 1)))
         E = mask[:, :, None].astype(float) if problem.fit_intercept else None
         b0 = self._b[bucket.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
-        fit = newton(problem.loss.pick(place), y, v, design, E, design.start(u), b0)
-        beta = fit.coef if design.X is not None else np.einsum("bmq,bm->bq", X, fit.coef)
+        fit = newton(Batch(problem.loss.pick(place), y, v, design, E), design.start(u), b0)
+        beta = fit.coef if q <= m else np.einsum("bmq,bm->bq", X, fit.coef)
         return fit, beta
 
 

@@ -1,11 +1,11 @@
 """Structure penalties ``F(A)``: each brings a value, a step, a conjugate and a prox. ``Problem`` uses nothing else."""
 
 from .._component import resolve
-from .base import Ray, Structure
+from .base import Structure
 from .clusters import Clusters
-from .known import Fixed, Independent, KnownStructure, OutputCode, OutputMetric, SharedMean, TaskGraph
+from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, TaskGraph
 from .sparse import Sparse
-from .spectral import EitherSide, Frobenius, LogDet, Schatten, SchattenNorm, SpectralStructure, Trace, UnitTrace
+from .spectral import Frobenius, LogDet, Schatten, SchattenNorm, Trace, UnitTrace
 
 __all__ = [
     "Clusters",

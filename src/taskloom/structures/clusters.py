@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._component import require
+from .._component import is_number, require
 from .._linalg import project_box_sum, symmetric
 from .base import Array, Structure
 
@@ -42,7 +42,7 @@ class Clusters(Structure):
         )
         for name in ("mean", "between", "within"):
             weight = getattr(self, name)
-            require(np.isscalar(weight) and np.isfinite(weight) and weight > 0, f"Clusters needs {name} > 0, got {weight!r}")
+            require(is_number(weight) and weight > 0, f"Clusters needs {name} > 0, got {weight!r}")
         require(
             self.within >= self.between,
             f"Clusters needs within >= between to mean clusters, got within={self.within!r}, between={self.between!r}",
@@ -69,7 +69,7 @@ class Clusters(Structure):
         return np.full((T, T), 1 / (T * self.mean)) + (V * a) @ V.T
 
     def value(self, A: Array) -> float:
-        mean, a, V = self._off_mean(A)
+        _mean, a, V = self._off_mean(A)
         if not np.allclose(self._assemble(a, V), A, rtol=1e-7, atol=1e-9 / self.mean):
             return np.inf
         low, high, total = 1 / self.within, 1 / self.between, self._total(a.size)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._component import require
+from .._component import is_number, require
 from .._linalg import symmetric
 from .base import Array, Structure
 
@@ -116,7 +116,7 @@ class SharedMean(KnownStructure):
 
     def check(self) -> None:
         require(
-            np.isscalar(self.gamma) and np.isfinite(self.gamma) and self.gamma >= 0,
+            is_number(self.gamma) and self.gamma >= 0,
             f"SharedMean needs gamma >= 0, got gamma={self.gamma!r}",
         )
 
@@ -137,7 +137,7 @@ class TaskGraph(_MatrixOfTasks):
 
     def check(self) -> None:
         require(
-            np.isscalar(self.gamma) and np.isfinite(self.gamma) and self.gamma > 0,
+            is_number(self.gamma) and self.gamma > 0,
             f"TaskGraph needs gamma > 0 (without it the penalty leaves whole components free), got gamma={self.gamma!r}",
         )
         self._given()

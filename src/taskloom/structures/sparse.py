@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._component import require
+from .._component import is_number, require
 from .._linalg import psd_eigh, symmetric
 from .base import Array, Ray, Structure
 
@@ -54,7 +54,7 @@ class Sparse(Structure):
     l1: float = 0.1
 
     def check(self) -> None:
-        require(np.isscalar(self.l1) and np.isfinite(self.l1) and self.l1 >= 0, f"Sparse needs l1 >= 0, got l1={self.l1!r}")
+        require(is_number(self.l1) and self.l1 >= 0, f"Sparse needs l1 >= 0, got l1={self.l1!r}")
 
     def value(self, A: Array) -> float:
         diagonal = float(np.trace(A))

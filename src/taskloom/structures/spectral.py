@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from .._component import require
+from .._component import is_number, require
 from .._linalg import compose, psd_eigh, spectral_map, spectrum, symmetric
 from .base import Array, Ray, Structure
 
@@ -114,7 +114,7 @@ class Schatten(EitherSide):
 
     def check(self) -> None:
         require(
-            np.isscalar(self.p) and np.isfinite(self.p) and self.p >= 1,
+            is_number(self.p) and self.p >= 1,
             f"{type(self).__name__} needs a finite p >= 1 to be convex, got p={self.p!r}",
         )
 
@@ -178,7 +178,7 @@ class SchattenNorm(EitherSide):
 
     def check(self) -> None:
         require(
-            np.isscalar(self.p) and np.isfinite(self.p) and self.p >= 1,
+            is_number(self.p) and self.p >= 1,
             f"SchattenNorm needs a finite p >= 1 to be convex, got p={self.p!r}",
         )
 
@@ -226,12 +226,15 @@ class SchattenNorm(EitherSide):
         def b(m: float) -> Array:
             return np.where(a > 0, _bracketed_root(np.maximum(a, TINY), step / m ** (self.p - 1), self.p - 1), 0.0)
 
-        norm = self._norm(a, self.p)
-        excess = lambda share: self._norm(b(share * norm), self.p) / (share * norm) - 1  # noqa: E731
-        low = 1.0
+        def excess(share: float) -> float:
+            return self._norm(b(share * norm), self.p) / (share * norm) - 1
+
+        norm, low = self._norm(a, self.p), 1.0
         while excess(low) < 0 and low > 1e-12:
             low /= 8
-        return b(brentq(excess, low, 1.0, xtol=1e-15, rtol=1e-14) * norm) if excess(low) > 0 > excess(1.0) else b(low * norm)
+        if not excess(low) > 0 > excess(1.0):
+            return b(low * norm)
+        return b(float(brentq(excess, low, 1.0, xtol=1e-15, rtol=1e-14)) * norm)
 
 
 @dataclass(eq=False, repr=False)
@@ -281,7 +284,7 @@ class LogDet(SpectralStructure):
     interior: ClassVar[bool] = True
 
     def check(self) -> None:
-        require(np.isscalar(self.mu) and np.isfinite(self.mu) and self.mu > 0, f"LogDet needs mu > 0, got mu={self.mu!r}")
+        require(is_number(self.mu) and self.mu > 0, f"LogDet needs mu > 0, got mu={self.mu!r}")
 
     def f(self, a: Array) -> float:
         return float(np.sum(a - self.mu * np.log(a))) if np.all(a > 0) else np.inf
