@@ -12,35 +12,32 @@ from .._linalg import psd_eigh, symmetric
 from .base import Array, Ray, Structure
 
 
-def maximise_in_box(f: Callable[[Array], tuple[float, Array]], x: Array, bound: float, n_steps: int, rtol: float) -> Array:
+def maximise_in_box(f: Callable[[Array], tuple[float, Array]], x: Array, bound: float, n_steps: int = 500) -> Array:
     """Maximise a concave ``f`` (value, slope) over ``|x| <= bound`` by spectral projected gradients.
 
     ``f`` may be ``-inf`` outside its domain; ``x`` must start inside. The step length is Barzilai and Borwein's, the
-    acceptance rule looks back over the last few values.
+    acceptance rule looks back over the last few values; where rounding hides the gain, the slopes decide.
     """
     value, slope = f(x)
     recent, length = [value], 1.0 / max(float(np.abs(slope).max(initial=0.0)), 1e-30)
-    best, best_value = x, value
     for _ in range(n_steps):
         move = np.clip(x + length * slope, -bound, bound) - x
-        gain = float(np.vdot(slope, move))
-        if gain <= rtol * max(abs(value), 1e-300):
+        if np.abs(move).max(initial=0.0) <= 1e-14 * bound:
             break
-        t = 1.0
-        while True:
-            new_value, new_slope = f(x + t * move)
-            if new_value >= min(recent) + 1e-4 * t * gain or t < 1e-12:
+        for _ in range(40):
+            new_value, new_slope = f(x + move)
+            size, bend = float(np.vdot(move, move)), float(np.vdot(move, slope - new_slope))
+            if new_value >= min(recent) + 1e-4 * float(np.vdot(slope, move)):
                 break
-            t /= 2
-        bend = float(np.vdot(t * move, slope - new_slope))
-        x, value = x + t * move, new_value
-        length = float(np.vdot(t * move, t * move)) / bend if bend > 0 else length * 10
-        length = min(max(length, 1e-30), 1e30)
-        slope = new_slope
+            if new_value >= value - 1e-12 * abs(value) and bend <= size / length:
+                break
+            move = move / 2
+        else:
+            break
+        x, value, slope = x + move, new_value, new_slope
+        length = min(max(size / bend if bend > 0 else 10 * length, 1e-30), 1e30)
         recent = [*recent[-8:], value]
-        if value > best_value:
-            best, best_value = x, value
-    return best
+    return x
 
 
 @dataclass(eq=False, repr=False)
@@ -60,7 +57,7 @@ class Sparse(Structure):
         diagonal = float(np.trace(A))
         return diagonal + self.l1 * (float(np.abs(A).sum()) - float(np.abs(np.diag(A)).sum()))
 
-    def _search(self, dual: Callable[[Array], tuple[float, Array]], start: Array, rtol: float = 1e-15) -> Array:
+    def _search(self, dual: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
         """The best ``N`` for a dual function that gives its value and ``A``, the slope with respect to ``N``."""
 
         def masked(N: Array) -> tuple[float, Array]:
@@ -69,7 +66,7 @@ class Sparse(Structure):
             np.fill_diagonal(A, 0.0)
             return value, A
 
-        return maximise_in_box(masked, start, self.l1, n_steps=500, rtol=rtol)
+        return maximise_in_box(masked, start, self.l1)
 
     def best_structure(self, S: Array) -> Array:
         """``A = L (L'RL)^(-1/2) L'`` with ``S = LL'`` and ``R = I + N`` at the best ``N`` (so ``A R A = S``)."""
