@@ -34,7 +34,8 @@ LAYERS = [
     {"problem", "solution", "maps"},
     {"solvers"},
     {"estimators"},
-    {"methods"},
+    {"methods", "datasets"},
+    {"__main__"},
 ]
 
 

@@ -2,12 +2,13 @@
 
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import zoo
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from taskloom import Problem, losses, solve, structures
 from taskloom.solvers import Alternating, Block, Factored, Proximal
@@ -112,15 +113,21 @@ def test_a_time_limit_keeps_the_best_iterate():
     assert solution.certificate.relative_gap < 1
 
 
+@pytest.fixture
+def two_threads():
+    """BLAS with two threads, so that a limit that stays behind can be seen."""
+    with threadpool_limits(limits=2, user_api="blas"):
+        yield lambda: {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
 @pytest.mark.parametrize("after", [0, 1, 5])
-def test_ctrl_c_keeps_the_best_iterate_and_restores_threads(after, monkeypatch):
+def test_ctrl_c_keeps_the_best_iterate_and_restores_threads(after, monkeypatch, two_threads):
     problem = problem_of(losses.Squared(), structures.Trace())
-    before = [pool["num_threads"] for pool in threadpool_info()]
     steps = []
     original = Problem.dual_candidate
 
     def interrupt(self, slopes):
-        steps.append(1)
+        steps.append(two_threads())
         if len(steps) == after + 1:
             raise KeyboardInterrupt
         return original(self, slopes)
@@ -130,15 +137,24 @@ def test_ctrl_c_keeps_the_best_iterate_and_restores_threads(after, monkeypatch):
     assert solution.certificate.status == "interrupted"
     assert "Interrupted" in solution.certificate.message
     assert np.isfinite(solution.certificate.gap)
-    assert [pool["num_threads"] for pool in threadpool_info()] == before
+    assert steps[0] == {1}
+    assert two_threads() == {2}
 
 
-def test_threads_are_restored_after_an_error(monkeypatch):
-    before = [pool["num_threads"] for pool in threadpool_info()]
+def test_threads_are_restored_after_an_error(monkeypatch, two_threads):
     monkeypatch.setattr(Problem, "dual_candidate", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         solve(problem_of(losses.Squared(), structures.Trace()))
-    assert [pool["num_threads"] for pool in threadpool_info()] == before
+    assert two_threads() == {2}
+
+
+def test_concurrent_fits_restore_threads_after_the_last_one(two_threads):
+    problem = problem_of(losses.Squared(), structures.Trace())
+    alone = solve(problem, tol=1e-8)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda _: solve(problem, tol=1e-8), range(8)))
+    assert all(np.array_equal(solution.W, alone.W) for solution in together)
+    assert two_threads() == {2}
 
 
 def test_a_callback_may_stop_the_fit():

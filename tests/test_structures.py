@@ -130,7 +130,6 @@ def test_clone_and_parameters(F):
     [
         (lambda: structures.Schatten(0.5), "p >= 1 to be convex, got p=0.5"),
         (lambda: structures.SchattenNorm(0.9), "p >= 1"),
-        (lambda: structures.Trace(2), r"use Schatten\(p\)"),
         (lambda: structures.Fixed([[1, 2], [0, 1]]), "symmetric"),
         (lambda: structures.Fixed([[1, 0], [0, -1]]), "smallest eigenvalue is -1"),
         (lambda: structures.Fixed(np.ones((2, 3))), r"square matrix A, got shape \(2, 3\)"),

@@ -16,7 +16,7 @@ _HOMES = {
     "path": "solvers",
     "solve": "solvers",
 }
-_MODULES = ("losses", "maps", "methods", "solvers", "structures")
+_MODULES = ("datasets", "losses", "maps", "methods", "solvers", "structures")
 
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604
 

@@ -67,6 +67,8 @@ def solve(
     chosen = as_solver(solver, problem)
     refusal = chosen.accepts(problem)
     require(refusal is None, str(refusal))
+    if start is not None and not np.any(start[0]):
+        start = None  # a structure made from weights of zero has nowhere to go
     book = _Book(problem, tol)
     status = "max_iter"
     with one_thread(), suppress(KeyboardInterrupt):

@@ -59,7 +59,8 @@ class _ProximalRun(Run):
         floor = 1e-2 * float(np.vdot(root, root)) / self.side.dim if start is None else 0.0
         A = problem.structure.best_of_root(root, floor)[0]
         self.here = self._at(A)
-        self.length = float(np.linalg.norm(A)) / max(float(np.linalg.norm(self.here.slope)), 1e-300)
+        steep = float(np.linalg.norm(self.here.slope))
+        self.length = float(np.linalg.norm(A)) / steep if steep > 0 and np.any(A) else 1.0
         self.values = [self.here.value]
         self.fresh = True
 

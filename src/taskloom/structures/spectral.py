@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -154,20 +154,14 @@ class Schatten(EitherSide):
 class Trace(Schatten):
     """``F(A) = tr A``: multi-task feature learning, the trace norm of the weights (MTFL)."""
 
-    p: float = 1.0
-
-    def check(self) -> None:
-        require(self.p == 1, f"Trace is Schatten(1), got p={self.p!r}; use Schatten(p) for another power")
+    p: float = field(default=1.0, init=False)
 
 
 @dataclass(eq=False, repr=False)
 class Frobenius(Schatten):
     """``F(A) = tr A^2``: output kernel learning (OKL)."""
 
-    p: float = 2.0
-
-    def check(self) -> None:
-        require(self.p == 2, f"Frobenius is Schatten(2), got p={self.p!r}; use Schatten(p) for another power")
+    p: float = field(default=2.0, init=False)
 
 
 @dataclass(eq=False, repr=False)
