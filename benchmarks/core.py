@@ -3,8 +3,8 @@
     python benchmarks/core.py [--repeats 3]
 
 (a) 100 tasks with 30 examples of their own, d = 100, trace structure; (b) shared inputs, n = 1000, T = 50, rbf kernel, trace
-structure. Baselines: accelerated proximal gradient for the trace norm (FISTA with restarts, in this file), and one ``eigh`` of the
-kernel matrix. BLAS is pinned to one thread. Writes benchmarks/results/core.json and core.md.
+structure. Baselines: accelerated proximal gradient for the trace norm (FISTA with restarts, in this file), and one ``eigh`` of
+the kernel matrix. BLAS is pinned to one thread. Writes benchmarks/results/core.json and core.md.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def shared_inputs(seed: int) -> tuple[Problem, float]:
 
 
 def accelerated_proximal_gradient(problem: Problem, target: list[float], time_limit: float) -> list[float | None]:
-    """FISTA with restarts on ``W`` for the squared loss and the trace norm: seconds until the objective is below each target."""
+    """FISTA with restarts on ``W`` for the squared loss and the trace norm: seconds until the objective is below a target."""
     seen, tau = problem.observations, 2 * np.sqrt(problem.alpha)
     began = time.perf_counter()
     total = seen.sum_by_task(seen.weight)

@@ -10,7 +10,6 @@ from .datasets import load_shops
 from .estimators import MultiTaskRegressor
 from .structures import Clusters, Independent, Structure, Trace, UnitTrace
 
-
 CANDIDATES: dict[str, Structure] = {
     "each shop on its own": Independent(),
     "Trace()": Trace(),
