@@ -18,7 +18,7 @@ def load_shops(random_state: int = 0) -> Bunch:
     -------
     Bunch
         ``X`` (660 weeks x 6) and ``y`` (sales, in thousands) with ``task`` (the shop of each week); ``X_test``, ``y_test`` and
-        ``task_test`` (40 more weeks of each shop); ``kind`` (the planted kind of each shop), ``coef`` (60 x 6, the planted weights),
+        ``task_test`` (40 more weeks of each shop); ``kind`` (the planted kind of each shop), ``coef`` (60 x 6, planted),
         ``feature_names``, ``task_names``.
     """
     rng = np.random.default_rng(random_state)
