@@ -33,6 +33,24 @@ def test_the_task_side_solves_the_kronecker_system(layout, d, ridge, fit_interce
     assert np.isclose(fit.norm, 0.2 * np.trace(np.linalg.solve(A, W.T @ W)) + ridge * np.sum(W**2))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("d", [2, 30])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", [loss for loss in zoo.LOSSES if loss.smooth], ids=zoo.name)
+def test_conjugate_gradients_give_the_dense_solution(layout, d, fit_intercept, loss, monkeypatch):
+    rng = np.random.default_rng(0)
+    problem = Problem(*zoo.data(loss, layout, d=d), loss, structures.LogDet(), 0.2, 0.1, fit_intercept)
+    for A in (zoo.random_psd(rng) + 0.1 * np.eye(zoo.T), zoo.random_psd(rng, 2)):
+        dense = TaskSide(problem)
+        dense.shared = None
+        iterative = TaskSide(problem)
+        iterative.shared, iterative.dense_limit = None, 0
+        one, other = dense.supervise(psd_root(A)), iterative.supervise(psd_root(A))
+        assert np.allclose(one.W, other.W, atol=1e-7)
+        assert np.allclose(one.b, other.b, atol=1e-6)
+        assert np.isclose(one.norm, other.norm, rtol=1e-6)
+
+
 def test_the_sylvester_solution_is_the_general_one():
     X, Y = zoo.data(losses.Squared(), "shared")
     rng = np.random.default_rng(1)

@@ -39,6 +39,65 @@ def solve_spd(M: Array, rhs: Array) -> Array:
         return np.linalg.solve(M + lift * np.eye(M.shape[-1]), rhs)
 
 
+class Intercepts(ABC):
+    """Which intercept each observation has: they are spread over observations, and slopes are gathered back."""
+
+    @abstractmethod
+    def spread(self, b: Array) -> Array:
+        """The intercept of each observation (``B x m``)."""
+
+    @abstractmethod
+    def gather(self, x: Array) -> Array:
+        """The sum over the observations of each intercept (``B x k``)."""
+
+    @abstractmethod
+    def dense(self) -> Array:
+        """The indicator matrix (``B x m x k``), for systems that are dense anyway."""
+
+    @abstractmethod
+    def pick(self, which: Array) -> Intercepts:
+        """Those of some batch elements."""
+
+
+@dataclass(frozen=True, eq=False)
+class OneEach(Intercepts):
+    """One intercept for each batch element; ``mask`` (``B x m``) says which entries are not padding."""
+
+    mask: Array
+
+    def spread(self, b: Array) -> Array:
+        return self.mask * b
+
+    def gather(self, x: Array) -> Array:
+        return np.einsum("bm,bm->b", self.mask, x)[:, None]
+
+    def dense(self) -> Array:
+        return self.mask[:, :, None]
+
+    def pick(self, which: Array) -> OneEach:
+        return OneEach(self.mask[which])
+
+
+@dataclass(frozen=True, eq=False)
+class OnePerTask(Intercepts):
+    """A single batch element that holds all tasks; ``task`` (``m``) names the task of each observation."""
+
+    task: Array
+    n_tasks: int
+
+    def spread(self, b: Array) -> Array:
+        return b[:, self.task]
+
+    def gather(self, x: Array) -> Array:
+        return np.bincount(self.task, weights=x[0], minlength=self.n_tasks)[None]
+
+    def dense(self) -> Array:
+        return np.eye(self.n_tasks)[self.task][None]
+
+    def pick(self, which: Array) -> OnePerTask:
+        return self
+
+
 class Design(ABC):
     """The inputs of a batch, in the form that makes the smaller systems."""
 
@@ -59,7 +118,7 @@ class Design(ABC):
         """Some of the batch elements."""
 
     @abstractmethod
-    def factor(self, h: Array, E: Array | None, damping: Array | None) -> Direction:
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         """The Newton system at curvatures ``h``."""
 
 
@@ -88,17 +147,18 @@ class Columns(Design):
     def pick(self, which: Array) -> Columns:
         return Columns(self.X[which])
 
-    def factor(self, h: Array, E: Array | None, damping: Array | None) -> Direction:
-        return _ColumnsDirection(self.X, h, E, damping)
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        return _ColumnsDirection(self.X, h, intercepts, damping)
 
 
 class _ColumnsDirection(Direction):
     """``(I + X'HX) d beta = -(X'g + beta)``, bordered by the intercepts."""
 
-    def __init__(self, X: Array, h: Array, E: Array | None, damping: Array | None):
-        self.X, self.E = X, E
+    def __init__(self, X: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
+        self.X, self.intercepts = X, intercepts
         self.M = np.matmul(transposed(X), h[:, :, None] * X) + np.eye(X.shape[-1])
-        if E is not None and damping is not None:
+        if intercepts is not None and damping is not None:
+            E = intercepts.dense()
             self.edge = np.matmul(transposed(X), h[:, :, None] * E)
             self.through = solve_spd(self.M, self.edge)
             own = np.matmul(transposed(E), h[:, :, None] * E)
@@ -106,9 +166,9 @@ class _ColumnsDirection(Direction):
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         step = solve_spd(self.M, -(apply(transposed(self.X), g) + coef)[..., None])
-        if self.E is None:
+        if self.intercepts is None:
             return step[..., 0], np.zeros((len(g), 0))
-        rest = -apply(transposed(self.E), g)[..., None] - np.matmul(transposed(self.edge), step)
+        rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.edge), step)
         db = solve_spd(self.schur, rest)
         return (step - np.matmul(self.through, db))[..., 0], db[..., 0]
 
@@ -131,8 +191,8 @@ class Gram(Design):
     def pick(self, which: Array) -> Gram:
         return Gram(self.K[which])
 
-    def factor(self, h: Array, E: Array | None, damping: Array | None) -> Direction:
-        return _GramDirection(self.K, h, E, damping)
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        return _GramDirection(self.K, h, intercepts, damping)
 
 
 class _GramDirection(Direction):
@@ -141,10 +201,11 @@ class _GramDirection(Direction):
     Observations without curvature drop out of the system by themselves.
     """
 
-    def __init__(self, K: Array, h: Array, E: Array | None, damping: Array | None):
-        self.K, self.E, self.root = K, E, np.sqrt(h)
+    def __init__(self, K: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
+        self.K, self.intercepts, self.root = K, intercepts, np.sqrt(h)
         self.M = self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1])
-        if E is not None and damping is not None:
+        if intercepts is not None and damping is not None:
+            E = intercepts.dense()
             self.edge = self.root[:, :, None] * E
             self.through = solve_spd(self.M, self.edge)
             self.schur = np.matmul(transposed(self.edge), self.through) + damping[:, :, None] * np.eye(E.shape[-1])
@@ -152,22 +213,12 @@ class _GramDirection(Direction):
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         e = -g - coef
         m = solve_spd(self.M, (self.root * apply(self.K, e))[..., None])
-        if self.E is None:
+        if self.intercepts is None:
             return e - self.root * m[..., 0], np.zeros((len(g), 0))
-        rest = -apply(transposed(self.E), g)[..., None] - np.matmul(transposed(self.edge), m)
+        rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.edge), m)
         db = solve_spd(self.schur, rest)
         m = m + np.matmul(self.through, db)
         return e - self.root * m[..., 0], db[..., 0]
-
-
-def _damping(v: Array, h: Array, E: Array, max_curvature: float) -> Array:
-    """Intercepts are unpenalised: where no observation of a task bends, its step must come from somewhere.
-
-    A trace of damping elsewhere; a hundredth of the largest possible curvature where there is almost none.
-    """
-    most = apply(transposed(E), v) * max_curvature
-    there = apply(transposed(E), h)
-    return np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
 
 
 @dataclass(eq=False)
@@ -187,17 +238,29 @@ class Batch:
     y: Array
     v: Array
     design: Design
-    E: Array | None
+    intercepts: Intercepts | None
 
     def pick(self, which: Array) -> Batch:
-        E = None if self.E is None else self.E[which]
-        return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), E)
+        intercepts = None if self.intercepts is None else self.intercepts.pick(which)
+        return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), intercepts)
 
     def offsets(self, b: Array) -> Array | float:
-        return 0.0 if self.E is None else apply(self.E, b)
+        return 0.0 if self.intercepts is None else self.intercepts.spread(b)
 
     def finish(self, coef: Array, b: Array) -> Fit:
         return Fit(coef, b, float(self.design.inner(coef, coef, self.design.predict(coef)).sum()) / 2)
+
+
+def _damping(batch: Batch, h: Array) -> Array | None:
+    """Intercepts are unpenalised: where no observation of a task bends, its step must come from somewhere.
+
+    A trace of damping elsewhere; a hundredth of the largest possible curvature where there is almost none.
+    """
+    if batch.intercepts is None:
+        return None
+    most = batch.intercepts.gather(batch.v) * batch.loss.max_curvature
+    there = batch.intercepts.gather(h)
+    return np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
 
 
 def newton(batch: Batch, coef: Array, b: Array) -> Fit:
@@ -222,8 +285,7 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
 def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
     """A quadratic needs one step; a second with the same factor mops up rounding."""
     h = batch.v * batch.loss.curvature(batch.y, batch.y)
-    damping = None if batch.E is None else _damping(batch.v, h, batch.E, batch.loss.max_curvature)
-    direction = batch.design.factor(h, batch.E, damping)
+    direction = batch.design.factor(h, batch.intercepts, _damping(batch, h))
     for _ in range(2):
         z = batch.design.predict(coef) + batch.offsets(b)
         dcoef, db = direction(coef, batch.v * batch.loss.slope(batch.y, z))
@@ -237,8 +299,7 @@ def _damped_step(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array, Arr
     plain = design.predict(coef)
     z = plain + batch.offsets(b)
     g, h = v * loss.slope(y, z), v * loss.curvature(y, z)
-    damping = None if batch.E is None else _damping(v, h, batch.E, loss.max_curvature)
-    dcoef, db = design.factor(h, batch.E, damping)(coef, g)
+    dcoef, db = design.factor(h, batch.intercepts, _damping(batch, h))(coef, g)
     dplain = design.predict(dcoef)
     dz = dplain + batch.offsets(db)
     linear, bend = design.inner(dcoef, coef, plain), design.inner(dcoef, dcoef, dplain)

@@ -13,7 +13,8 @@ import numpy as np
 
 from .._linalg import compose, psd_eigh
 from ..problem import Problem
-from .newton import Batch, Columns, Design, Fit, Gram, newton
+from .coupled import Coupled, MeanGram
+from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
 from .shared import SharedInputs, separable_weights
 
 Array = np.ndarray
@@ -69,42 +70,63 @@ class Side:
 
 
 class TaskSide(Side):
-    """``root`` is ``T x q`` with ``A = root root'``."""
+    """``root`` is ``T x q`` with ``A = root root'``.
+
+    One dense system while it is small (in the observations or in the weights, whichever are fewer); conjugate gradients
+    beyond.
+    """
+
+    dense_limit: int = 600  # largest dense system
+    work_limit: float = 2e8  # and most multiplications to set it up
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
         self.dim = problem.n_tasks
         self._gram: Array | None = None
+        self._mean: MeanGram | None = None
 
     def moment_root(self, W: Array) -> Array:
         return W
 
     def supervise(self, root: Array) -> Supervised:
-        problem, seen = self.problem, self.problem.observations
+        problem = self.problem
         L = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_tasks(L, problem.alpha))
-        N, r, q = seen.y.size, problem.n_features, L.shape[1]
-        scale = 2 * problem.alpha
-        phi = problem.features[seen.row]
-        if r * q <= N:
-            X = (phi[:, :, None] * L[seen.task][:, None, :]).reshape(1, N, r * q) / np.sqrt(scale)
-            design: Design = Columns(X)
+        N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
+        if min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit:
+            self._mean = self._mean or MeanGram(problem)
+            design: Design = Coupled(problem, L, self._mean)
+        elif r * q <= N:
+            phi = problem.features[problem.observations.row]
+            design = Columns((phi[:, :, None] * self._spread(L)[:, None, :]).reshape(1, N, r * q))
         else:
-            if self._gram is None:
-                self._gram = phi @ phi.T
-            A = L @ L.T
-            design = Gram((self._gram * A[seen.task][:, seen.task])[None] / scale)
-        E = np.eye(problem.n_tasks)[seen.task][None] if problem.fit_intercept else None
-        b0 = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
-        loss = problem.loss.pick(np.arange(N)[None])
-        fit = newton(Batch(loss, seen.y[None], seen.weight[None], design, E), design.start(self._dual[None]), b0)
+            spread = self._spread(L)
+            design = Gram((self._observation_gram() * (spread @ spread.T))[None])
+        fit = self._newton(design)
         b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
-        if r * q <= N:
-            W = fit.coef[0].reshape(r, q) @ L.T / np.sqrt(scale)
+        if isinstance(design, Gram):
+            W = (problem.correlate(fit.coef[0]) @ L) @ L.T / (2 * problem.alpha)
         else:
-            W = (problem.correlate(fit.coef[0]) @ L) @ L.T / scale
+            W = fit.coef[0].reshape(r, q) @ L.T / np.sqrt(2 * problem.alpha)
         return self._read(W, b, fit.norm)
+
+    def _spread(self, L: Array) -> Array:
+        """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
+        return L[self.problem.observations.task] / np.sqrt(2 * self.problem.alpha)
+
+    def _observation_gram(self) -> Array:
+        if self._gram is None:
+            phi = self.problem.features[self.problem.observations.row]
+            self._gram = phi @ phi.T
+        return self._gram
+
+    def _newton(self, design: Design) -> Fit:
+        problem, seen = self.problem, self.problem.observations
+        intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
+        b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
+        loss = problem.loss.pick(np.arange(seen.y.size)[None])
+        return newton(Batch(loss, seen.y[None], seen.weight[None], design, intercepts), design.start(self._dual[None]), b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,17 +187,21 @@ class FeatureSide(Side):
         y, v, u = seen.y[place], seen.weight[place] * mask, self._dual[place] * mask
         m, q = X.shape[1:]
         design: Design = Columns(X) if q <= m else Gram(np.matmul(X, X.transpose(0, 2, 1)))
-        E = mask[:, :, None].astype(float) if problem.fit_intercept else None
+        intercepts = OneEach(mask.astype(float)) if problem.fit_intercept else None
         b0 = self._b[bucket.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
-        fit = newton(Batch(problem.loss.pick(place), y, v, design, E), design.start(u), b0)
+        fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts), design.start(u), b0)
         beta = fit.coef if q <= m else np.einsum("bmq,bm->bq", X, fit.coef)
         return fit, beta
 
 
 def choose_side(problem: Problem) -> Side:
-    """The feature side decouples the tasks; the task side converges in fewer steps where one small system holds them all."""
+    """The feature side decouples the tasks; the task side is smaller where there are far fewer tasks than features.
+
+    Where one small system holds all tasks, the task side also converges in fewer steps.
+    """
     if not problem.structure.either_side:
         return TaskSide(problem)
-    fewer_tasks = problem.n_tasks < problem.n_features
-    one_system = problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
-    return TaskSide(problem) if fewer_tasks and one_system else FeatureSide(problem)
+    small = problem.n_tasks < problem.n_features and (
+        problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
+    )
+    return TaskSide(problem) if small or 3 * problem.n_tasks <= problem.n_features else FeatureSide(problem)

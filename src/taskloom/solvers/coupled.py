@@ -1,0 +1,112 @@
+"""The coupled supervised step when it is large: conjugate gradients with a Kronecker preconditioner.
+
+In the coordinates ``W = B L' / sqrt(2 alpha)`` a Newton step solves ``B + [Phi_t' H_t Phi_t w_t]_t L / sqrt(2 alpha) = rhs``,
+with each task's intercept eliminated. Nothing of size (observations)^2 or (features x tasks)^2 is formed. Replacing every
+task's Gram matrix by the mean one makes a Kronecker sum, which two eigendecompositions solve: the preconditioner.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
+
+from .._linalg import psd_eigh
+from ..problem import Problem
+from .newton import Design, Direction, Intercepts
+
+Array = np.ndarray
+
+
+class MeanGram:
+    """Eigenvalues and eigenvectors of the mean Gram matrix of the tasks, and of theirs with each task centred."""
+
+    def __init__(self, problem: Problem):
+        seen = problem.observations
+        by_row = np.bincount(seen.row, weights=seen.weight, minlength=len(problem.features))
+        total = problem.features.T @ (by_row[:, None] * problem.features)
+        if problem.fit_intercept:
+            means = problem.correlate(seen.weight) / np.sqrt(seen.sum_by_task(seen.weight))
+            total = total - means @ means.T
+        self.g, self.U = psd_eigh(total / problem.n_tasks)
+
+
+class Coupled(Design):
+    """All tasks in one batch element; the coefficients are ``B`` (``r x q``), flattened."""
+
+    def __init__(self, problem: Problem, L: Array, mean: MeanGram):
+        self.problem, self.L, self.mean = problem, L / np.sqrt(2 * problem.alpha), mean
+        self.l, self.V = psd_eigh(self.L.T @ self.L)
+        self.shape = (problem.n_features, L.shape[1])
+
+    def weights(self, coef: Array) -> Array:
+        """``W`` for coefficients."""
+        return coef.reshape(self.shape) @ self.L.T
+
+    def start(self, u: Array) -> Array:
+        return (self.problem.correlate(u[0]) @ self.L).reshape(1, -1)
+
+    def predict(self, coef: Array) -> Array:
+        return self.problem.predict(self.weights(coef), np.zeros(self.problem.n_tasks))[None]
+
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", coef, other)
+
+    def pick(self, which: Array) -> Coupled:
+        return self
+
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        return _CoupledDirection(self, h[0], None if damping is None else damping[0])
+
+
+class _CoupledDirection(Direction):
+    def __init__(self, design: Coupled, h: Array, damping: Array | None):
+        self.design, self.h, self.damping = design, h, damping
+        problem = design.problem
+        seen = problem.observations
+        self.total = seen.sum_by_task(h) + (0.0 if damping is None else damping)
+        self.grams = self._grams() if problem.n_features * problem.n_tasks <= 2 * seen.y.size else None
+        level = float(h.sum() / seen.weight.sum())  # how curved the loss is here, on average
+        scale = 1 + level * design.mean.g[:, None] * design.l[None, :]
+        U, V, size = design.mean.U, design.V, design.L.shape[1] * problem.n_features
+        self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
+        self.preconditioner = LinearOperator(
+            (size, size), matvec=lambda x: (U @ ((U.T @ x.reshape(design.shape) @ V) / scale) @ V.T).ravel(), dtype=float
+        )
+
+    def _grams(self) -> Array:
+        """``Phi_t' H_t Phi_t`` of every task with its intercept eliminated (``T x r x r``): small where there are many rows."""
+        problem = self.design.problem
+        seen, r = problem.observations, problem.n_features
+        grams = np.empty((problem.n_tasks, r, r))
+        for t in range(problem.n_tasks):
+            part = slice(seen.starts[t], seen.starts[t + 1])
+            phi, h = problem.features[seen.row[part]], self.h[part]
+            grams[t] = phi.T @ (h[:, None] * phi)
+            if self.damping is not None:
+                mean = h @ phi
+                grams[t] -= np.outer(mean, mean) / self.total[t]
+        return grams
+
+    def _apply(self, x: Array) -> Array:
+        design = self.design
+        if self.grams is not None:
+            pulled = np.matmul(self.grams, design.weights(x).T[:, :, None])[..., 0].T
+        else:
+            pulled = design.problem.correlate(self._centred(self.h * design.predict(x)[0]))
+        return x + (pulled @ design.L).ravel()
+
+    def _centred(self, g: Array) -> Array:
+        """Take out what each task's intercept would absorb."""
+        if self.damping is None:
+            return g
+        seen = self.design.problem.observations
+        return g - self.h * (seen.sum_by_task(g) / self.total)[seen.task]
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        design, seen = self.design, self.design.problem.observations
+        rhs = -(design.start(self._centred(g[0])[None]) + coef)[0]
+        step, _ = cg(self.operator, rhs, rtol=1e-11, atol=0.0, maxiter=1000, M=self.preconditioner)
+        if self.damping is None:
+            return step[None], np.zeros((1, 0))
+        bent = seen.sum_by_task(g[0] + self.h * design.predict(step)[0])
+        return step[None], (-bent / self.total)[None]
