@@ -85,10 +85,21 @@ class Problem:
         if seen.y.size * 4 >= n * T:  # most places observed: one product, then pick
             return (self.features @ W)[seen.row, seen.task] + b[seen.task]
         z = np.empty(seen.y.size)
-        for t in range(T):
-            part = slice(seen.starts[t], seen.starts[t + 1])
-            z[part] = self.features[seen.row[part]] @ W[:, t]
+        for t, (part, phi) in enumerate(self._by_task()):
+            z[part] = phi @ W[:, t]
         return z + b[seen.task]
+
+    def _by_task(self) -> list[tuple[slice, Array]]:
+        """The place of each task among the observations, and its features (a view where its rows follow each other)."""
+        if "_parts" not in self.__dict__:
+            seen, parts = self.observations, []
+            for t in range(self.n_tasks):
+                part = slice(seen.starts[t], seen.starts[t + 1])
+                rows = seen.row[part]
+                together = rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool(np.all(np.diff(rows) == 1))
+                parts.append((part, self.features[rows[0] : rows[-1] + 1] if together else self.features[rows]))
+            object.__setattr__(self, "_parts", parts)
+        return self.__dict__["_parts"]
 
     def loss_term(self, z: Array) -> float:
         """``sum_i v_i loss(y_i, z_i)``."""
@@ -118,9 +129,8 @@ class Problem:
         if seen.y.size * 4 >= n * T:
             return self.features.T @ seen.scatter(G, n)
         Z = np.empty((self.n_features, T))
-        for t in range(T):
-            part = slice(seen.starts[t], seen.starts[t + 1])
-            Z[:, t] = G[part] @ self.features[seen.row[part]]
+        for t, (part, phi) in enumerate(self._by_task()):
+            Z[:, t] = G[part] @ phi
         return Z
 
     def dual_candidate(self, slopes: Array) -> Array:

@@ -17,22 +17,22 @@ Array = np.ndarray
 class Iterate:
     """Where a solver stands: enough to evaluate the objective and to build a dual candidate.
 
-    ``A`` and ``norm = alpha tr(A^+ W'W) + ridge ||W||^2`` come from solvers that know a structure to go with ``W``; without
-    them the best structure for ``W`` is computed.
+    ``A`` is the structure at hand, where it sits on the tasks: a bound on ``F*`` may look for its proof around it.
+    ``penalty = alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` is given when ``W`` goes with the structure at hand (on either side);
+    without it the best structure for ``W`` is computed.
     """
 
     W: Array
     b: Array
     slopes: Array
     A: Array | None = None
-    norm: float = 0.0
+    penalty: float | None = None
 
-    def objective(self, problem: Problem) -> tuple[float, Array]:
-        """``J`` here, with the structure at hand or else the best one, and that structure."""
-        if self.A is None:
-            return problem.best_primal(self.W, self.b)
-        loss = problem.loss_term(problem.predict(self.W, self.b))
-        return loss + self.norm + problem.structure.value(self.A), self.A
+    def objective(self, problem: Problem) -> float:
+        """``J`` here, with the structure at hand or else the best one."""
+        if self.penalty is None:
+            return problem.best_primal(self.W, self.b)[0]
+        return problem.loss_term(problem.predict(self.W, self.b)) + self.penalty
 
 
 class Run(ABC):

@@ -120,7 +120,7 @@ class _BlockRun(Run):
     def step(self, gap: float) -> Iterate:
         image = self._weights_step(self.A)
         W, b, z = self._at(image)
-        here = Iterate(W, b, self.problem.loss.slope(self.problem.observations.y, z))
+        here = Iterate(W, b, self.problem.loss.slope(self.problem.observations.y, z), self.A)
         value = self._value(W, z)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
             self.x, self.plain = self.plain, None

@@ -106,6 +106,12 @@ class _FactoredRun(Run):
         slope = -Z1 @ (Z1.T @ landed) / (2 * problem.alpha)
         return value, self.structure.pull_back(Q, slope), fit
 
+    def _iterate(self, fit: Supervised) -> Iterate:
+        if self.structure.known:
+            return Iterate(fit.W, fit.b, fit.slopes)
+        value = self.structure.f(np.linalg.svd(self.structure.land(self.Q), compute_uv=False) ** 2)
+        return Iterate(fit.W, fit.b, fit.slopes, penalty=fit.norm + value)
+
     def _acceptable(self, value: float, gradient: Array, t: float, direction: Array, slope: float) -> bool:
         """Armijo's rule; where rounding hides the decrease, the slope along the step decides (Hager and Zhang)."""
         if value <= self.value + 1e-4 * t * slope:
@@ -121,10 +127,10 @@ class _FactoredRun(Run):
         if self.structure.known:
             fit = self.side.supervise(self.Q)
             self.finished = "stalled"
-            return Iterate(fit.W, fit.b, fit.slopes)
+            return self._iterate(fit)
         if self.fit is None:
             self.value, self.gradient, self.fit = self._evaluate(self.Q)
-            return Iterate(self.fit.W, self.fit.b, self.fit.slopes)
+            return self._iterate(self.fit)
         direction = self.memory.direction(self.gradient)
         slope = float(np.vdot(direction, self.gradient))
         if slope >= 0:
@@ -143,8 +149,8 @@ class _FactoredRun(Run):
             if not self.memory.pairs:
                 self.finished = "stalled"
             self.memory.pairs = []
-            return Iterate(self.fit.W, self.fit.b, self.fit.slopes)
+            return self._iterate(self.fit)
         self.memory.add(t * direction, gradient - self.gradient)
         self.Q = self.Q + t * direction
         self.value, self.gradient, self.fit = value, gradient, fit
-        return Iterate(fit.W, fit.b, fit.slopes)
+        return self._iterate(fit)

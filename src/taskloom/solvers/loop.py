@@ -125,6 +125,7 @@ class _Book:
         """The first candidate is to learn nothing: where the strength is that large, zero is the exact answer."""
         problem = self.problem
         self.b = problem.best_constants() if problem.fit_intercept else np.zeros(problem.n_tasks)
+        self.A: Array | None
         self.primal, self.A = problem.best_primal(self.W, self.b)
 
     @property
@@ -138,11 +139,12 @@ class _Book:
     def record(self, point: Iterate) -> float:
         """Certify an iterate, remember it if it is the best, and return its own gap."""
         problem = self.problem
-        primal, A = point.objective(problem)
+        primal = point.objective(problem)
         if primal < self.primal:
-            self.primal, self.W, self.b, self.A = primal, point.W, point.b, A
+            self.primal, self.W, self.b = primal, point.W, point.b
+            self.A = None if point.penalty is None else point.A
         G = problem.dual_candidate(point.slopes)
-        dual = problem.dual(G, point.W, A)
+        dual = problem.dual(G, point.W, point.A)
         if dual > self.dual:
             self.dual, self.G = dual, G
         self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
@@ -162,4 +164,5 @@ class _Book:
         picked = "auto picked " if automatic else ""
         message = f"{words} ({picked}solver {solver!r})."
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
-        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name)
+        A = problem.best_primal(self.W, self.b)[1] if self.A is None else self.A
+        return Solution(self.W, self.b, A, self.G, certificate, self.history, solver.name)

@@ -36,8 +36,8 @@ class Multipliers:
 
     def gap(self, point: Iterate) -> float:
         """The duality gap of the stand-in at this iterate."""
-        primal, A = point.objective(self.problem)
-        return max(primal - self.problem.dual(self.problem.dual_candidate(point.slopes), point.W, A), 0.0)
+        dual = self.problem.dual(self.problem.dual_candidate(point.slopes), point.W, point.A)
+        return max(point.objective(self.problem) - dual, 0.0)
 
     def update(self, point: Iterate, gap: float, true_gap: float, stuck: bool) -> bool:
         """Renew the stand-in if it has been minimised well enough; True when it has."""

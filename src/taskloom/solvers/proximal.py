@@ -16,7 +16,7 @@ from .._component import require
 from .._linalg import psd_root
 from ..problem import Problem
 from .base import Iterate, Run, Solver
-from .sides import Supervised, choose_side
+from .sides import Supervised, TaskSide, choose_side
 
 Array = np.ndarray
 
@@ -84,7 +84,8 @@ class _ProximalRun(Run):
         if self.problem.structure.known:
             self.finished = "stalled"
         fit, A = self.here.fit, self.here.A
-        return Iterate(fit.W, fit.b, fit.slopes, A if len(A) == self.problem.n_tasks else None, fit.norm)
+        penalty = fit.norm + self.problem.structure.value(A)
+        return Iterate(fit.W, fit.b, fit.slopes, A if isinstance(self.side, TaskSide) else None, penalty)
 
     def _move(self) -> None:
         here, worst = self.here, max(self.values[-self.settings.look_back :])
