@@ -15,6 +15,8 @@ _HOMES = {
     "alpha_max": "solvers",
     "path": "solvers",
     "solve": "solvers",
+    "stack": "tables",
+    "unstack": "tables",
 }
 _MODULES = ("datasets", "losses", "maps", "methods", "solvers", "structures")
 

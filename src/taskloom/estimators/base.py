@@ -27,8 +27,8 @@ from ..problem import Problem
 from ..solution import History
 from ..solvers import solve
 from ..structures import as_structure
+from ..tables import code_labels, shown, sorted_labels, split_table
 from ..tasks import Observations
-from ._layout import code_labels, shown, sorted_labels, split_table
 
 Array = np.ndarray
 

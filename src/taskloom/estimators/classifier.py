@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._component import require
 from ..losses import Logistic
-from ._layout import column_names, shown, split_table
+from ..tables import column_names, shown, split_table
 from .base import MultiTaskEstimator, loss_of
 
 

@@ -8,7 +8,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_array, column_or_1d
 
 from .._component import require
-from ._layout import column_names, split_table
+from ..tables import column_names, split_table
 from .base import MultiTaskEstimator
 
 

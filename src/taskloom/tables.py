@@ -1,0 +1,172 @@
+"""Tables of many tasks: wide (a column of ``Y`` each), long (the task in a column of ``X``), or one data set for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from ._component import require
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Inputs without the task column, the task label of each row (long) or ``None`` (wide), and the column's position."""
+
+    X: Any
+    labels: Array | None
+
+
+def column_position(X: Any, task_column: Any) -> int:
+    """Where the task column is; a name needs a frame, a position works for both."""
+    names = list(map(str, X.columns)) if hasattr(X, "columns") else None
+    n_columns = len(names) if names is not None else np.shape(X)[1]
+    if isinstance(task_column, str):
+        require(
+            names is not None,
+            f"task_column={task_column!r} is a name, but X has no column names: pass a data frame, or the column's position",
+        )
+        require(names is not None and task_column in names, f"X has no column {task_column!r} (task_column); it has {names}")
+        return names.index(task_column)  # type: ignore[union-attr]
+    position = int(task_column)
+    require(-n_columns <= position < n_columns, f"task_column={task_column!r} is outside the {n_columns} columns of X")
+    return position % n_columns
+
+
+def split_table(X: Any, task_column: Any) -> Table:
+    """Take the task column out of ``X``."""
+    if task_column is None:
+        return Table(X, None)
+    require(not hasattr(X, "tocsr"), "task_column needs a dense X or a data frame; a sparse matrix cannot hold task labels")
+    if not hasattr(X, "columns"):
+        X = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+        require(X.ndim == 2, f"X must be a matrix, got shape {X.shape}")
+    position = column_position(X, task_column)
+    n_columns = X.shape[1]
+    labels = np.asarray(_safe_indexing(X, position, axis=1))
+    if labels.dtype.kind not in "biufO":
+        labels = labels.astype(object)
+    missing = np.array([label is None or label != label for label in labels.tolist()])
+    require(not missing.any(), f"the task column holds a missing value in row {int(np.argmax(missing)) if missing.size else 0}")
+    rest = _safe_indexing(X, [j for j in range(n_columns) if j != position], axis=1)
+    if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
+        rest = rest.astype(float)
+    return Table(rest, labels)
+
+
+def sorted_labels(labels: Array) -> Array:
+    """The distinct task labels in order; labels that do not compare with each other are ordered as text."""
+    try:
+        return np.unique(labels)
+    except TypeError:
+        return np.array(sorted(set(labels.tolist()), key=lambda label: (type(label).__name__, str(label))), dtype=object)
+
+
+def code_labels(labels: Array, tasks: Array) -> Array:
+    """The position of each label among the known tasks; -1 for a task that is not among them."""
+    position = {label: t for t, label in enumerate(tasks.tolist())}
+    return np.array([position.get(label, -1) for label in labels.tolist()], dtype=int)
+
+
+def column_names(Y: Any, n_tasks: int) -> Array:
+    """Task names from the columns of a frame (or the name of a series); positions otherwise."""
+    if hasattr(Y, "columns"):
+        names = list(Y.columns)
+        require(len(set(names)) == len(names), f"the columns of Y must have different (unique) names, got {names}")
+        return np.array(names, dtype=object)
+    return np.arange(n_tasks)
+
+
+def shown(label: Any) -> str:
+    """A task label as a person would write it in code (``2``, not ``np.int64(2)``)."""
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
+def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
+    """Make one long table from one data set for each task.
+
+    Parameters
+    ----------
+    Xs : sequence or dict of arrays or data frames of shape (n_t, d)
+        Inputs of each task, with the same columns. The keys of a dict name the tasks; a sequence numbers them from 0.
+    ys : sequence or dict of arrays of shape (n_t,)
+        Targets, in the same order or with the same keys.
+
+    Returns
+    -------
+    X : array or data frame of shape (sum of n_t, d + 1)
+        All inputs with the task as the last column: fit with ``task_column=-1``, or ``task_column="task"`` for data frames.
+    y : array of shape (sum of n_t,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from taskloom import MultiTaskRegressor, stack
+    >>> X, y = stack([np.eye(3), np.ones((2, 3))], [[1.0, 2.0, 3.0], [4.0, 5.0]])
+    >>> X.shape, y.tolist()
+    ((5, 4), [1.0, 2.0, 3.0, 4.0, 5.0])
+    >>> MultiTaskRegressor(task_column=-1).fit(X, y).tasks_.tolist()
+    [0.0, 1.0]
+    """
+    names = list(Xs) if isinstance(Xs, Mapping) else list(range(len(Xs)))
+    require(len(names) > 0, "stack needs at least one task, got none")
+    require(
+        isinstance(Xs, Mapping) == isinstance(ys, Mapping) and len(ys) == len(names),
+        f"Xs and ys must both be dicts or both be sequences, of one length; got {len(names)} inputs and {len(ys)} targets",
+    )
+    if isinstance(Xs, Mapping):
+        strangers = [name for name in names if name not in ys]
+        require(not strangers, f"ys has no task {strangers[0] if strangers else ''!r}, which Xs has")
+    inputs = [Xs[name] for name in names]
+    targets = [np.asarray(ys[name]) for name in names]
+    width = np.shape(inputs[0])[1] if np.ndim(inputs[0]) == 2 else -1
+    for name, X, y in zip(names, inputs, targets, strict=True):
+        require(np.ndim(X) == 2, f"the inputs of task {name!r} must be a matrix, got shape {np.shape(X)}")
+        require(np.shape(X)[1] == width, f"task {name!r} has {np.shape(X)[1]} columns, the first task has {width}")
+        require(y.ndim == 1, f"the targets of task {name!r} must be one-dimensional, got shape {y.shape}")
+        require(len(y) == np.shape(X)[0], f"task {name!r} has {np.shape(X)[0]} rows of inputs and {len(y)} targets")
+    labels = [name for name, y in zip(names, targets, strict=True) for _ in range(len(y))]
+    y = np.concatenate(targets)
+    if hasattr(inputs[0], "columns"):
+        return _stack_frames(inputs, labels), y
+    numeric = all(isinstance(name, Real) for name in names)
+    column = np.array(labels, dtype=float if numeric else object)[:, None]
+    return np.hstack([np.vstack([np.asarray(X) for X in inputs]).astype(float if numeric else object), column]), y
+
+
+def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:
+    """Frames keep their columns and get a last one, ``task``."""
+    columns = list(frames[0].columns)
+    require("task" not in columns, "the inputs have a column 'task' already; rename it before stacking")
+    for frame in frames:
+        require(list(frame.columns) == columns, f"all inputs must have the columns {columns}, got {list(frame.columns)}")
+    import narwhals as nw  # scikit-learn brings it; only frames need it
+
+    whole = nw.concat([nw.from_native(frame, eager_only=True) for frame in frames])
+    task = nw.new_series("task", labels, backend=whole.implementation)
+    return whole.with_columns(task.alias("task")).to_native()
+
+
+def unstack(X: Any, y: Any, task_column: Any = -1) -> tuple[dict[Any, Any], dict[Any, Array]]:
+    """Split a long table into one data set for each task: what :func:`stack` put together.
+
+    Returns
+    -------
+    Xs, ys : dicts by task label
+        Inputs without the task column, and targets.
+    """
+    table = split_table(X, task_column)
+    require(table.labels is not None, "unstack needs the name or the position of the task column, got task_column=None")
+    labels, y = np.asarray(table.labels), np.asarray(y)
+    require(len(y) == len(labels), f"X has {len(labels)} rows and y has {len(y)}")
+    Xs, ys = {}, {}
+    for label in sorted_labels(labels).tolist():
+        rows = np.flatnonzero(labels == label)
+        Xs[label], ys[label] = _safe_indexing(table.X, rows), y[rows]
+    return Xs, ys
