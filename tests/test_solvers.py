@@ -90,7 +90,7 @@ def test_the_solution_attains_what_the_certificate_says():
     ]:
         problem = problem_of(loss, F, ridge=0.01)
         s = solve(problem, tol=1e-7)
-        assert np.isclose(problem.primal(s.W, s.b, s.A), s.certificate.primal, rtol=1e-6)
+        assert np.isclose(problem.primal(s.W, s.b, s.A), s.certificate.primal, rtol=1e-9)
         assert s.certificate.dual - 1e-9 <= problem.dual(s.G, s.W, s.A) + 1e-6 * problem.scale
         assert np.isclose(s.certificate.gap, s.certificate.primal - s.certificate.dual)
         assert np.isclose(s.certificate.relative_gap, s.certificate.gap / problem.scale)

@@ -154,6 +154,18 @@ def test_nonsense_is_refused_by_name(make, words):
         make()
 
 
+def test_the_water_is_filled_to_the_brim_when_every_task_is_a_cluster():
+    """With as many clusters as tasks every direction takes its largest value, rounding or not."""
+    for seed in range(200):
+        S = zoo.random_psd(np.random.default_rng(seed), size=2, rank=2)
+        A = structures.Clusters(2).best_structure(S)
+        assert np.allclose(np.linalg.eigvalsh(A), [1.0, 10.0])
+
+
+def test_projection_onto_the_unit_trace_set_survives_huge_eigenvalues():
+    assert np.allclose(structures.UnitTrace().prox(np.diag([1e20, 1e20, 3.0]), 1.0), np.diag([0.5, 0.5, 0.0]))
+
+
 def test_names_stand_for_objects():
     assert isinstance(structures.as_structure(None), structures.Trace)
     assert isinstance(structures.as_structure("unit_trace"), structures.UnitTrace)

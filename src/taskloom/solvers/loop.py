@@ -159,10 +159,18 @@ class _Book:
         problem = self.problem
         if not len(self.history):  # interrupted before the first step: a bound that needs no work
             self.record(Iterate(self.W, self.b, np.zeros(problem.observations.y.size)))
+        self._settle()
         relative = self.relative_gap
         words = STATUS[status].format(n_iter=len(self.history), relative_gap=relative, tol=self.tol)
         picked = "auto picked " if automatic else ""
         message = f"{words} ({picked}solver {solver!r})."
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
-        A = problem.best_primal(self.W, self.b)[1] if self.A is None else self.A
-        return Solution(self.W, self.b, A, self.G, certificate, self.history, solver.name)
+        assert self.A is not None
+        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name)
+
+    def _settle(self) -> None:
+        """Hand back the best structure for the weights: what is certified is then what is returned."""
+        primal, A = self.problem.best_primal(self.W, self.b)
+        if self.A is None or primal <= self.primal:
+            self.primal, self.A = primal, A
+            self.history.objective[-1], self.history.gap[-1] = self.primal, self.gap

@@ -94,9 +94,9 @@ class Clusters(Structure):
             return np.full(root.size, total / max(root.size, 1))
         breaks = np.sort(np.concatenate([low / positive, high / positive]))
         sums = np.clip(breaks[:, None] * root[None, :], low, high).sum(axis=1)
-        if sums[-1] < total:  # the directions with no energy take what is left
-            a = np.where(root > 0, high, low)
-            a[root <= 0] = (total - high * positive.size) / (root.size - positive.size)
+        if sums[-1] < total:  # the directions with no energy, if any, take what is left
+            a = np.full(root.size, high)
+            a[root <= 0] = (total - high * positive.size) / max(root.size - positive.size, 1)
             return a
         k = int(np.clip(np.searchsorted(sums, total), 1, breaks.size - 1))
         rise = sums[k] - sums[k - 1]

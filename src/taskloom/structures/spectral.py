@@ -257,6 +257,7 @@ class UnitTrace(EitherSide):
         inside = np.maximum(a, 0.0)
         if np.sum(inside) <= 1:
             return inside
+        a = a - np.max(a)  # the nearest point of sum 1 does not change, and huge entries do not drown the 1
         falling = np.sort(a)[::-1]
         excess = (np.cumsum(falling) - 1) / np.arange(1, a.size + 1)
         return np.maximum(a - excess[np.nonzero(falling > excess)[0][-1]], 0.0)
