@@ -31,7 +31,7 @@ def test_every_exported_component_can_be_named(kind, base):
 LAYERS = [
     {"_component", "_linalg"},
     {"losses", "structures", "features", "tasks", "tables"},
-    {"problem", "solution", "maps"},
+    {"problem", "solution", "maps", "metrics"},
     {"solvers"},
     {"estimators"},
     {"methods", "datasets"},

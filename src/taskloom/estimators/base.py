@@ -250,6 +250,10 @@ class MultiTaskEstimator(BaseEstimator):
             return values
         return values[np.arange(len(values)), self._known_tasks(labels)]
 
+    def _tasks_of_rows(self, X):
+        """The task label of each row of a long table; ``None`` for a wide one."""
+        return split_table(X, self.task_column).labels
+
     def _known_tasks(self, labels):
         task = code_labels(labels, self.tasks_)
         if (task < 0).any():

@@ -11,7 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._component import require
 from ..losses import Logistic
-from ..tables import column_names, shown, split_table
+from ..metrics import macro_accuracy, observed
+from ..tables import column_names, shown
 from .base import MultiTaskEstimator, loss_of
 
 
@@ -104,7 +105,7 @@ time_limit, warm_start, verbose, random_state
                 self.classes_ = self.classes_[0]
             self.tasks_ = column_names(y, labels.shape[1])
             return np.column_stack([signs for _, signs in coded])
-        seen = _observed(labels)
+        seen = observed(labels)
         require(bool(seen.any()), "y holds nothing but missing labels (NaN)")
         self.classes_ = _classes(labels[seen])
         if long or self.classes_.size <= 2:
@@ -119,7 +120,7 @@ time_limit, warm_start, verbose, random_state
 
     def _signs(self, labels, name):
         """The two classes of a task, and its labels as -1/+1."""
-        seen = _observed(labels)
+        seen = observed(labels)
         require(bool(seen.any()), f"task {shown(name)} has no observation: its labels are all missing (NaN)")
         classes = _classes(labels[seen])
         require(
@@ -168,21 +169,7 @@ time_limit, warm_start, verbose, random_state
     def score(self, X, y, sample_weight=None):
         """The mean over tasks of the accuracy; missing labels are left out."""
         predicted = self.predict(X)
-        truth = np.asarray(y)
-        if self.task_column is not None:
-            task = self._known_tasks(split_table(X, self.task_column).labels)
-            groups = [(np.ravel(truth)[g], predicted[g], g) for g in (task == t for t in np.unique(task))]
-        else:
-            truth, predicted = truth.reshape(len(truth), -1), predicted.reshape(len(truth), -1)
-            groups = [(truth[:, t], predicted[:, t], slice(None)) for t in range(truth.shape[1])]
-        scores = []
-        for true, guess, rows in groups:
-            seen = _observed(true)
-            if seen.any():
-                weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)[rows][seen]
-                scores.append(np.average(true[seen] == guess[seen], weights=weight))
-        require(bool(scores), "y holds nothing but missing labels: there is nothing to score")
-        return float(np.mean(scores))
+        return macro_accuracy(np.asarray(y).reshape(predicted.shape), predicted, self._tasks_of_rows(X), sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -196,12 +183,3 @@ def _classes(labels):
     labels = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
     check_classification_targets(labels)
     return np.unique(labels)
-
-
-def _observed(labels):
-    """Where a label is there: not NaN, not None."""
-    if labels.dtype.kind == "f":
-        return ~np.isnan(labels)
-    if labels.dtype.kind == "O":
-        return np.array([not (label is None or label != label) for label in labels.tolist()], dtype=bool)
-    return np.ones(labels.shape, dtype=bool)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils import check_array, column_or_1d
 
 from .._component import require
-from ..tables import column_names, split_table
+from ..metrics import macro_r2
+from ..tables import column_names
 from .base import MultiTaskEstimator
 
 
@@ -123,23 +123,6 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
 
     def score(self, X, y, sample_weight=None):
         """The mean over tasks of the coefficient of determination; NaN targets are left out."""
-        predicted = self.predict(X)
         Y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
-        if self.task_column is not None:
-            task = self._known_tasks(split_table(X, self.task_column).labels)
-            groups = [task == t for t in np.unique(task)]
-            pairs = [
-                (np.ravel(Y)[g], predicted[g], None if sample_weight is None else np.asarray(sample_weight)[g]) for g in groups
-            ]
-        else:
-            Y, P = Y.reshape(len(Y), -1), predicted.reshape(len(Y), -1)
-            pairs = [(Y[:, t], P[:, t], sample_weight) for t in range(Y.shape[1])]
-        scores = []
-        for truth, guess, weight in pairs:
-            seen = ~np.isnan(truth)
-            if seen.any():
-                scores.append(
-                    r2_score(truth[seen], guess[seen], sample_weight=None if weight is None else np.asarray(weight)[seen])
-                )
-        require(bool(scores), "y holds nothing but NaN: there is nothing to score")
-        return float(np.mean(scores))
+        predicted = self.predict(X)
+        return macro_r2(Y.reshape(predicted.shape), predicted, self._tasks_of_rows(X), sample_weight)

@@ -1,0 +1,148 @@
+"""Scores of many tasks, where NaN means that a task was not observed; each is a function and a scikit-learn scorer.
+
+``*_per_task`` functions give one number for each task; the others their mean. ``task`` names the task of each row of a long
+table; without it a two-dimensional ``y`` has one task in each column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import r2_score, roc_auc_score
+
+from ._component import require
+from .tables import sorted_labels, split_table
+
+Array = np.ndarray
+
+__all__ = [
+    "macro_accuracy",
+    "macro_auc",
+    "macro_nmse",
+    "macro_r2",
+    "normalized_improvement",
+    "per_task",
+    "scorer",
+]
+
+
+def observed(y: Array) -> Array:
+    """Where a target is there: not NaN, not None."""
+    if y.dtype.kind == "f":
+        return ~np.isnan(y)
+    if y.dtype.kind == "O":
+        return np.array([not (value is None or value != value) for value in y.ravel().tolist()], dtype=bool).reshape(y.shape)
+    return np.ones(y.shape, dtype=bool)
+
+
+def per_task(
+    score: Callable[..., float], y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None
+) -> dict[Any, float]:
+    """``score(true, predicted, sample_weight)`` of the observed entries of each task; tasks without any are left out.
+
+    Returns
+    -------
+    dict
+        By task label (long tables) or column position (wide ones).
+    """
+    truth, guess = np.asarray(y_true), np.asarray(y_pred)
+    require(truth.shape == guess.shape, f"y_true has shape {truth.shape} and y_pred {guess.shape}; they must be alike")
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    scores = {}
+    for name, rows, column in _tasks(truth, task):
+        entry = (rows,) if column is None else (rows, column)
+        true, predicted = truth[entry], guess[entry]
+        seen = observed(true)
+        w = None if weight is None else weight[entry if weight.ndim == 2 else rows][seen]
+        if seen.any():
+            scores[name] = float(score(true[seen], predicted[seen], w))
+    require(bool(scores), "y_true holds nothing but missing values: there is nothing to score")
+    return scores
+
+
+def _tasks(truth: Array, task: Any) -> list[tuple[Any, Any, int | None]]:
+    if task is not None:
+        labels = np.asarray(task)
+        require(len(labels) == len(truth), f"task has {len(labels)} rows and y_true {len(truth)}")
+        return [(name, np.flatnonzero(labels == name), None) for name in sorted_labels(labels).tolist()]
+    if truth.ndim == 1:
+        return [(0, slice(None), None)]
+    return [(t, slice(None), t) for t in range(truth.shape[1])]
+
+
+def _nmse(true: Array, predicted: Array, weight: Array | None) -> float:
+    """Squared error over the variance of the targets: 1 - R2."""
+    return 1 - _r2(true, predicted, weight)
+
+
+def _r2(true: Array, predicted: Array, weight: Array | None) -> float:
+    return float(r2_score(true, predicted, sample_weight=weight)) if true.size > 1 else float(true[0] == predicted[0])
+
+
+def _accuracy(true: Array, predicted: Array, weight: Array | None) -> float:
+    return float(np.average(true == predicted, weights=weight))
+
+
+def _auc(true: Array, decision: Array, weight: Array | None) -> float:
+    classes = np.unique(true)
+    return float(roc_auc_score(true == classes[-1], decision, sample_weight=weight)) if classes.size == 2 else np.nan
+
+
+def macro_r2(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
+    """The mean over tasks of the coefficient of determination."""
+    return float(np.mean(list(per_task(_r2, y_true, y_pred, task, sample_weight).values())))
+
+
+def macro_nmse(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
+    """The mean over tasks of squared error over the variance of the task's targets (the paper's nMSE)."""
+    return float(np.mean(list(per_task(_nmse, y_true, y_pred, task, sample_weight).values())))
+
+
+def macro_accuracy(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
+    """The mean over tasks of the accuracy."""
+    return float(np.mean(list(per_task(_accuracy, y_true, y_pred, task, sample_weight).values())))
+
+
+def macro_auc(y_true: Any, decision: Any, task: Any = None, sample_weight: Any = None) -> float:
+    """The mean over tasks of the area under the ROC curve; tasks with one class among the observed are left out."""
+    return float(np.nanmean(list(per_task(_auc, y_true, decision, task, sample_weight).values())))
+
+
+def normalized_improvement(single: Any, joint: Any) -> float:
+    """The paper's nI: the mean over experiments of ``(single - joint) / sqrt(single joint)`` of their nMSE."""
+    one, other = np.asarray(single, dtype=float), np.asarray(joint, dtype=float)
+    require(
+        one.shape == other.shape and one.size > 0, f"need nMSE of the same experiments, got {one.shape}, {other.shape}"
+    )
+    return float(np.mean((one - other) / np.sqrt(one * other)))
+
+
+class scorer:  # noqa: N801 (reads as a function: scoring=metrics.scorer(macro_r2))
+    """Make a scikit-learn scorer of one of the functions here; it finds the tasks of a long table by itself.
+
+    ``greater_is_better=False`` negates, as in scikit-learn; ``response`` is the method that gives the predictions.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from taskloom import MultiTaskRegressor, metrics
+    >>> search = GridSearchCV(
+    ...     MultiTaskRegressor(task_column="school"),
+    ...     {"alpha": [0.1, 1.0]},
+    ...     scoring=metrics.scorer(metrics.macro_nmse, greater_is_better=False),
+    ... )
+    """
+
+    def __init__(self, score: Callable[..., float], *, greater_is_better: bool = True, response: str = "predict"):
+        self.score, self.greater_is_better, self.response = score, greater_is_better, response
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        column = getattr(estimator, "task_column", None)
+        task = None if column is None else split_table(X, column).labels
+        value = self.score(y, getattr(estimator, self.response)(X), task, sample_weight)
+        return value if self.greater_is_better else -value
+
+    def __repr__(self) -> str:
+        return f"scorer({self.score.__name__}, greater_is_better={self.greater_is_better}, response={self.response!r})"

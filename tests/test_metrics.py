@@ -1,0 +1,67 @@
+"""Scores that know what a missing target is."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from taskloom import MultiTaskClassifier, MultiTaskRegressor, metrics
+
+rng = np.random.default_rng(0)
+Y = rng.normal(size=(20, 3))
+P = Y + 0.5 * rng.normal(size=Y.shape)
+GONE = np.where(rng.random(Y.shape) < 0.3, np.nan, Y)
+
+
+def test_complete_targets_agree_with_scikit_learn():
+    assert np.isclose(metrics.macro_r2(Y, P), r2_score(Y, P))
+    assert np.isclose(metrics.macro_nmse(Y, P), 1 - r2_score(Y, P))
+    labels = (Y > 0).astype(int)
+    assert np.isclose(
+        metrics.macro_accuracy(labels, P > 0), np.mean([accuracy_score(labels[:, t], P[:, t] > 0) for t in range(3)])
+    )
+    assert np.isclose(metrics.macro_auc(labels, P), roc_auc_score(labels, P, average="macro"))
+
+
+def test_missing_targets_are_left_out():
+    expected = [r2_score(GONE[~np.isnan(GONE[:, t]), t], P[~np.isnan(GONE[:, t]), t]) for t in range(3)]
+    assert np.isclose(metrics.macro_r2(GONE, P), np.mean(expected))
+    GONE2 = GONE.copy()
+    GONE2[:, 1] = np.nan
+    assert np.isclose(metrics.macro_r2(GONE2, P), np.mean([expected[0], expected[2]]))
+    with pytest.raises(ValueError, match="nothing to score"):
+        metrics.macro_r2(np.full((3, 2), np.nan), np.zeros((3, 2)))
+
+
+def test_long_tables_are_scored_by_task():
+    rows, task = np.nonzero(~np.isnan(GONE))
+    assert np.isclose(metrics.macro_r2(GONE[rows, task], P[rows, task], task=task), metrics.macro_r2(GONE, P))
+
+
+def test_weights():
+    w = rng.uniform(size=20)
+    assert np.isclose(metrics.macro_r2(Y, P, sample_weight=w), r2_score(Y, P, sample_weight=w))
+    assert np.isclose(metrics.macro_r2(GONE, P, sample_weight=np.ones_like(Y)), metrics.macro_r2(GONE, P))
+
+
+def test_normalised_improvement_is_the_papers():
+    assert np.isclose(metrics.normalized_improvement([0.2, 0.4], [0.1, 0.4]), np.mean([0.1 / np.sqrt(0.02), 0.0]))
+    with pytest.raises(ValueError, match="same experiments"):
+        metrics.normalized_improvement([0.1], [0.1, 0.2])
+
+
+def test_scorers_work_in_searches():
+    X = rng.normal(size=(20, 4))
+    rows, task = np.nonzero(~np.isnan(GONE))
+    long_X, long_y = np.column_stack([X[rows], task]), GONE[rows, task]
+    nmse = metrics.scorer(metrics.macro_nmse, greater_is_better=False)
+    search = GridSearchCV(MultiTaskRegressor(task_column=-1), {"alpha": [0.1, 10.0]}, scoring=nmse, cv=2).fit(long_X, long_y)
+    assert search.best_score_ < 0
+    auc = metrics.scorer(metrics.macro_auc, response="decision_function")
+    assert cross_val_score(MultiTaskClassifier(), X, Y > 0, scoring=auc, cv=2).shape == (2,)
+    assert "macro_auc" in repr(auc)
+
+
+def test_shapes_must_agree():
+    with pytest.raises(ValueError, match="alike"):
+        metrics.macro_r2(Y, P[:, :2])
