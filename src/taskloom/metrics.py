@@ -113,9 +113,7 @@ def macro_auc(y_true: Any, decision: Any, task: Any = None, sample_weight: Any =
 def normalized_improvement(single: Any, joint: Any) -> float:
     """The paper's nI: the mean over experiments of ``(single - joint) / sqrt(single joint)`` of their nMSE."""
     one, other = np.asarray(single, dtype=float), np.asarray(joint, dtype=float)
-    require(
-        one.shape == other.shape and one.size > 0, f"need nMSE of the same experiments, got {one.shape}, {other.shape}"
-    )
+    require(one.shape == other.shape and one.size > 0, f"need nMSE of the same experiments, got {one.shape}, {other.shape}")
     return float(np.mean((one - other) / np.sqrt(one * other)))
 
 

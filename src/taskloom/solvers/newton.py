@@ -160,17 +160,17 @@ class _ColumnsDirection(Direction):
         if intercepts is not None and damping is not None:
             E = intercepts.dense()
             self.edge = np.matmul(transposed(X), h[:, :, None] * E)
-            self.through = solve_spd(self.M, self.edge)
-            own = np.matmul(transposed(E), h[:, :, None] * E)
-            self.schur = own - np.matmul(transposed(self.edge), self.through) + damping[:, :, None] * np.eye(E.shape[-1])
+            self.own = np.matmul(transposed(E), h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        step = solve_spd(self.M, -(apply(transposed(self.X), g) + coef)[..., None])
+        rhs = -(apply(transposed(self.X), g) + coef)[..., None]
         if self.intercepts is None:
-            return step[..., 0], np.zeros((len(g), 0))
+            return solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
+        both = solve_spd(self.M, np.concatenate([rhs, self.edge], axis=-1))
+        step, through = both[..., :1], both[..., 1:]
         rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.edge), step)
-        db = solve_spd(self.schur, rest)
-        return (step - np.matmul(self.through, db))[..., 0], db[..., 0]
+        db = solve_spd(self.own - np.matmul(transposed(self.edge), through), rest)
+        return (step - np.matmul(through, db))[..., 0], db[..., 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,22 +202,20 @@ class _GramDirection(Direction):
     """
 
     def __init__(self, K: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
-        self.K, self.intercepts, self.root = K, intercepts, np.sqrt(h)
+        self.K, self.intercepts, self.damping, self.root = K, intercepts, damping, np.sqrt(h)
         self.M = self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1])
-        if intercepts is not None and damping is not None:
-            E = intercepts.dense()
-            self.edge = self.root[:, :, None] * E
-            self.through = solve_spd(self.M, self.edge)
-            self.schur = np.matmul(transposed(self.edge), self.through) + damping[:, :, None] * np.eye(E.shape[-1])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         e = -g - coef
-        m = solve_spd(self.M, (self.root * apply(self.K, e))[..., None])
-        if self.intercepts is None:
-            return e - self.root * m[..., 0], np.zeros((len(g), 0))
-        rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.edge), m)
-        db = solve_spd(self.schur, rest)
-        m = m + np.matmul(self.through, db)
+        rhs = (self.root * apply(self.K, e))[..., None]
+        if self.intercepts is None or self.damping is None:
+            return e - self.root * solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
+        edge = self.root[:, :, None] * self.intercepts.dense()
+        both = solve_spd(self.M, np.concatenate([rhs, edge], axis=-1))
+        m, through = both[..., :1], both[..., 1:]
+        schur = np.matmul(transposed(edge), through) + self.damping[:, :, None] * np.eye(edge.shape[-1])
+        db = solve_spd(schur, -self.intercepts.gather(g)[..., None] - np.matmul(transposed(edge), m))
+        m = m + np.matmul(through, db)
         return e - self.root * m[..., 0], db[..., 0]
 
 
@@ -283,13 +281,17 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
 
 
 def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
-    """A quadratic needs one step; a second with the same factor mops up rounding."""
+    """A quadratic needs one step; another with the same system mops up rounding, where there is any to speak of."""
     h = batch.v * batch.loss.curvature(batch.y, batch.y)
     direction = batch.design.factor(h, batch.intercepts, _damping(batch, h))
-    for _ in range(2):
+    for _ in range(3):
         z = batch.design.predict(coef) + batch.offsets(b)
         dcoef, db = direction(coef, batch.v * batch.loss.slope(batch.y, z))
         coef, b = coef + dcoef, b + db
+        after = batch.v * batch.loss.slope(batch.y, batch.design.predict(coef) + batch.offsets(b))
+        left = np.abs(batch.design.start(after) + coef).max(initial=0.0)  # X'g + beta, or g + u: zero at the minimum
+        if left <= 1e-13 * np.abs(coef).max(initial=0.0):
+            break
     return batch.finish(coef, b)
 
 
