@@ -71,6 +71,14 @@ def test_slope_and_curvature_are_derivatives(loss):
 
 
 @SMOOTH
+def test_the_majorant_lies_above_the_loss(loss):
+    y, z = points(loss)
+    for other in (z[::-1], z + 3, z - 0.1):
+        parabola = loss.value(y, z) + loss.slope(y, z) * (other - z) + loss.majorant(y, z) * (other - z) ** 2 / 2
+        assert np.all(loss.value(y, other) <= parabola + 1e-12)
+
+
+@SMOOTH
 def test_fenchel_young_is_an_equality_along_the_slope(loss):
     y, z = points(loss)
     s = loss.slope(y, z)

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.metrics import r2_score, roc_auc_score
 
 from ._component import require
-from .tables import sorted_labels, split_table
+from .tables import is_missing, sorted_labels, split_table
 
 Array = np.ndarray
 
@@ -33,7 +33,7 @@ def observed(y: Array) -> Array:
     if y.dtype.kind == "f":
         return ~np.isnan(y)
     if y.dtype.kind == "O":
-        return np.array([not (value is None or value != value) for value in y.ravel().tolist()], dtype=bool).reshape(y.shape)
+        return np.array([not is_missing(value) for value in y.ravel().tolist()], dtype=bool).reshape(y.shape)
     return np.ones(y.shape, dtype=bool)
 
 
@@ -78,7 +78,7 @@ def _nmse(true: Array, predicted: Array, weight: Array | None) -> float:
 
 
 def _r2(true: Array, predicted: Array, weight: Array | None) -> float:
-    return float(r2_score(true, predicted, sample_weight=weight)) if true.size > 1 else float(true[0] == predicted[0])
+    return float(r2_score(true, predicted, sample_weight=weight)) if true.size > 1 else np.nan
 
 
 def _accuracy(true: Array, predicted: Array, weight: Array | None) -> float:
@@ -90,24 +90,30 @@ def _auc(true: Array, decision: Array, weight: Array | None) -> float:
     return float(roc_auc_score(true == classes[-1], decision, sample_weight=weight)) if classes.size == 2 else np.nan
 
 
+def _mean(scores: dict[Any, float]) -> float:
+    """The mean over the tasks that have a score."""
+    values = np.array(list(scores.values()))
+    return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
+
+
 def macro_r2(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
-    """The mean over tasks of the coefficient of determination."""
-    return float(np.mean(list(per_task(_r2, y_true, y_pred, task, sample_weight).values())))
+    """The mean over tasks of the coefficient of determination; tasks with a single observation have none."""
+    return _mean(per_task(_r2, y_true, y_pred, task, sample_weight))
 
 
 def macro_nmse(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
     """The mean over tasks of squared error over the variance of the task's targets (the paper's nMSE)."""
-    return float(np.mean(list(per_task(_nmse, y_true, y_pred, task, sample_weight).values())))
+    return _mean(per_task(_nmse, y_true, y_pred, task, sample_weight))
 
 
 def macro_accuracy(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
     """The mean over tasks of the accuracy."""
-    return float(np.mean(list(per_task(_accuracy, y_true, y_pred, task, sample_weight).values())))
+    return _mean(per_task(_accuracy, y_true, y_pred, task, sample_weight))
 
 
 def macro_auc(y_true: Any, decision: Any, task: Any = None, sample_weight: Any = None) -> float:
     """The mean over tasks of the area under the ROC curve; tasks with one class among the observed are left out."""
-    return float(np.nanmean(list(per_task(_auc, y_true, decision, task, sample_weight).values())))
+    return _mean(per_task(_auc, y_true, decision, task, sample_weight))
 
 
 def normalized_improvement(single: Any, joint: Any) -> float:

@@ -117,8 +117,13 @@ class Problem:
 
     def best_primal(self, W: Array, b: Array) -> tuple[float, Array]:
         """``min_A J(W, b, A)`` and the structure that attains it."""
+        penalty, A = self.best_penalty(W)
+        return self.loss_term(self.predict(W, b)) + penalty, A
+
+    def best_penalty(self, W: Array) -> tuple[float, Array]:
+        """``min_A alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` and the structure that attains it."""
         A, penalty = self.structure.best_of_root(np.sqrt(self.alpha) * W)
-        return self.loss_term(self.predict(W, b)) + penalty + self.ridge * float(np.vdot(W, W)), A
+        return penalty + self.ridge * float(np.vdot(W, W)), A
 
     # --- dual ---------------------------------------------------------------------------------------------------
 
@@ -176,9 +181,8 @@ class Problem:
             ridge_part = float(np.vdot(Z2, Z2)) / (4 * self.ridge)
             Z = Z - Z2
         feature_side = self.structure.either_side and self.n_features < self.n_tasks
-        root = Z.T if feature_side else Z
-        S = root.T @ root / (4 * self.alpha)
-        reach, conjugate = self.structure.ray(S, None if feature_side else near)
+        root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
+        reach, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
         slopes = -G / seen.weight
 
         def bound(c: float) -> float:
@@ -201,8 +205,9 @@ class Problem:
         zero = np.zeros(self.n_tasks)
         if not self.fit_intercept:
             return self.loss_term(zero[self.observations.task])
-        return self.loss_term(self.best_constants()[self.observations.task])
+        return self.loss_term(self.best_constants[self.observations.task])
 
+    @cached_property
     def best_constants(self) -> Array:
         """The constant that minimises the loss of each task, by golden section inside a bracket that grows."""
         seen, v = self.observations, self.observations.weight

@@ -12,7 +12,7 @@ STATUS = {
     "optimal": "Optimal: the objective is proved to be within {relative_gap:.1e} (relative) of the minimum",
     "max_iter": (
         "Stopped after max_iter={n_iter} iterations with a relative duality gap of {relative_gap:.1e} (asked for {tol:.1e}). "
-        'Raise max_iter or alpha, loosen tol, or try solver="auto"'
+        "Raise max_iter or alpha, loosen tol, or take another solver"
     ),
     "time_limit": (
         "Stopped at the time limit after {n_iter} iterations with a relative duality gap of {relative_gap:.1e} "

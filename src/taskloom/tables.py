@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,10 @@ def column_position(X: Any, task_column: Any) -> int:
         )
         require(names is not None and task_column in names, f"X has no column {task_column!r} (task_column); it has {names}")
         return names.index(task_column)  # type: ignore[union-attr]
+    require(
+        isinstance(task_column, Integral) and not isinstance(task_column, bool),
+        f"task_column must be a column name or a whole number, got {task_column!r}",
+    )
     position = int(task_column)
     require(-n_columns <= position < n_columns, f"task_column={task_column!r} is outside the {n_columns} columns of X")
     return position % n_columns
@@ -52,12 +56,37 @@ def split_table(X: Any, task_column: Any) -> Table:
     labels = np.asarray(_safe_indexing(X, position, axis=1))
     if labels.dtype.kind not in "biufO":
         labels = labels.astype(object)
-    missing = np.array([label is None or label != label for label in labels.tolist()])
+    missing = np.array([is_missing(label) for label in labels.tolist()])
     require(not missing.any(), f"the task column holds a missing value in row {int(np.argmax(missing)) if missing.size else 0}")
     rest = _safe_indexing(X, [j for j in range(n_columns) if j != position], axis=1)
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
         rest = rest.astype(float)
     return Table(rest, labels)
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, or a missing value of pandas (whose comparisons have no truth value)."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:
+        return True
+
+
+def align_targets(y: Any, tasks: Array) -> Any:
+    """The columns of a frame of targets in the order of the tasks; any other table must have one column for each task."""
+    if hasattr(y, "columns"):
+        names = list(y.columns)
+        missing = [name for name in tasks.tolist() if name not in names]
+        if not missing:
+            return _safe_indexing(y, [names.index(name) for name in tasks.tolist()], axis=1)
+        require(
+            len(names) == len(tasks) and tasks.dtype.kind in "iu", f"y has no column for task {missing[0]!r}; it has {names}"
+        )
+    width = np.shape(y)[1] if np.ndim(y) == 2 else 1
+    require(width == len(tasks), f"y has {width} columns, but the model has {len(tasks)} tasks")
+    return y
 
 
 def sorted_labels(labels: Array) -> Array:
@@ -80,6 +109,8 @@ def column_names(Y: Any, n_tasks: int) -> Array:
         names = list(Y.columns)
         require(len(set(names)) == len(names), f"the columns of Y must have different (unique) names, got {names}")
         return np.array(names, dtype=object)
+    if n_tasks == 1 and getattr(Y, "name", None) is not None:
+        return np.array([Y.name], dtype=object)
     return np.arange(n_tasks)
 
 

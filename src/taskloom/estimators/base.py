@@ -202,6 +202,8 @@ class MultiTaskEstimator(BaseEstimator):
     def _task_strengths(self):
         if not isinstance(self.task_weight, dict):
             return self.task_weight
+        strangers = [name for name in self.task_weight if name not in self.tasks_.tolist()]
+        require(not strangers, f"task_weight names {shown(strangers[0]) if strangers else ''}, which is not a task of the data")
         missing = [name for name in self.tasks_.tolist() if name not in self.task_weight]
         require(not missing, f"task_weight has no entry for task {shown(missing[0]) if missing else ''}")
         return np.array([self.task_weight[name] for name in self.tasks_.tolist()], dtype=float)
@@ -213,7 +215,9 @@ class MultiTaskEstimator(BaseEstimator):
         """With ``warm_start``, the weights of the last fit, when they still fit the data."""
         if not self.warm_start or not hasattr(self, "certificate_"):
             return None
-        last = self.coef_.T if isinstance(features, LinearFeatures) else getattr(self, "dual_coef_", None)
+        last = getattr(self, "coef_" if isinstance(features, LinearFeatures) else "dual_coef_", None)
+        if last is not None and isinstance(features, LinearFeatures):
+            last = last.T
         if last is None or last.shape[1] != problem.n_tasks:
             return None
         size = features.phi.shape[1] if isinstance(features, LinearFeatures) and features.basis is None else len(features.phi)

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from .._component import require
 from ..losses import Logistic
 from ..metrics import macro_accuracy, observed
-from ..tables import column_names, shown
+from ..tables import align_targets, column_names, shown
 from .base import MultiTaskEstimator, loss_of
 
 
@@ -169,6 +169,7 @@ time_limit, warm_start, verbose, random_state
     def score(self, X, y, sample_weight=None):
         """The mean over tasks of the accuracy; missing labels are left out."""
         predicted = self.predict(X)
+        y = y if self.task_column is not None or not self._wide else align_targets(y, self.tasks_)
         return macro_accuracy(np.asarray(y).reshape(predicted.shape), predicted, self._tasks_of_rows(X), sample_weight)
 
     def __sklearn_tags__(self):

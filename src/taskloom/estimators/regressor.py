@@ -8,7 +8,7 @@ from sklearn.utils import check_array, column_or_1d
 
 from .._component import require
 from ..metrics import macro_r2
-from ..tables import column_names
+from ..tables import align_targets, column_names
 from .base import MultiTaskEstimator
 
 
@@ -123,6 +123,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
 
     def score(self, X, y, sample_weight=None):
         """The mean over tasks of the coefficient of determination; NaN targets are left out."""
+        y = y if self.task_column is not None or not self._wide else align_targets(y, self.tasks_)
         Y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
         predicted = self.predict(X)
         return macro_r2(Y.reshape(predicted.shape), predicted, self._tasks_of_rows(X), sample_weight)

@@ -45,6 +45,10 @@ class Loss(Component, ABC):
         """``d2l/dz2``; where the slope bends, either side's value."""
         raise TypeError(f"{type(self).__name__} has no curvature; it offers prox")
 
+    def majorant(self, y: Array, z: Array) -> Array:
+        """The curvature of a parabola that touches the loss at ``z`` and lies above it: where Newton's own step fails."""
+        return np.full_like(z, self.max_curvature)
+
     def pick(self, which: Array) -> Loss:
         """The loss of a selection of observations; only a loss that holds one number for each has to do anything."""
         return self

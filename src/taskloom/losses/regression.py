@@ -54,6 +54,9 @@ class Huber(Loss):
     def curvature(self, y: Array, z: Array) -> Array:
         return np.where(np.abs(z - y) <= self.width, 2.0, 0.0)
 
+    def majorant(self, y: Array, z: Array) -> Array:
+        return 2 * self.width / np.maximum(np.abs(z - y), self.width)
+
     def conjugate(self, y: Array, s: Array) -> Array:
         return np.where(np.abs(s) <= 2 * self.width, s * y + s**2 / 4, np.inf)
 

@@ -89,7 +89,7 @@ class _AlternatingRun(Run):
 
     def step(self, gap: float) -> Iterate:
         fit = self.side.supervise(psd_root(self.A))
-        here = Iterate(fit.W, fit.b, fit.slopes, self.A if isinstance(self.side, TaskSide) else None)
+        here = Iterate(fit.W, fit.b, fit.z, fit.slopes, self.A if isinstance(self.side, TaskSide) else None)
         if self.problem.structure.known:
             self.finished = "stalled"
             return here

@@ -24,15 +24,15 @@ class Iterate:
 
     W: Array
     b: Array
+    z: Array
     slopes: Array
     A: Array | None = None
     penalty: float | None = None
 
     def objective(self, problem: Problem) -> float:
         """``J`` here, with the structure at hand or else the best one."""
-        if self.penalty is None:
-            return problem.best_primal(self.W, self.b)[0]
-        return problem.loss_term(problem.predict(self.W, self.b)) + self.penalty
+        penalty = problem.best_penalty(self.W)[0] if self.penalty is None else self.penalty
+        return problem.loss_term(self.z) + penalty
 
 
 class Run(ABC):

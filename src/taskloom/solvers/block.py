@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._component import require
-from .._linalg import psd_eigh, symmetric
+from .._linalg import psd_root, symmetric
 from ..problem import Problem
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
@@ -105,13 +105,10 @@ class _BlockRun(Run):
         total = seen.sum_by_task(g)
         slope = problem.correlate(g) - centred.mean * total
         bend = problem.loss.max_curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
-        a, V = psd_eigh(A)
-        a = np.maximum(a, 1e-15 * max(a[-1], 1e-300))
-        # (bend + 2 alpha A^-1 + 2 ridge) is inverted through A^-1 = V diag(1/a) V', scaled to stay bounded where a is tiny
-        root = np.sqrt(a)
-        inner = (V * root).T @ ((bend + 2 * problem.ridge)[:, None] * (V * root)) + 2 * problem.alpha * np.eye(len(a))
-        target = (W * bend - slope) @ (V * root)
-        new = np.linalg.solve(symmetric(inner), target.T).T @ (V * root).T
+        # (bend + 2 alpha A^-1 + 2 ridge) is inverted in the coordinates of a root of A: a singular A needs no inverse
+        root = psd_root(A)
+        inner = root.T @ ((bend + 2 * problem.ridge)[:, None] * root) + 2 * problem.alpha * np.eye(root.shape[1])
+        new = np.linalg.solve(symmetric(inner), ((W * bend - slope) @ root).T).T @ root.T
         offsets = self.x[-1]
         if problem.fit_intercept:
             offsets = offsets - total / (problem.loss.max_curvature * centred.total)
@@ -120,7 +117,7 @@ class _BlockRun(Run):
     def step(self, gap: float) -> Iterate:
         image = self._weights_step(self.A)
         W, b, z = self._at(image)
-        here = Iterate(W, b, self.problem.loss.slope(self.problem.observations.y, z), self.A)
+        here = Iterate(W, b, z, self.problem.loss.slope(self.problem.observations.y, z), self.A)
         value = self._value(W, z)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
             self.x, self.plain = self.plain, None

@@ -108,9 +108,9 @@ class _FactoredRun(Run):
 
     def _iterate(self, fit: Supervised) -> Iterate:
         if self.structure.known:
-            return Iterate(fit.W, fit.b, fit.slopes)
+            return Iterate(fit.W, fit.b, fit.z, fit.slopes)
         value = self.structure.f(np.linalg.svd(self.structure.land(self.Q), compute_uv=False) ** 2)
-        return Iterate(fit.W, fit.b, fit.slopes, penalty=fit.norm + value)
+        return Iterate(fit.W, fit.b, fit.z, fit.slopes, penalty=fit.norm + value)
 
     def _acceptable(self, value: float, gradient: Array, t: float, direction: Array, slope: float) -> bool:
         """Armijo's rule; where rounding hides the decrease, the slope along the step decides (Hager and Zhang)."""

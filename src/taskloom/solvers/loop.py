@@ -124,13 +124,15 @@ class _Book:
     def _predict_constants(self) -> None:
         """The first candidate is to learn nothing: where the strength is that large, zero is the exact answer."""
         problem = self.problem
-        self.b = problem.best_constants() if problem.fit_intercept else np.zeros(problem.n_tasks)
+        self.b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
         self.A: Array | None
         self.primal, self.A = problem.best_primal(self.W, self.b)
 
     @property
     def gap(self) -> float:
-        return max(self.primal - self.dual, 0.0)
+        """Primal minus dual, and never less than what rounding may hide: a proof cannot be finer than its arithmetic."""
+        rounding = 4 * np.finfo(float).eps * (abs(self.primal) + abs(self.dual)) if np.isfinite(self.dual) else 0.0
+        return max(abs(self.primal - self.dual), rounding)
 
     @property
     def relative_gap(self) -> float:
@@ -158,7 +160,8 @@ class _Book:
     def close(self, status: str, solver: Solver, automatic: bool) -> Solution:
         problem = self.problem
         if not len(self.history):  # interrupted before the first step: a bound that needs no work
-            self.record(Iterate(self.W, self.b, np.zeros(problem.observations.y.size)))
+            z = problem.predict(self.W, self.b)
+            self.record(Iterate(self.W, self.b, z, np.zeros(z.size)))
         self._settle()
         relative = self.relative_gap
         words = STATUS[status].format(n_iter=len(self.history), relative_gap=relative, tol=self.tol)

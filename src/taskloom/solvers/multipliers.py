@@ -23,7 +23,7 @@ class Multipliers:
         seen = problem.observations
         spread = 1.0
         if problem.loss.targets == "numbers":
-            constants = problem.best_constants() if problem.fit_intercept else np.zeros(problem.n_tasks)
+            constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
             spread = max(float(np.abs(seen.y - constants[seen.task]).mean()), 1e-300)
         self.true = problem
         self.width = 0.3 * spread

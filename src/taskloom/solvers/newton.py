@@ -196,27 +196,32 @@ class Gram(Design):
 
 
 class _GramDirection(Direction):
-    """``(I + RKR) m = R (K e + E db)`` with ``R = sqrt(h)``, ``e = -g - u``, and then ``du = e - R m``.
+    """``(I + HK) du = e - H E db`` with ``e = -g - u``, scaled by ``R = sqrt(h)`` to be symmetric.
 
-    Observations without curvature drop out of the system by themselves.
+    ``du`` comes out as ``R`` times a solution, never as a difference of large numbers: with a weak penalty ``K`` is huge and
+    ``du`` tiny. Observations without curvature take ``du = e`` and drop out of the system. The intercepts follow from the
+    new duals adding up to zero.
     """
 
     def __init__(self, K: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
-        self.K, self.intercepts, self.damping, self.root = K, intercepts, damping, np.sqrt(h)
+        self.K, self.intercepts, self.damping = K, intercepts, damping
+        self.bent = h > 1e-14 * h.max(axis=1, keepdims=True, initial=0.0)
+        self.root = np.sqrt(np.where(self.bent, h, 0.0))
         self.M = self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         e = -g - coef
-        rhs = (self.root * apply(self.K, e))[..., None]
+        straight = np.where(self.bent, 0.0, e)
+        scaled = np.divide(e, self.root, out=np.zeros_like(e), where=self.bent)
+        rhs = (scaled - self.root * apply(self.K, straight))[..., None]
         if self.intercepts is None or self.damping is None:
-            return e - self.root * solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
-        edge = self.root[:, :, None] * self.intercepts.dense()
-        both = solve_spd(self.M, np.concatenate([rhs, edge], axis=-1))
-        m, through = both[..., :1], both[..., 1:]
-        schur = np.matmul(transposed(edge), through) + self.damping[:, :, None] * np.eye(edge.shape[-1])
-        db = solve_spd(schur, -self.intercepts.gather(g)[..., None] - np.matmul(transposed(edge), m))
-        m = m + np.matmul(through, db)
-        return e - self.root * m[..., 0], db[..., 0]
+            return straight + self.root * solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
+        E = self.intercepts.dense()
+        both = self.root[:, :, None] * solve_spd(self.M, np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
+        step, through = straight[..., None] + both[..., :1], both[..., 1:]
+        schur = np.matmul(transposed(E), through) + self.damping[:, :, None] * np.eye(E.shape[-1])
+        db = solve_spd(schur, self.intercepts.gather(step[..., 0] + coef)[..., None])
+        return (step - np.matmul(through, db))[..., 0], db[..., 0]
 
 
 @dataclass(eq=False)
@@ -296,25 +301,41 @@ def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
 
 
 def _damped_step(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array, Array, Array]:
-    """One Newton step with a line search; the new point, the decrement (0 where no step helps) and the value before."""
-    loss, design, y, v = batch.loss, batch.design, batch.y, batch.v
-    plain = design.predict(coef)
+    """One Newton step with a line search; the new point, the decrement (0 where no step helps) and the value before.
+
+    Where the line search cuts the step short, the curvature at hand says little about the way ahead (most observations
+    lie on straight pieces of the loss): the step with the majorant is tried too, and the better one is taken.
+    """
+    plain = batch.design.predict(coef)
     z = plain + batch.offsets(b)
-    g, h = v * loss.slope(y, z), v * loss.curvature(y, z)
+    fixed = batch.design.inner(coef, coef, plain) / 2
+    value = np.einsum("bm,bm->b", batch.v, batch.loss.value(batch.y, z)) + fixed
+    t, dcoef, db, drop, reached = _search(batch, coef, plain, z, value, fixed, batch.loss.curvature(batch.y, z))
+    if np.any(t < 0.2):
+        other = _search(batch, coef, plain, z, value, fixed, batch.loss.majorant(batch.y, z))
+        better = (other[4] < reached) & (t < 0.2)
+        pick = better[:, None]
+        t, drop = np.where(better, other[0], t), np.where(better, other[3], drop)
+        dcoef, db = np.where(pick, other[1], dcoef), np.where(pick, other[2], db)
+    return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where(t > 0, -drop, 0.0), value
+
+
+def _search(
+    batch: Batch, coef: Array, plain: Array, z: Array, value: Array, fixed: Array, curvature: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    """The step for these curvatures, its length by Armijo's rule, the slope along it, and the value it reaches."""
+    loss, design, y, v = batch.loss, batch.design, batch.y, batch.v
+    g, h = v * loss.slope(y, z), v * curvature
     dcoef, db = design.factor(h, batch.intercepts, _damping(batch, h))(coef, g)
     dplain = design.predict(dcoef)
     dz = dplain + batch.offsets(db)
     linear, bend = design.inner(dcoef, coef, plain), design.inner(dcoef, dcoef, dplain)
     drop = np.einsum("bm,bm->b", g, dz) + linear
-    fixed = design.inner(coef, coef, plain) / 2
-    value = np.einsum("bm,bm->b", v, loss.value(y, z)) + fixed
     t = np.ones(len(y))
-    for _ in range(60):  # Armijo's rule for each element; the quadratic part of the objective is known exactly
+    for _ in range(60):  # for each element on its own; the quadratic part of the objective is known exactly
         trial = np.einsum("bm,bm->b", v, loss.value(y, z + t[:, None] * dz)) + fixed + t * linear + t * t * bend / 2
         too_far = trial > value + 1e-4 * t * drop + 1e-14 * np.abs(value)
         if not too_far.any():
-            break
+            return t, dcoef, db, drop, trial
         t = np.where(too_far, t / 2, t)
-    else:
-        t = np.where(too_far, 0.0, t)
-    return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where(t > 0, -drop, 0.0), value
+    return np.where(too_far, 0.0, t), dcoef, db, drop, np.where(too_far, value, trial)

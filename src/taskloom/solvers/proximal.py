@@ -85,7 +85,7 @@ class _ProximalRun(Run):
             self.finished = "stalled"
         fit, A = self.here.fit, self.here.A
         penalty = fit.norm + self.problem.structure.value(A)
-        return Iterate(fit.W, fit.b, fit.slopes, A if isinstance(self.side, TaskSide) else None, penalty)
+        return Iterate(fit.W, fit.b, fit.z, fit.slopes, A if isinstance(self.side, TaskSide) else None, penalty)
 
     def _move(self) -> None:
         here, worst = self.here, max(self.values[-self.settings.look_back :])

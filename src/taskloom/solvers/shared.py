@@ -58,7 +58,8 @@ class SharedInputs:
         """Weights, intercepts and norm at ``A = LL'``."""
         self._decompose()
         root_c = np.sqrt(self.c)
-        a, P = psd_eigh((root_c[:, None] * L) @ (root_c[:, None] * L).T)
+        P, a, _ = np.linalg.svd(root_c[:, None] * L, full_matrices=False)  # of the root: the range stays exact
+        a = a**2
         inner = (self.projected @ P) / (self.k[:, None] * a + alpha)
         W = self.V @ (inner * a) @ P.T / root_c
         return W, self.intercepts(W), alpha * float(np.sum(inner**2 * a))

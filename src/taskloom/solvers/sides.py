@@ -50,7 +50,7 @@ class Side:
         self.rho = problem.ridge / problem.alpha
         self.shared = SharedInputs.of(problem)
         self._dual = np.zeros(problem.observations.y.size)
-        self._b = np.zeros(problem.n_tasks)
+        self._b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
 
     def moment_root(self, W: Array) -> Array:
         """``R`` with ``R'R`` the matrix that the structure sees: ``W'W`` or ``WW'``."""

@@ -74,5 +74,9 @@ class Structure(Component, ABC):
         """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``."""
         return Ray(np.inf, lambda c: self.conjugate(c * S, near))
 
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        """The ray of ``S = R'R``; for structures that can do better than to form ``S``."""
+        return self.ray(R.T @ R, near)
+
     def check_tasks(self, n_tasks: int) -> None:
         """Raise ``ValueError`` when the structure cannot describe this many tasks."""

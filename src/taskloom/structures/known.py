@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._component import is_number, require
-from .._linalg import symmetric
-from .base import Array, Structure
+from .._linalg import psd_root, symmetric
+from .base import Array, Ray, Structure
 
 
 class KnownStructure(Structure):
@@ -20,7 +20,7 @@ class KnownStructure(Structure):
 
     @abstractmethod
     def matrix(self, n_tasks: int) -> Array:
-        """``A`` for this many tasks."""
+        """``A`` for this many tasks; positive semidefinite, with no eigenvalue between rounding and 1e-12 of the largest."""
 
     def value(self, A: Array) -> float:
         known = self.matrix(len(A))
@@ -33,11 +33,19 @@ class KnownStructure(Structure):
         A = self.matrix(R.shape[1])
         a, V = np.linalg.eigh(A)
         energy = np.einsum("ij,ij->j", RV := R @ V, RV)
-        inside = a > 1e-13 * a[-1]  # outside its range a known structure allows nothing: what is left is rounding
+        inside = a > 1e-14 * max(a[-1], 0.0)
+        if energy[~inside].sum() > 1e-24 * energy.sum():  # outside the range of A nothing is allowed but rounding
+            return A, np.inf
         return A, float((energy[inside] / a[inside]).sum())
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return float(np.vdot(self.matrix(len(S)), S))
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        """``<A, R'R>`` as a sum of squares: off the range of ``A`` the entries of ``R'R`` are large, and would not cancel."""
+        RL = R @ psd_root(self.matrix(R.shape[1]))
+        total = float(np.vdot(RL, RL))
+        return Ray(np.inf, lambda c: c * total)
 
     def prox(self, A: Array, step: float) -> Array:
         return self.matrix(len(A))
@@ -54,6 +62,10 @@ class Independent(KnownStructure):
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         return np.eye(R.shape[1]), float(np.vdot(R, R))
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        total = float(np.vdot(R, R))
+        return Ray(np.inf, lambda c: c * total)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return float(np.trace(S))
@@ -77,7 +89,13 @@ def _positive_semidefinite(M: Any, who: str, name: str) -> Array:
         a[0] >= -1e-8 * max(a[-1], 0.0) and a[-1] >= 0,
         f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}",
     )
-    return A
+    return _cleaned(A)
+
+
+def _cleaned(A: Array) -> Array:
+    """``A`` without the eigenvalues that are rounding (or slightly negative): a direction is either in its range or not."""
+    root = psd_root(A, rtol=1e-12)
+    return root @ root.T
 
 
 class _MatrixOfTasks(KnownStructure):
@@ -169,4 +187,4 @@ class OutputCode(_MatrixOfTasks):
         L = np.asarray(self.L, dtype=float)
         require(L.ndim == 2, f"OutputCode needs a matrix L with one column for each task, got shape {L.shape}")
         require(bool(np.isfinite(L).all()), "OutputCode needs finite entries in L, got NaN or infinity")
-        return L.T @ L
+        return _cleaned(L.T @ L)

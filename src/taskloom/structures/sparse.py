@@ -40,6 +40,11 @@ def maximise_in_box(f: Callable[[Array], tuple[float, Array]], x: Array, bound: 
     return x
 
 
+def _share(energy: Array, lifted: Array) -> float:
+    """``sum energy / sqrt(lifted)``, 0 where both are."""
+    return float(np.divide(energy, np.sqrt(lifted), out=np.zeros_like(energy), where=lifted > 0).sum())
+
+
 @dataclass(eq=False, repr=False)
 class Sparse(Structure):
     """``F(A) = tr A + l1 sum_{t != s} |A_ts|``: a trace penalty that also zeroes relations.
@@ -84,6 +89,14 @@ class Sparse(Structure):
             return 2 * float(np.sqrt(e).sum()), (LE / np.sqrt(e)) @ LE.T
 
         return dual(self._search(dual, np.zeros_like(S)))[1]
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        """What the search finds, or the best diagonal structure where that is cheaper (as when ``R'R`` is nearly singular)."""
+        A, penalty = super().best_of_root(R, floor)
+        energy = np.einsum("ij,ij->j", R, R)
+        if penalty <= 2 * float(np.sqrt(energy).sum()):
+            return A, penalty
+        return np.diag(np.sqrt(energy + floor)), float(np.sqrt(energy + floor).sum() + _share(energy, energy + floor))
 
     def prox(self, A: Array, step: float) -> Array:
         return self._prox_and_dual(A, step)[0]
