@@ -31,6 +31,7 @@ class LinearFeatures:
     def __init__(self, X: Array):
         self.basis: Array | None = None
         self.phi = X
+        self.n_inputs = X.shape[1]  # how many weights a user sees: one for each column
         if X.shape[1] > X.shape[0]:
             self.basis, R = np.linalg.qr(X.T)
             self.phi = R.T
@@ -64,6 +65,7 @@ class KernelFeatures:
         self.inverse_root = np.divide(1.0, np.sqrt(k[keep]), out=np.zeros(int(keep.sum())), where=k[keep] > 0)
         self.U = U[:, keep]
         self.phi = self.U * np.sqrt(np.maximum(k[keep], 0.0))
+        self.n_inputs = len(K)  # how many coefficients a user sees: one for each row
 
     def dual_coef(self, W: Array) -> Array:
         """``C`` with ``f(x) = k(x, X) C`` (``n x T``) for weights ``W`` of the features."""

@@ -155,34 +155,34 @@ class MultiTaskEstimator(BaseEstimator):
         require(y is not None, "This estimator requires y to be passed, but the target y is None")
         Y = self._targets(y, loss, long=labels is not None)
         check_consistent_length(inputs, Y)
-        wide = labels is None
-        weights = None
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight, dtype=float)
-            if weights.ndim == 2 and wide and self._wide:
-                require(weights.shape == Y.shape, f"sample_weight of shape {weights.shape} does not match y of shape {Y.shape}")
-                require(bool(np.isfinite(weights).all()), "sample_weight holds NaN or infinity")
-            else:
-                weights = _check_sample_weight(sample_weight, inputs, dtype=np.float64)
-            require(bool((weights >= 0).all()), f"sample_weight must not be negative, got {weights.min():.3g}")
-            require(bool((weights > 0).any()), "all sample weights are zero: nothing to learn from")
-        if wide:
+        weights = self._weights(sample_weight, inputs, Y)
+        if labels is None:
             row, task = np.nonzero(~np.isnan(Y))
-            y_seen = Y[row, task]
-            s = (
-                None
-                if weights is None
-                else np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, Y.shape)[row, task]
-            )
+            values = Y[row, task]
+            s = None if weights is None else weights[row, task]
         else:
             self.tasks_ = sorted_labels(labels)
             row = np.flatnonzero(~np.isnan(Y[:, 0]))
-            task, y_seen = code_labels(labels, self.tasks_)[row], Y[row, 0]
-            s = None if weights is None else weights[row]
-        self._check_observed(row, task, y_seen, s, loss)
-        return Observations.build(row, task, y_seen, len(self.tasks_), s, self._task_strengths())
+            task, values = code_labels(labels, self.tasks_)[row], Y[row, 0]
+            s = None if weights is None else weights[row, 0]
+        self._check_observed(task, values, s, loss)
+        return Observations.build(row, task, values, len(self.tasks_), s, self._task_strengths())
 
-    def _check_observed(self, row, task, y, s, loss):
+    def _weights(self, sample_weight, inputs, Y):
+        """Sample weights in the shape of ``Y``; one for each entry is accepted where ``y`` was two-dimensional."""
+        if sample_weight is None:
+            return None
+        weights = np.asarray(sample_weight, dtype=float)
+        if weights.ndim == 2 and self._wide:
+            require(weights.shape == Y.shape, f"sample_weight of shape {weights.shape} does not match y of shape {Y.shape}")
+            require(bool(np.isfinite(weights).all()), "sample_weight holds NaN or infinity")
+        else:
+            weights = _check_sample_weight(sample_weight, inputs, dtype=np.float64)[:, None]
+        require(bool((weights >= 0).all()), f"sample_weight must not be negative, got {weights.min():.3g}")
+        require(bool((weights > 0).any()), "all sample weights are zero: nothing to learn from")
+        return np.broadcast_to(weights, Y.shape)
+
+    def _check_observed(self, task, y, s, loss):
         """Every task must have something to learn from; the message names the task."""
         require(y.size > 0, "y holds nothing but NaN: no task was observed")
         live = np.ones(y.size, bool) if s is None else s > 0
@@ -215,15 +215,13 @@ class MultiTaskEstimator(BaseEstimator):
         """With ``warm_start``, the weights of the last fit, when they still fit the data."""
         if not self.warm_start or not hasattr(self, "certificate_"):
             return None
-        last = getattr(self, "coef_" if isinstance(features, LinearFeatures) else "dual_coef_", None)
-        if last is not None and isinstance(features, LinearFeatures):
-            last = last.T
-        if last is None or last.shape[1] != problem.n_tasks:
+        linear = isinstance(features, LinearFeatures)
+        last = getattr(self, "coef_" if linear else "dual_coef_", None)
+        if last is None:
             return None
-        size = features.phi.shape[1] if isinstance(features, LinearFeatures) and features.basis is None else len(features.phi)
-        if isinstance(features, LinearFeatures) and features.basis is not None:
-            size = features.basis.shape[0]
-        return (features.weights(last), self.intercept_) if len(last) == size else None
+        last = last.T if linear else last
+        fits = last.shape == (features.n_inputs, problem.n_tasks)
+        return (features.weights(last), self.intercept_) if fits else None
 
     def _store(self, features, inputs, solution):
         for stale in ("coef_", "dual_coef_", "X_fit_"):
@@ -245,7 +243,7 @@ class MultiTaskEstimator(BaseEstimator):
         """Predicted values, ``n x T`` or one for each row of a long table."""
         check_is_fitted(self, "certificate_")
         inputs, labels = self._inputs(X, reset=False)
-        if hasattr(self, "coef_"):
+        if hasattr(self, "coef_"):  # a linear kernel
             values = inputs @ self.coef_.T + self.intercept_
         else:
             k = kernel_function(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)

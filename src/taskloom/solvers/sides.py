@@ -7,6 +7,7 @@ is a small problem of its own. A ridge only changes the metric: ``alpha A^-1 + r
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +41,7 @@ def ridged(root: Array, rho: float) -> Array:
     return root @ compose(1 / np.sqrt(1 + rho * d), V)
 
 
-class Side:
+class Side(ABC):
     """What both sides share: warm starts, and how a solution is read back."""
 
     dim: int  # the size of the structure that sits here
@@ -52,13 +53,13 @@ class Side:
         self._dual = np.zeros(problem.observations.y.size)
         self._b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
 
+    @abstractmethod
     def moment_root(self, W: Array) -> Array:
         """``R`` with ``R'R`` the matrix that the structure sees: ``W'W`` or ``WW'``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def supervise(self, root: Array) -> Supervised:
         """The supervised step at the metric ``root root'``."""
-        raise NotImplementedError
 
     def _read(self, W: Array, b: Array, norm: float) -> Supervised:
         problem = self.problem
