@@ -60,6 +60,15 @@ def test_huber_with_targets_that_spread_far_beyond_its_width():
     assert model.certificate_.optimal, model.certificate_.message
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber", "absolute"])
+def test_features_far_from_zero_change_nothing_but_the_intercepts(loss):
+    near = MultiTaskRegressor(loss=loss, tol=1e-7).fit(X, Y)
+    far = MultiTaskRegressor(loss=loss, tol=1e-7, warm_start=True).fit(X + 1e5, Y)
+    assert np.isclose(near.certificate_.primal, far.certificate_.primal, rtol=1e-6)
+    assert np.allclose(near.predict(X), far.predict(X + 1e5), atol=1e-2)
+    assert far.fit(X + 1e5, Y).certificate_.optimal  # and from a warm start
+
+
 def test_the_structure_has_the_size_of_the_tasks_when_there_are_as_many_features():
     square = rng.normal(size=(40, T))
     model = MultiTaskRegressor("trace", tol=1e-8).fit(square, Y[np.arange(40) % n])

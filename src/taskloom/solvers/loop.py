@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -69,12 +70,24 @@ def solve(
     require(refusal is None, str(refusal))
     if start is not None and not np.any(start[0]):
         start = None  # a structure made from weights of zero has nowhere to go
+    shift = _offset(problem)
+    if shift is not None:
+        problem = replace(problem, features=problem.features - shift)
+        start = None if start is None else (start[0], start[1] + shift @ start[0])
     book = _Book(problem, tol)
-    status = "max_iter"
     with one_thread(), suppress(KeyboardInterrupt):
         status = "interrupted"
         status = _iterate(book, chosen, start, max_iter, time_limit, callback)
-    return book.close(status, chosen, automatic=solver == "auto")
+    solution = book.close(status, chosen, automatic=solver == "auto")
+    return solution if shift is None else replace(solution, b=solution.b - shift @ solution.W)
+
+
+def _offset(problem: Problem) -> Array | None:
+    """Where the features lie far from zero: with intercepts, moving them to zero is the same problem, better conditioned."""
+    if not problem.fit_intercept:
+        return None
+    mean, spread = problem.features.mean(axis=0), problem.features.std(axis=0)
+    return mean if np.any(np.abs(mean) > 3 * spread) else None
 
 
 def _iterate(
