@@ -170,3 +170,4 @@ def test_names_stand_for_objects():
     assert isinstance(structures.as_structure(None), structures.Trace)
     assert isinstance(structures.as_structure("unit_trace"), structures.UnitTrace)
     assert isinstance(structures.as_structure("log_det"), structures.LogDet)
+    assert isinstance(structures.as_structure("logdet"), structures.LogDet)

@@ -73,11 +73,13 @@ def resolve(given: Any, kind: type, catalogue: list[type], what: str) -> Any:
     if isinstance(given, kind):
         return given
     by_name = {snake_case(cls.__name__): cls for cls in catalogue}
-    if isinstance(given, str) and given in by_name:
+    spelled = {name.replace("_", ""): name for name in by_name}  # "logdet" is as clear as "log_det"
+    name = spelled.get(given.replace("_", "")) if isinstance(given, str) else None
+    if name is not None:
         try:
-            return by_name[given]()
+            return by_name[name]()
         except TypeError as error:
-            cls = by_name[given].__name__
+            cls = by_name[name].__name__
             raise ValueError(f"{what}={given!r} needs arguments: pass an object, {what}={cls}(...). ({error})") from None
     if isinstance(given, type) and issubclass(given, kind):
         raise TypeError(f"{what}={given.__name__} is a class; pass an object of it: {given.__name__}(...)")
