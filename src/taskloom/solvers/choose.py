@@ -12,9 +12,10 @@ from .proximal import Proximal
 def choose(problem: Problem) -> Solver:
     """Variable projection, with proximal steps on the structure or quasi-Newton steps on its factor; or one exact step.
 
-    Proximal steps take the fewest iterations on smooth losses. A factor is cheaper when the structure is large, and it
-    copes better with a low-rank optimum under a loss with kinks. Alternation is best where ``F`` keeps ``A`` well conditioned,
-    and it is a single step where ``A`` is known. Measured in benchmarks/core.py.
+    Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
+    has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
+    with a low-rank optimum under a loss with kinks. Alternation needs few steps where ``F`` keeps ``A`` well conditioned, and a
+    single one where ``A`` is known.
     """
     structure = problem.structure
     if structure.known or structure.interior:

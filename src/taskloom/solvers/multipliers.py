@@ -29,10 +29,11 @@ class Multipliers:
         self.width = 0.3 * spread
         self.narrowest = 1e-3 * self.width
         self.reached = np.inf
-        self.problem = self._around(np.zeros(seen.y.size))
+        self.renew(np.zeros(seen.y.size))
 
-    def _around(self, guess: np.ndarray) -> Problem:
-        return replace(self.true, loss=Smoothed(self.true.loss, guess, self.width))
+    def renew(self, guess: np.ndarray) -> None:
+        """Smooth the loss around these slopes."""
+        self.problem = replace(self.true, loss=Smoothed(self.true.loss, guess, self.width))
 
     def gap(self, point: Iterate) -> float:
         """The duality gap of the stand-in at this iterate."""
@@ -47,5 +48,5 @@ class Multipliers:
         if solved and true_gap > 0.5 * self.reached:
             self.width = max(self.width / 3, self.narrowest)
         self.reached = min(true_gap, self.reached)
-        self.problem = self._around(point.slopes)
+        self.renew(point.slopes)
         return True

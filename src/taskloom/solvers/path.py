@@ -57,7 +57,7 @@ def _correlations_at_zero(problem: Problem) -> Array:
     kinks = Multipliers(problem)
     fit = FeatureSide(kinks.problem).supervise(tiny * np.eye(problem.n_features))
     for _ in range(50):
-        kinks.problem = kinks._around(fit.slopes)
+        kinks.renew(fit.slopes)
         fit = FeatureSide(kinks.problem).supervise(tiny * np.eye(problem.n_features))
     return fit.Z
 
