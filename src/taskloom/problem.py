@@ -85,11 +85,11 @@ class Problem:
         if seen.y.size * 4 >= n * T:  # most places observed: one product, then pick
             return (self.features @ W)[seen.row, seen.task] + b[seen.task]
         z = np.empty(seen.y.size)
-        for t, (part, phi) in enumerate(self._by_task()):
+        for t, (part, phi) in enumerate(self.by_task()):
             z[part] = phi @ W[:, t]
         return z + b[seen.task]
 
-    def _by_task(self) -> list[tuple[slice, Array]]:
+    def by_task(self) -> list[tuple[slice, Array]]:
         """The place of each task among the observations, and its features (a view where its rows follow each other)."""
         if "_parts" not in self.__dict__:
             seen, parts = self.observations, []
@@ -134,7 +134,7 @@ class Problem:
         if seen.y.size * 4 >= n * T:
             return self.features.T @ seen.scatter(G, n)
         Z = np.empty((self.n_features, T))
-        for t, (part, phi) in enumerate(self._by_task()):
+        for t, (part, phi) in enumerate(self.by_task()):
             Z[:, t] = G[part] @ phi
         return Z
 

@@ -61,9 +61,8 @@ class _CentredTasks:
         if problem.fit_intercept:
             self.mean = problem.correlate(v) / self.total
         self.lipschitz = np.empty(problem.n_tasks)
-        for t in range(problem.n_tasks):
-            part = slice(seen.starts[t], seen.starts[t + 1])
-            root = np.sqrt(v[part])[:, None] * (problem.features[seen.row[part]] - self.mean[:, t])
+        for t, (part, phi) in enumerate(problem.by_task()):
+            root = np.sqrt(v[part])[:, None] * (phi - self.mean[:, t])
             self.lipschitz[t] = np.linalg.norm(root, 2) ** 2 if root.size else 0.0
 
 

@@ -76,11 +76,9 @@ class _CoupledDirection(Direction):
     def _grams(self) -> Array:
         """``Phi_t' H_t Phi_t`` of every task with its intercept eliminated (``T x r x r``): small where there are many rows."""
         problem = self.design.problem
-        seen, r = problem.observations, problem.n_features
-        grams = np.empty((problem.n_tasks, r, r))
-        for t in range(problem.n_tasks):
-            part = slice(seen.starts[t], seen.starts[t + 1])
-            phi, h = problem.features[seen.row[part]], self.h[part]
+        grams = np.empty((problem.n_tasks, problem.n_features, problem.n_features))
+        for t, (part, phi) in enumerate(problem.by_task()):
+            h = self.h[part]
             grams[t] = phi.T @ (h[:, None] * phi)
             if self.damping is not None:
                 mean = h @ phi
