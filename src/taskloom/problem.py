@@ -7,8 +7,10 @@ D(G)       = - sum_i v_i loss*(y_i, -G_i / v_i) - F*(Z1'Z1 / (4 alpha)) - ||Z2||
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+import copy
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -20,6 +22,7 @@ from .structures import Structure, as_structure
 from .tasks import Observations
 
 Array = np.ndarray
+LOSS_FREE = ("parts", "buckets", "mean gram")  # what ``once`` may keep when the loss changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,7 @@ class Problem:
     alpha: float = 0.01
     ridge: float = 0.0
     fit_intercept: bool = True
+    _memo: dict = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen; names become objects once, here
@@ -67,6 +71,27 @@ class Problem:
             f"ridge must be a finite number >= 0, got ridge={self.ridge!r}",
         )
         self.structure.check_tasks(self.n_tasks)
+        set_field(self, "_memo", {})  # what was computed once from the data: ``once`` fills it
+
+    def at(self, alpha: float) -> Problem:
+        """The same problem at another strength; what was computed from the data alone is shared, not computed again."""
+        require(is_number(alpha) and alpha > 0, f"alpha must be a positive finite number, got alpha={alpha!r}")
+        twin = copy.copy(self)
+        object.__setattr__(twin, "alpha", float(alpha))
+        return twin
+
+    def with_loss(self, loss: Loss) -> Problem:
+        """The same data under another loss; what depends on rows, tasks and weights alone is shared."""
+        twin = copy.copy(self)
+        object.__setattr__(twin, "loss", loss)
+        object.__setattr__(twin, "_memo", {key: self._memo[key] for key in LOSS_FREE if key in self._memo})
+        return twin
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, computed once for this problem and its copies at other strengths."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        return self._memo[key]
 
     @property
     def n_tasks(self) -> int:
@@ -91,15 +116,16 @@ class Problem:
 
     def by_task(self) -> list[tuple[slice, Array]]:
         """The place of each task among the observations, and its features (a view where its rows follow each other)."""
-        if "_parts" not in self.__dict__:
-            seen, parts = self.observations, []
-            for t in range(self.n_tasks):
-                part = slice(seen.starts[t], seen.starts[t + 1])
-                rows = seen.row[part]
-                together = rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool(np.all(np.diff(rows) == 1))
-                parts.append((part, self.features[rows[0] : rows[-1] + 1] if together else self.features[rows]))
-            object.__setattr__(self, "_parts", parts)
-        return self.__dict__["_parts"]
+        return self.once("parts", self._by_task)
+
+    def _by_task(self) -> list[tuple[slice, Array]]:
+        seen, parts = self.observations, []
+        for t in range(self.n_tasks):
+            part = slice(seen.starts[t], seen.starts[t + 1])
+            rows = seen.row[part]
+            together = rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool(np.all(np.diff(rows) == 1))
+            parts.append((part, self.features[rows[0] : rows[-1] + 1] if together else self.features[rows]))
+        return parts
 
     def loss_term(self, z: Array) -> float:
         """``sum_i v_i loss(y_i, z_i)``."""
@@ -199,18 +225,27 @@ class Problem:
             best = max(best, float(-inner.fun))
         return best
 
-    @cached_property
+    @property
     def scale(self) -> float:
         """The loss term of the best constant predictor (of the zero predictor when there is no intercept)."""
+        return self.once("scale", self._scale)
+
+    def _scale(self) -> float:
         zero = np.zeros(self.n_tasks)
         if not self.fit_intercept:
             return self.loss_term(zero[self.observations.task])
         return self.loss_term(self.best_constants[self.observations.task])
 
-    @cached_property
+    @property
     def best_constants(self) -> Array:
-        """The constant that minimises the loss of each task, by golden section inside a bracket that grows."""
+        """The constant that minimises the loss of each task."""
+        return self.once("constants", self._best_constants)
+
+    def _best_constants(self) -> Array:
+        """By golden section inside a bracket that grows; the mean, for the squared loss."""
         seen, v = self.observations, self.observations.weight
+        if self.loss.quadratic:
+            return seen.sum_by_task(v * seen.y) / seen.sum_by_task(v)
 
         def cost(b: Array) -> Array:
             return seen.sum_by_task(v * self.loss.value(seen.y, b[seen.task]))

@@ -70,9 +70,9 @@ def solve(
     require(refusal is None, str(refusal))
     if start is not None and not np.any(start[0]):
         start = None  # a structure made from weights of zero has nowhere to go
-    shift = _offset(problem)
+    shift = problem.once("offset", lambda: _offset(problem))
     if shift is not None:
-        problem = replace(problem, features=problem.features - shift)
+        problem = problem.once("centred", lambda: replace(problem, features=problem.features - shift)).at(problem.alpha)
         start = None if start is None else (start[0], start[1] + shift @ start[0])
     book = _Book(problem, tol)
     with one_thread(), suppress(KeyboardInterrupt):

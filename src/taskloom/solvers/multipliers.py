@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ..losses.smoothed import Smoothed
@@ -33,7 +31,7 @@ class Multipliers:
 
     def renew(self, guess: np.ndarray) -> None:
         """Smooth the loss around these slopes."""
-        self.problem = replace(self.true, loss=Smoothed(self.true.loss, guess, self.width))
+        self.problem = self.true.with_loss(Smoothed(self.true.loss, guess, self.width))
 
     def gap(self, point: Iterate) -> float:
         """The duality gap of the stand-in at this iterate."""

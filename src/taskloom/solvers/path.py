@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
     start = options.pop("start", None)
     solutions = []
     for alpha in alphas:
-        solution = solve(replace(problem, alpha=float(alpha)), solver, start=start, **options)
+        solution = solve(problem.at(alpha), solver, start=start, **options)
         start = (solution.W, solution.b)
         solutions.append(solution)
     return solutions

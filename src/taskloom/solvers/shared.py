@@ -42,7 +42,11 @@ class SharedInputs:
 
     @classmethod
     def of(cls, problem: Problem) -> SharedInputs | None:
-        """The decomposition, where the problem allows it."""
+        """The decomposition, where the problem allows it: one for all strengths."""
+        return problem.once("shared inputs", lambda: cls._build(problem))
+
+    @classmethod
+    def _build(cls, problem: Problem) -> SharedInputs | None:
         weights = separable_weights(problem) if problem.loss.quadratic else None
         return None if weights is None else cls(problem, *weights)
 

@@ -84,7 +84,6 @@ class TaskSide(Side):
         super().__init__(problem)
         self.dim = problem.n_tasks
         self._gram: Array | None = None
-        self._mean: MeanGram | None = None
 
     def moment_root(self, W: Array) -> Array:
         return W
@@ -96,8 +95,7 @@ class TaskSide(Side):
             return self._read(*self.shared.on_tasks(L, problem.alpha))
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
         if min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit:
-            self._mean = self._mean or MeanGram(problem)
-            design: Design = Coupled(problem, L, self._mean)
+            design: Design = Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)))
         elif r * q <= N:
             phi = problem.features[problem.observations.row]
             design = Columns((phi[:, :, None] * self._spread(L)[:, None, :]).reshape(1, N, r * q))
@@ -159,7 +157,7 @@ class FeatureSide(Side):
     def __init__(self, problem: Problem):
         super().__init__(problem)
         self.dim = problem.n_features
-        self.buckets = buckets(problem.observations.counts, problem.observations.starts)
+        self.buckets = problem.once("buckets", lambda: buckets(problem.observations.counts, problem.observations.starts))
 
     def moment_root(self, W: Array) -> Array:
         return W.T
