@@ -40,7 +40,7 @@ LAYERS = [
     {"_component", "_linalg"},
     {"losses", "structures", "features", "tasks", "tables"},
     {"problem", "solution", "maps", "metrics"},
-    {"solvers"},
+    {"solvers", "posterior", "leave_one_out"},
     {"estimators"},
     {"methods", "datasets"},
     {"__main__"},

@@ -10,9 +10,12 @@ __version__ = "0.1.0.dev0"
 # Public name -> module: imported on first use, so that the command line starts fast.
 _HOMES = {
     "MultiTaskClassifier": "estimators",
+    "MultiTaskClassifierCV": "estimators",
     "MultiTaskRegressor": "estimators",
+    "MultiTaskRegressorCV": "estimators",
     "Problem": "problem",
     "alpha_max": "solvers",
+    "compare_to_single_task": "estimators",
     "path": "solvers",
     "solve": "solvers",
     "stack": "tables",

@@ -76,13 +76,15 @@ class _OneThread:
         self._lock = threading.Lock()
         self._inside = 0
         self._limit: Any = None
+        self._pools: Any = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                self._limit = ThreadpoolController().limit(limits=1, user_api="blas")
+                self._pools = self._pools or ThreadpoolController()  # looking for the libraries takes milliseconds: once
+                self._limit = self._pools.limit(limits=1, user_api="blas")
                 self._limit.__enter__()
         try:
             yield

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from scipy.sparse import csr_array, diags_array, issparse
 
 from ._component import require
 from ._linalg import symmetric
 
 Array = np.ndarray
+Matrix: TypeAlias = np.ndarray | csr_array  # features are dense, or sparse by rows
 _TAKES = {  # which of gamma, degree and coef0 a named kernel understands
     "rbf": ("gamma",),
     "laplacian": ("gamma",),
@@ -22,26 +23,71 @@ _TAKES = {  # which of gamma, degree and coef0 a named kernel understands
 }
 
 
+def as_csr(X: Any) -> csr_array:
+    """A sparse matrix of any format by rows, as numbers, each place stored once; what was given is left as it was."""
+    rows = csr_array(X, dtype=float)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def entries(phi: Matrix) -> Array:
+    """The numbers that are held: all of them, or those that a sparse matrix stores."""
+    return phi.data if issparse(phi) else phi  # type: ignore[return-value]
+
+
+def row_squares(phi: Matrix) -> Array:
+    """The squared norm of each row, in double precision."""
+    if issparse(phi):
+        rows = as_csr(phi)
+        return np.bincount(np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), rows.data**2, rows.shape[0])
+    return np.einsum("ij,ij->i", phi, phi, dtype=float)
+
+
+def weighted_gram(phi: Matrix, h: Array) -> Array:
+    """``Phi' diag(h) Phi`` (``r x r``, dense)."""
+    if issparse(phi):
+        return (phi.T @ (diags_array(h, format="csr") @ phi)).toarray()
+    return phi.T @ (h[:, None] * phi)
+
+
 class LinearFeatures:
     """``Phi = X``; with more columns than rows, ``X' = QR`` and ``Phi = R'``, so that ``r`` is at most ``n``.
 
-    No ``n x n`` matrix is formed when there are fewer columns than rows.
+    No ``n x n`` matrix is formed when there are fewer columns than rows, and a sparse ``X`` is never made dense: it has no
+    sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``.
     """
 
-    def __init__(self, X: Array):
+    def __init__(self, X: Matrix):
         self.basis: Array | None = None
-        self.phi = X
+        self.kernel: KernelFeatures | None = None
+        self.X = self.phi = as_csr(X) if issparse(X) else X
         self.n_inputs = X.shape[1]  # how many weights a user sees: one for each column
-        if X.shape[1] > X.shape[0]:
+        if issparse(X) and X.shape[1] >= X.shape[0]:
+            require(bool(np.isfinite(entries(self.X)).all()), "X must be finite, got NaN or infinity")
+            self.kernel = KernelFeatures(densely(self.X @ self.X.T))
+            self.phi = self.kernel.phi
+        elif X.shape[1] > X.shape[0]:
             self.basis, R = np.linalg.qr(X.T)
             self.phi = R.T
 
     def coef(self, W: Array) -> Array:
         """The weights of the columns of ``X`` (``d x T``)."""
+        if self.kernel is not None:
+            return self.X.T @ self.kernel.dual_coef(W)
         return W if self.basis is None else self.basis @ W
+
+    def project(self, X: Matrix) -> Matrix:
+        """The features of other inputs; where they leave the span of the training inputs, their part inside it."""
+        if self.kernel is not None:
+            return self.kernel.project(densely(X @ self.X.T))
+        return X if self.basis is None else X @ self.basis
 
     def weights(self, coef: Array) -> Array:
         """The weights ``W`` of the features that stand for weights of the columns: the way back."""
+        if self.kernel is not None:
+            return self.kernel.fitting(self.X @ coef)
         return coef if self.basis is None else self.basis.T @ coef
 
 
@@ -71,15 +117,25 @@ class KernelFeatures:
         """``C`` with ``f(x) = k(x, X) C`` (``n x T``) for weights ``W`` of the features."""
         return self.U @ (self.inverse_root[:, None] * W)
 
+    def project(self, K: Array) -> Array:
+        """The features of other inputs, from their kernel with the training inputs."""
+        return (K @ self.U) * self.inverse_root
+
     def weights(self, C: Array) -> Array:
         """``W = Phi'C``: the way back."""
         return self.phi.T @ C
+
+    def fitting(self, F: Array) -> Array:
+        """The weights that predict ``F`` (``n x T``) on the training inputs, where features can."""
+        return self.inverse_root[:, None] * (self.U.T @ F)
 
 
 def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 3, coef0: float = 1) -> Callable[..., Array]:
     """``k(X, Z)`` for a scikit-learn kernel name, a Gaussian-process kernel, or a callable of two matrices."""
     if callable(kernel):
-        return lambda X, Z: np.asarray(kernel(X, Z), dtype=float)
+        return lambda X, Z: densely(kernel(X, Z))
+    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels  # slow: only where a kernel is named
+
     known = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
     require(
         isinstance(kernel, str) and kernel in known,
@@ -92,14 +148,26 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
     return lambda X, Z: pairwise_kernels(X, Z, metric=kernel, **parameters)
 
 
-def build_features(X: Array, kernel: Any, **parameters: Any) -> LinearFeatures | KernelFeatures:
+def densely(K: Any) -> Array:
+    """A small matrix as an array: a kernel matrix is decomposed, whatever the kernel makes of sparse inputs."""
+    return np.asarray(K.toarray() if issparse(K) else K, dtype=float)
+
+
+def build_features(X: Matrix, kernel: Any, **parameters: Any) -> LinearFeatures | KernelFeatures:
     """The features of a kernel on the training inputs."""
     if isinstance(kernel, str) and kernel == "linear":
         return LinearFeatures(X)
-    K = np.asarray(kernel_function(kernel, **parameters)(X, X), dtype=float)
-    require(
-        K.shape == (len(X), len(X)),
-        f"the kernel must give a square matrix over the {len(X)} rows of X, got shape {K.shape}",
-    )
+    K, n = _kernel_matrix(X, kernel_function(kernel, **parameters), kernel), X.shape[0]
+    require(K.shape == (n, n), f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
     require(bool(np.isfinite(K).all()), "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
     return KernelFeatures(K)
+
+
+def _kernel_matrix(X: Matrix, k: Callable[..., Array], kernel: Any) -> Array:
+    """``k(X, X)``; a kernel may fail on sparse inputs in any way it likes, and the remedy is always the same."""
+    try:
+        return densely(k(X, X))
+    except Exception as error:
+        if not issparse(X):
+            raise
+        raise ValueError(f"kernel={kernel!r} cannot take a sparse X ({error}); pass X.toarray()") from error

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from ._component import require
 from .tables import is_missing, sorted_labels, split_table
@@ -24,6 +24,7 @@ __all__ = [
     "macro_r2",
     "normalized_improvement",
     "per_task",
+    "pooled_nmse",
     "scorer",
 ]
 
@@ -72,25 +73,66 @@ def _tasks(truth: Array, task: Any) -> list[tuple[Any, Any, int | None]]:
     return [(t, slice(None), t) for t in range(truth.shape[1])]
 
 
-def _nmse(true: Array, predicted: Array, weight: Array | None) -> float:
+def nmse(true: Array, predicted: Array, weight: Array | None) -> float:
     """Squared error over the variance of the targets: 1 - R2."""
-    return 1 - _r2(true, predicted, weight)
+    return 1 - r2(true, predicted, weight)
 
 
-def _r2(true: Array, predicted: Array, weight: Array | None) -> float:
-    return float(r2_score(true, predicted, sample_weight=weight)) if true.size > 1 else np.nan
+def r2(true: Array, predicted: Array, weight: Array | None) -> float:
+    """As scikit-learn's ``r2_score`` (a constant target scores 1 if met, else 0), without its checks: it is called often."""
+    if true.size < 2:
+        return np.nan
+    total = (
+        float(np.var(true) * true.size) if weight is None else float(weight @ (true - np.average(true, weights=weight)) ** 2)
+    )
+    error = (true - predicted) ** 2
+    missed = float(error.sum() if weight is None else weight @ error)
+    if total == 0:
+        return 1.0 if missed == 0 else 0.0
+    return 1 - missed / total
 
 
-def _accuracy(true: Array, predicted: Array, weight: Array | None) -> float:
+def accuracy(true: Array, predicted: Array, weight: Array | None) -> float:
     return float(np.average(true == predicted, weights=weight))
 
 
-def _auc(true: Array, decision: Array, weight: Array | None) -> float:
+def auc(true: Array, decision: Array, weight: Array | None) -> float:
     classes = np.unique(true)
     return float(roc_auc_score(true == classes[-1], decision, sample_weight=weight)) if classes.size == 2 else np.nan
 
 
-def _mean(scores: dict[Any, float]) -> float:
+class TaskScores:
+    """The scores of all tasks at once, for predictions of the same targets again and again: R2, or accuracy of signs.
+
+    ``y`` and ``z`` hold one number for each scored observation, ``task`` its task among ``names``; ``labelled`` says which
+    tasks have labels, as -1 and +1 (0 is a label that the model does not know).
+    """
+
+    def __init__(self, y: Array, task: Array, names: list[Any], labelled: Array, weight: Array | None):
+        self.y, self.task, self.names, self.labelled = y, task, names, labelled
+        self.w = np.ones(y.size) if weight is None else weight
+        self.size = self._sum(np.ones(y.size))
+        self.total = self._sum(self.w)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = self._sum(self.w * y) / self.total
+        self.spread = self._sum(self.w * (y - mean[task]) ** 2)
+        self.flat = self.spread <= 1e-28 * self._sum(self.w * y**2)
+
+    def _sum(self, values: Array) -> Array:
+        return np.bincount(self.task, values, len(self.names))
+
+    def __call__(self, z: Array) -> dict[Any, float]:
+        """By task; tasks without an observation are left out."""
+        missed = self._sum(self.w * (self.y - z) ** 2)
+        hits = self._sum(self.w * (np.where(z > 0, 1.0, -1.0) == self.y))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            explained = np.where(self.flat, np.where(missed == 0, 1.0, 0.0), 1 - missed / self.spread)
+            explained[self.size < 2] = np.nan
+            scores = np.where(self.labelled, hits / self.total, explained)
+        return {name: float(score) for name, score, size in zip(self.names, scores, self.size, strict=True) if size > 0}
+
+
+def mean_score(scores: dict[Any, float]) -> float:
     """The mean over the tasks that have a score."""
     values = np.array(list(scores.values()))
     return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
@@ -98,22 +140,42 @@ def _mean(scores: dict[Any, float]) -> float:
 
 def macro_r2(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
     """The mean over tasks of the coefficient of determination; tasks with a single observation have none."""
-    return _mean(per_task(_r2, y_true, y_pred, task, sample_weight))
+    return mean_score(per_task(r2, y_true, y_pred, task, sample_weight))
 
 
 def macro_nmse(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
     """The mean over tasks of squared error over the variance of the task's targets (the paper's nMSE)."""
-    return _mean(per_task(_nmse, y_true, y_pred, task, sample_weight))
+    return mean_score(per_task(nmse, y_true, y_pred, task, sample_weight))
+
+
+def pooled_nmse(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
+    """matMTL's nMSE: the mean over *all* observations of squared error over the (ddof 1) variance of its task's targets.
+
+    Tasks count by their number of observations, where :func:`macro_nmse` counts them alike.
+    """
+
+    def total(true: Array, predicted: Array, weight: Array | None) -> float:
+        w = np.ones(true.size) if weight is None else weight
+        spread = np.var(true, ddof=1) if true.size > 1 else np.nan
+        return float(w @ (true - predicted) ** 2 / spread)
+
+    def size(true: Array, _: Array, weight: Array | None) -> float:
+        return float(true.size if weight is None else weight.sum())
+
+    errors = np.array(list(per_task(total, y_true, y_pred, task, sample_weight).values()))
+    sizes = np.array(list(per_task(size, y_true, y_pred, task, sample_weight).values()))
+    there = np.isfinite(errors)
+    return float(errors[there].sum() / sizes[there].sum()) if there.any() else np.nan
 
 
 def macro_accuracy(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
     """The mean over tasks of the accuracy."""
-    return _mean(per_task(_accuracy, y_true, y_pred, task, sample_weight))
+    return mean_score(per_task(accuracy, y_true, y_pred, task, sample_weight))
 
 
 def macro_auc(y_true: Any, decision: Any, task: Any = None, sample_weight: Any = None) -> float:
     """The mean over tasks of the area under the ROC curve; tasks with one class among the observed are left out."""
-    return _mean(per_task(_auc, y_true, decision, task, sample_weight))
+    return mean_score(per_task(auc, y_true, decision, task, sample_weight))
 
 
 def normalized_improvement(single: Any, joint: Any) -> float:

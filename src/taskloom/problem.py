@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.sparse import issparse
 
 from ._component import is_number, require
 from ._linalg import symmetric
+from .features import Matrix, as_csr, entries
 from .losses import Loss, as_loss
 from .structures import Structure, as_structure
 from .tasks import Observations
 
 Array = np.ndarray
-LOSS_FREE = ("parts", "buckets", "mean gram")  # what ``once`` may keep when the loss changes
+LOSS_FREE = ("parts", "buckets", "mean gram", "transposed", "weights")  # what ``once`` may keep when the loss changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +33,8 @@ class Problem:
 
     Parameters
     ----------
-    features : array of shape (n, r)
-        ``Phi``, with ``K = Phi Phi'``; ``X`` itself for a linear kernel.
+    features : array or sparse matrix of shape (n, r)
+        ``Phi``, with ``K = Phi Phi'``; ``X`` itself for a linear kernel. Sparse features are kept by rows and never made dense.
     observations : Observations, or array of shape (n, T)
         What was seen; an array is ``Y`` with NaN where a task was not observed.
     loss, structure : component or name
@@ -42,7 +44,7 @@ class Problem:
     fit_intercept : bool
     """
 
-    features: Array
+    features: Matrix
     observations: Observations
     loss: Loss = "squared"  # type: ignore[assignment]
     structure: Structure = None  # type: ignore[assignment]
@@ -53,15 +55,16 @@ class Problem:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen; names become objects once, here
-        set_field(self, "features", np.ascontiguousarray(self.features, dtype=float))
+        sparse = issparse(self.features)
+        set_field(self, "features", as_csr(self.features) if sparse else np.ascontiguousarray(self.features, dtype=float))
         if not isinstance(self.observations, Observations):
             set_field(self, "observations", Observations.from_wide(self.observations))
         set_field(self, "loss", as_loss(self.loss))
         set_field(self, "structure", as_structure(self.structure))
         require(self.features.ndim == 2, f"features must be a matrix, got shape {self.features.shape}")
-        require(bool(np.isfinite(self.features).all()), "features must be finite, got NaN or infinity")
+        require(bool(np.isfinite(entries(self.features)).all()), "features must be finite, got NaN or infinity")
         rows = int(self.observations.row.max(initial=-1)) + 1
-        require(rows <= len(self.features), f"observations name row {rows - 1}, but features have {len(self.features)} rows")
+        require(rows <= self.n_rows, f"observations name row {rows - 1}, but features have {self.n_rows} rows")
         require(
             is_number(self.alpha) and self.alpha > 0,
             f"alpha must be a positive finite number, got alpha={self.alpha!r}",
@@ -87,6 +90,16 @@ class Problem:
         object.__setattr__(twin, "_memo", {key: self._memo[key] for key in LOSS_FREE if key in self._memo})
         return twin
 
+    def with_structure(self, structure: Structure) -> Problem:
+        """The same data and loss under another structure; everything that was computed from the data is shared."""
+        structure.check_tasks(self.n_tasks)
+        twin = copy.copy(self)
+        object.__setattr__(twin, "structure", structure)
+        object.__setattr__(
+            twin, "_memo", {key: value for key, value in self._memo.items() if key not in ("centred", "nothing")}
+        )
+        return twin
+
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, computed once for this problem and its copies at other strengths."""
         if key not in self._memo:
@@ -98,6 +111,10 @@ class Problem:
         return self.observations.n_tasks
 
     @property
+    def n_rows(self) -> int:
+        return self.features.shape[0]
+
+    @property
     def n_features(self) -> int:
         return self.features.shape[1]
 
@@ -106,7 +123,7 @@ class Problem:
     def predict(self, W: Array, b: Array) -> Array:
         """``z``: the prediction for each observation."""
         seen = self.observations
-        n, T = len(self.features), self.n_tasks
+        n, T = self.n_rows, self.n_tasks
         if seen.y.size * 4 >= n * T:  # most places observed: one product, then pick
             return (self.features @ W)[seen.row, seen.task] + b[seen.task]
         z = np.empty(seen.y.size)
@@ -114,18 +131,21 @@ class Problem:
             z[part] = phi @ W[:, t]
         return z + b[seen.task]
 
-    def by_task(self) -> list[tuple[slice, Array]]:
+    def by_task(self) -> list[tuple[slice, Matrix]]:
         """The place of each task among the observations, and its features (a view where its rows follow each other)."""
         return self.once("parts", self._by_task)
 
-    def _by_task(self) -> list[tuple[slice, Array]]:
-        seen, parts = self.observations, []
-        for t in range(self.n_tasks):
-            part = slice(seen.starts[t], seen.starts[t + 1])
-            rows = seen.row[part]
-            together = rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool(np.all(np.diff(rows) == 1))
-            parts.append((part, self.features[rows[0] : rows[-1] + 1] if together else self.features[rows]))
-        return parts
+    def _by_task(self) -> list[tuple[slice, Matrix]]:
+        starts = self.observations.starts
+        parts = [slice(starts[t], starts[t + 1]) for t in range(self.n_tasks)]
+        return [(part, self._rows(self.observations.row[part])) for part in parts]
+
+    def _rows(self, rows: Array) -> Matrix:
+        """Some rows of the features, without a copy where possible (even a slice of sparse rows is one)."""
+        together = rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool(np.all(np.diff(rows) == 1))
+        if together and rows.size == self.n_rows:
+            return self.features
+        return self.features[rows[0] : rows[-1] + 1] if together else self.features[rows]
 
     def loss_term(self, z: Array) -> float:
         """``sum_i v_i loss(y_i, z_i)``."""
@@ -156,13 +176,18 @@ class Problem:
     def correlate(self, G: Array) -> Array:
         """``Z = Phi'G`` (``r x T``); column ``t`` adds up over the observations of task ``t``."""
         seen = self.observations
-        n, T = len(self.features), self.n_tasks
+        n, T = self.n_rows, self.n_tasks
         if seen.y.size * 4 >= n * T:
-            return self.features.T @ seen.scatter(G, n)
+            return self._transposed @ seen.scatter(G, n)
         Z = np.empty((self.n_features, T))
         for t, (part, phi) in enumerate(self.by_task()):
             Z[:, t] = G[part] @ phi
         return Z
+
+    @property
+    def _transposed(self) -> Matrix:
+        """``Phi'``; of sparse features it is a new object, so it is kept."""
+        return self.once("transposed", lambda: self.features.T) if issparse(self.features) else self.features.T
 
     def dual_candidate(self, slopes: Array) -> Array:
         """``G = -v s`` from slopes of the loss, moved until the conjugate is finite and intercepts are balanced."""
@@ -172,6 +197,18 @@ class Problem:
         if self.fit_intercept:
             s = self._balanced(s, lower, upper)
         return -seen.weight * s
+
+    def shifted_correlations(self, slopes: Array, G: Array, Z: Array) -> Array | None:
+        """``Phi'G`` for a candidate ``G`` that differs from ``-v slopes``, whose ``Z`` is known, by one shift for each task.
+
+        ``None`` where it does not: then nothing but the product itself will do.
+        """
+        seen = self.observations
+        step = G / seen.weight + slopes
+        shift = step[seen.starts[:-1]]
+        if np.any(np.abs(step - shift[seen.task]) > 1e-14 * np.abs(slopes).max(initial=0.0)):
+            return None
+        return Z + self.once("weights", lambda: self.correlate(seen.weight)) * shift
 
     def _balanced(self, s: Array, lower: Array, upper: Array) -> Array:
         """Shift the slopes of each task, inside their interval, until they add up to zero (weighted)."""
@@ -194,13 +231,14 @@ class Problem:
         rest = np.divide(seen.sum_by_task(v * s), room, out=np.zeros_like(room), where=room > 0)
         return np.clip(s - free * rest[seen.task], lower, upper)
 
-    def dual(self, G: Array, W: Array | None = None, near: Array | None = None) -> float:
+    def dual(self, G: Array, W: Array | None = None, near: Array | None = None, Z: Array | None = None) -> float:
         """The best ``D(c G)`` over ``0 <= c <= 1``: a lower bound on the minimum of ``J``.
 
-        ``W`` is the primal guess that says how a ridge splits ``Z``; ``near`` is the structure that goes with it.
+        ``W`` is the primal guess that says how a ridge splits ``Z``; ``near`` is the structure that goes with it. ``Z = Phi'G``
+        is computed unless it is given.
         """
         seen = self.observations
-        Z = self.correlate(G)
+        Z = self.correlate(G) if Z is None else Z
         ridge_part = 0.0
         if self.ridge > 0 and W is not None:
             Z2 = 2 * self.ridge * W
@@ -253,11 +291,12 @@ class Problem:
         low, high = np.full(seen.n_tasks, np.inf), np.full(seen.n_tasks, -np.inf)
         np.minimum.at(low, seen.task, seen.y)
         np.maximum.at(high, seen.task, seen.y)
-        if self.loss.targets == "signs":
+        if self.loss.targets != "numbers":
             low, high = low - 1.0, high + 1.0
         for _ in range(10):  # a minimiser may lie outside the range of y; classes that are one-sided have none
             width = high - low
-            below, above = cost(low - width) < cost(low), cost(high + width) < cost(high)
+            edge = 1e-6 * width  # right beside the edges: a whole width out it may be uphill again
+            below, above = cost(low - edge) < cost(low), cost(high + edge) < cost(high)
             if not (below.any() or above.any()):
                 break
             low, high = np.where(below, low - width, low), np.where(above, high + width, high)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,9 @@ STATUS = {
     "interrupted": (
         "Interrupted after {n_iter} iterations; this is the best iterate so far, with a relative duality gap of "
         "{relative_gap:.1e} (asked for {tol:.1e})"
+    ),
+    "callback": (
+        "Stopped by a callback after {n_iter} iterations, at a relative duality gap of {relative_gap:.1e} (asked for {tol:.1e})"
     ),
     "stalled": (
         "No further progress after {n_iter} iterations, at a relative duality gap of {relative_gap:.1e} (asked for {tol:.1e}): "
@@ -60,6 +64,10 @@ class History:
     gap: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
+    def best(self) -> tuple[Array, Array]:
+        """The best weights and intercepts so far; a running solve puts its own in place of this."""
+        raise RuntimeError("no solve is running")
+
     def add(self, iteration: int, objective: float, dual: float, gap: float, seconds: float) -> None:
         self.iteration.append(iteration)
         self.objective.append(objective)
@@ -69,10 +77,18 @@ class History:
 
     def as_dict(self) -> dict[str, Array]:
         """The columns as arrays."""
-        return {name: np.asarray(values) for name, values in vars(self).items()}
+        return {column.name: np.asarray(getattr(self, column.name)) for column in fields(self)}
 
     def __len__(self) -> int:
         return len(self.iteration)
+
+
+class Start(NamedTuple):
+    """Where to set out: weights, intercepts, and the step length that a solver ended with nearby, if it has one."""
+
+    W: Array
+    b: Array
+    length: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +106,7 @@ class Solution:
     certificate: Certificate
     history: History
     solver: str
+    length: float | None = None  # the solver's last step length, for a start nearby
 
     @property
     def gap(self) -> float:

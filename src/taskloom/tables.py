@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,6 +22,18 @@ class Table:
 
     X: Any
     labels: Array | None
+
+
+def as_table(X: Any) -> Any:
+    """A pyarrow table as a frame that scikit-learn can read (its ``columns`` are values, not names); all else as it is."""
+    if not (hasattr(X, "column_names") and hasattr(X, "schema")):
+        return X
+    names = X.column_names
+    require(len(set(names)) == len(names), f"columns must have different (unique) names, got {names}")
+    try:  # both read Arrow's types as NumPy's, nulls included
+        return import_module("pandas").DataFrame({name: X.column(name).to_pandas() for name in names})
+    except ImportError:
+        return import_module("polars").from_arrow(X)
 
 
 def column_position(X: Any, task_column: Any) -> int:
@@ -47,7 +60,8 @@ def split_table(X: Any, task_column: Any) -> Table:
     """Take the task column out of ``X``."""
     if task_column is None:
         return Table(X, None)
-    require(not hasattr(X, "tocsr"), "task_column needs a dense X or a data frame; a sparse matrix cannot hold task labels")
+    if hasattr(X, "tocsr"):
+        return _split_sparse(X.tocsr(), task_column)
     if not hasattr(X, "columns"):
         X = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         require(X.ndim == 2, f"X must be a matrix, got shape {X.shape}")
@@ -62,6 +76,14 @@ def split_table(X: Any, task_column: Any) -> Table:
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
         rest = rest.astype(float)
     return Table(rest, labels)
+
+
+def _split_sparse(X: Any, task_column: Any) -> Table:
+    """A sparse matrix holds its tasks as numbers; an entry that is not stored is task 0."""
+    position = column_position(X, task_column)
+    labels = np.asarray(X[:, [position]].todense()).ravel()
+    require(bool(np.isfinite(labels).all()), f"the task column (position {position}) holds NaN or infinity")
+    return Table(X[:, [j for j in range(X.shape[1]) if j != position]], labels)
 
 
 def is_missing(value: Any) -> bool:

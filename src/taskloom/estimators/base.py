@@ -1,17 +1,19 @@
-"""What the estimators share: data at the door, features, a certified solve, fitted attributes."""
+"""What the estimators share: data at the door, features, a certified solve, fitted attributes, decision values."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
@@ -21,19 +23,32 @@ from sklearn.utils.validation import (
 )
 
 from .._component import require
-from ..features import LinearFeatures, build_features, kernel_function
-from ..losses import Loss, as_loss
+from ..features import KernelFeatures, LinearFeatures, build_features, kernel_function
+from ..losses import Loss, as_loss, mixed_loss
+from ..metrics import TaskScores
 from ..problem import Problem
 from ..solution import History
 from ..solvers import solve
-from ..structures import as_structure
-from ..tables import code_labels, shown, sorted_labels, split_table
+from ..structures import Structure, as_structure
+from ..tables import as_table, code_labels, shown, sorted_labels, split_table
 from ..tasks import Observations
+from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
+from .targets import TargetScale
 
 Array = np.ndarray
 
 
-class MultiTaskEstimator(BaseEstimator):
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Data that have passed the door: what a solver needs, and what a fitted estimator keeps."""
+
+    inputs: Any
+    features: LinearFeatures | KernelFeatures
+    problem: Problem
+    scale: TargetScale
+
+
+class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     """Fit, store, predict; subclasses say what targets mean."""
 
     _parameter_constraints: ClassVar[dict[str, list]] = {
@@ -43,6 +58,7 @@ class MultiTaskEstimator(BaseEstimator):
         "degree": [Interval(Real, 0, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
         "fit_intercept": ["boolean"],
+        "unseen": [StrOptions({"raise", "mean"})],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "time_limit": [Interval(Real, 0, None, closed="neither"), None],
@@ -50,6 +66,11 @@ class MultiTaskEstimator(BaseEstimator):
         "verbose": ["verbose"],
         "random_state": ["random_state"],
     }
+    _doc_link_module = "taskloom"
+    _doc_link_template = "https://taskloom.readthedocs.io/en/latest/estimators.html#{anchor}"
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        return {"anchor": type(self).__name__.lower()}
 
     def __init__(
         self,
@@ -62,6 +83,7 @@ class MultiTaskEstimator(BaseEstimator):
         task_weight="equal",
         fit_intercept=True,
         task_column=None,
+        unseen="raise",
         gamma=None,
         degree=3,
         coef0=1,
@@ -81,6 +103,7 @@ class MultiTaskEstimator(BaseEstimator):
         self.task_weight = task_weight
         self.fit_intercept = fit_intercept
         self.task_column = task_column
+        self.unseen = unseen
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
@@ -94,16 +117,48 @@ class MultiTaskEstimator(BaseEstimator):
 
     tasks_: Any
     classes_: Any
+    X_fit_: Any
     _wide: bool
+
+    def score_per_task(self, X, y, sample_weight=None) -> dict[Any, float]:
+        """The score of each task, by name."""
+        raise NotImplementedError
+
+    def _coded(self, y, labels):
+        """The targets of a fitted model's tasks as numbers, NaN where unobserved: ``n x T``, or ``n`` for a long table."""
+        raise NotImplementedError
+
+    def _task_scores(self, X, y, sample_weight=None) -> TaskScores:
+        """What ``score_per_task`` needs of the truth; it is worth keeping where many predictions are scored."""
+        labels = self._tasks_of_rows(X)
+        Y = self._coded(as_table(y), labels)
+        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        seen = ~np.isnan(Y)
+        if labels is None:
+            names, task = self.tasks_.tolist(), np.nonzero(seen)[1]
+            labelled = self._labelled()
+            weight = None if weight is None else np.broadcast_to(weight[:, None] if weight.ndim == 1 else weight, Y.shape)
+        else:
+            tasks = sorted_labels(labels)
+            names, task = tasks.tolist(), code_labels(labels, tasks)[seen]
+            kind = dict(zip(self.tasks_.tolist(), self._labelled(), strict=True))
+            labelled = np.array([kind.get(name, bool(self._labelled().all())) for name in names])
+        require(bool(seen.any()), "y holds nothing but missing values: there is nothing to score")
+        return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen])
+
+    def _targets(self, y, labels):
+        """``Y`` as numbers, NaN where unobserved, for targets at the door; sets what describes them."""
+        raise NotImplementedError
 
     # --- fit ----------------------------------------------------------------------------------------------------
 
+    @with_callbacks
     def fit(self, X, y, sample_weight=None):
         """Learn the tasks and their structure.
 
         Parameters
         ----------
-        X : array or data frame of shape (n_samples, n_features)
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
             Inputs; with ``task_column`` set, one of the columns names the task of each row.
         y : array or data frame of shape (n_samples,) or (n_samples, n_tasks)
             Targets; NaN where a task was not observed.
@@ -114,31 +169,61 @@ class MultiTaskEstimator(BaseEstimator):
         -------
         self
         """
+        data = self._prepare(X, y, sample_weight)
+        watch = Watch.over(self, X, y)
+        solution = self._solve(data, watch)
+        self._store(data, solution)
+        if watch is not None:
+            watch.end(lambda: self._fitted(data, solution.W, solution.b))
+        return self
+
+    def _prepare(self, X, y, sample_weight=None) -> Prepared:
+        """Check everything, and state the problem."""
         self._validate_params()
-        loss, structure = as_loss(self.loss), as_structure(self.structure)
         inputs, labels = self._inputs(X, reset=True)
-        observations = self._observations(inputs, labels, y, sample_weight, loss)
-        features = self._build_features(inputs)
-        problem = Problem(features.phi, observations, loss, structure, float(self.alpha), float(self.ridge), self.fit_intercept)
+        observations = self._observations(inputs, labels, y, sample_weight)
+        losses = self._losses()
+        scale = self._target_scale(observations, losses)
+        observations = scale.apply(observations)
+        features = build_features(_double(inputs), self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+        problem = Problem(
+            features.phi,
+            observations,
+            mixed_loss(losses, observations.task),
+            self._coded_structure(as_structure(self.structure)),
+            float(self.alpha),
+            float(self.ridge),
+            self.fit_intercept,
+        )
+        return Prepared(inputs, features, problem, scale)
+
+    def _solve(self, data: Prepared, watch: Watch | None = None, start: tuple[Array, Array] | None = None):
+        """The certified solution; a fit that did not get there warns."""
+
+        def report(history: History) -> bool:
+            if self.verbose and (line := show(history)):
+                sys.stdout.write(line + "\n")
+            return watch is not None and watch.iteration(lambda: self._fitted(data, *history.best()))
+
         solution = solve(
-            problem,
+            data.problem,
             self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
-            start=self._start(features, problem),
-            callback=_progress if self.verbose else None,
+            start=start if start is not None else self._start(data),
+            callback=report if self.verbose or watch is not None else None,
         )
-        self._store(features, inputs, solution)
-        if not solution.certificate.optimal:
-            warnings.warn(solution.certificate.message, ConvergenceWarning, stacklevel=2)
-        return self
+        if not solution.certificate.optimal and solution.certificate.status != "callback":
+            warnings.warn(solution.certificate.message, ConvergenceWarning, stacklevel=4)
+        return solution
 
     def _inputs(self, X, reset):
         """Inputs as a float matrix, and the task of each row when there is a task column."""
+        X = as_table(X)
         _check_feature_names(self, X, reset=reset)
         table = split_table(X, self.task_column)
-        inputs = check_array(table.X, dtype=np.float64, input_name="X", estimator=self)
+        inputs = self._matrix(table.X)
         if reset:
             self.n_features_in_ = inputs.shape[1] + (table.labels is not None)
         elif self.task_column is None:
@@ -150,10 +235,15 @@ class MultiTaskEstimator(BaseEstimator):
             )
         return inputs, table.labels
 
-    def _observations(self, inputs, labels, y, sample_weight, loss):
+    def _matrix(self, X):
+        """Inputs as finite numbers, in single precision where they came so."""
+        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=self)
+
+    def _observations(self, inputs, labels, y, sample_weight):
         """Targets as observations; sets ``tasks_`` and whatever else describes the targets."""
         require(y is not None, "This estimator requires y to be passed, but the target y is None")
-        Y = self._targets(y, loss, long=labels is not None)
+        self.tasks_ = None if labels is None else sorted_labels(labels)
+        Y = self._targets(as_table(y), labels)
         check_consistent_length(inputs, Y)
         weights = self._weights(sample_weight, inputs, Y)
         if labels is None:
@@ -161,12 +251,11 @@ class MultiTaskEstimator(BaseEstimator):
             values = Y[row, task]
             s = None if weights is None else weights[row, task]
         else:
-            self.tasks_ = sorted_labels(labels)
             row = np.flatnonzero(~np.isnan(Y[:, 0]))
             task, values = code_labels(labels, self.tasks_)[row], Y[row, 0]
             s = None if weights is None else weights[row, 0]
-        self._check_observed(task, values, s, loss)
-        return Observations.build(row, task, values, len(self.tasks_), s, self._task_strengths())
+        self._check_observed(task, values, s)
+        return Observations.build(row, task, values, len(self.tasks_), s, self._by_task(self.task_weight, "task_weight"))
 
     def _weights(self, sample_weight, inputs, Y):
         """Sample weights in the shape of ``Y``; one for each entry is accepted where ``y`` was two-dimensional."""
@@ -182,7 +271,7 @@ class MultiTaskEstimator(BaseEstimator):
         require(bool((weights > 0).any()), "all sample weights are zero: nothing to learn from")
         return np.broadcast_to(weights, Y.shape)
 
-    def _check_observed(self, task, y, s, loss):
+    def _check_observed(self, task, y, s):
         """Every task must have something to learn from; the message names the task."""
         require(y.size > 0, "y holds nothing but NaN: no task was observed")
         live = np.ones(y.size, bool) if s is None else s > 0
@@ -190,52 +279,80 @@ class MultiTaskEstimator(BaseEstimator):
         if (seen == 0).any():
             name = self.tasks_[int(np.argmax(seen == 0))]
             raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
-        if loss.targets == "signs":
-            for t, name in enumerate(self.tasks_):
-                classes = np.unique(y[live & (task == t)])
-                require(
-                    classes.size == 2,
-                    f"task {shown(name)} has one class only among its observations; a binary task needs both "
-                    f"(this is a classifier: fewer than 2 classes, got 1 class)",
-                )
+        positive = np.bincount(task[live & (y > 0)], minlength=len(self.tasks_))
+        alone = self._labelled() & ((positive == 0) | (positive == seen))
+        if alone.any():
+            raise ValueError(
+                f"task {shown(self.tasks_[int(np.argmax(alone))])} has one class only among its observations; a binary task "
+                "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
+            )
 
-    def _task_strengths(self):
-        if not isinstance(self.task_weight, dict):
-            return self.task_weight
-        strangers = [name for name in self.task_weight if name not in self.tasks_.tolist()]
-        require(not strangers, f"task_weight names {shown(strangers[0]) if strangers else ''}, which is not a task of the data")
-        missing = [name for name in self.tasks_.tolist() if name not in self.task_weight]
-        require(not missing, f"task_weight has no entry for task {shown(missing[0]) if missing else ''}")
-        return np.array([self.task_weight[name] for name in self.tasks_.tolist()], dtype=float)
+    def _losses(self) -> list[Loss]:
+        """One loss for each task."""
+        if not isinstance(self.loss, dict):
+            return [as_loss(self.loss)] * len(self.tasks_)
+        return [as_loss(loss) for loss in self._by_task(self.loss, "loss")]
 
-    def _build_features(self, inputs):
-        return build_features(inputs, self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+    def _by_task(self, given, what):
+        """The entries of a dict by task name, in the order of the tasks; anything else as it is."""
+        if not isinstance(given, dict):
+            return given
+        names = self.tasks_.tolist()
+        strangers = [name for name in given if name not in names]
+        require(not strangers, f"{what} names {shown(strangers[0]) if strangers else ''}, which is not a task of the data")
+        missing = [name for name in names if name not in given]
+        require(not missing, f"{what} has no entry for task {shown(missing[0]) if missing else ''}")
+        return [given[name] for name in names]
 
-    def _start(self, features, problem):
+    def _coded_structure(self, structure: Structure) -> Structure:
+        """The structure of the problem for the structure that was asked for: the same, unless targets are coded."""
+        return structure
+
+    def _labelled(self) -> Array:
+        """Which tasks have two labels."""
+        return np.array([loss.targets == "signs" for loss in self._losses()])
+
+    def _target_scale(self, observations, losses) -> TargetScale:
+        """How targets are scaled before the fit; here, not at all."""
+        return TargetScale.none(observations.n_tasks)
+
+    def _start(self, data: Prepared):
         """With ``warm_start``, the weights of the last fit, when they still fit the data."""
         if not self.warm_start or not hasattr(self, "certificate_"):
             return None
-        linear = isinstance(features, LinearFeatures)
+        linear = isinstance(data.features, LinearFeatures)
         last = getattr(self, "coef_" if linear else "dual_coef_", None)
         if last is None:
             return None
-        last = last.T if linear else last
-        fits = last.shape == (features.n_inputs, problem.n_tasks)
-        return (features.weights(last), self.intercept_) if fits else None
+        last = (last.T if linear else last).astype(float)
+        if last.shape != (data.features.n_inputs, data.problem.n_tasks):
+            return None
+        scale = data.scale
+        return data.features.weights(last / scale.spread), (self.intercept_ - scale.mean) / scale.spread
 
-    def _store(self, features, inputs, solution):
-        for stale in ("coef_", "dual_coef_", "X_fit_"):
-            self.__dict__.pop(stale, None)
-        if isinstance(features, LinearFeatures):
-            self.coef_ = np.ascontiguousarray(features.coef(solution.W).T)
+    def _fitted(self, data: Prepared, W: Array, b: Array) -> dict[str, Any]:
+        """The attributes that predictions need, for these weights."""
+        self._dtype = data.inputs.dtype
+        spread = data.scale.spread
+        attributes = {"intercept_": (b * spread + data.scale.mean).astype(self._dtype)}
+        if isinstance(data.features, LinearFeatures):
+            attributes["coef_"] = np.ascontiguousarray((data.features.coef(W) * spread).T, dtype=self._dtype)
         else:
-            self.dual_coef_ = features.dual_coef(solution.W)
-            self.X_fit_ = inputs
-        self.intercept_ = solution.b
-        self.structure_ = solution.A
+            attributes["dual_coef_"] = (data.features.dual_coef(W) * spread).astype(self._dtype)
+            attributes["X_fit_"] = data.inputs
+            attributes["_inner_products"] = W.T @ W  # of the tasks' functions, in units of their targets
+        return attributes
+
+    def _store(self, data: Prepared, solution) -> None:
+        for stale in ("coef_", "dual_coef_", "X_fit_", "_posterior"):
+            self.__dict__.pop(stale, None)
+        self.__dict__.update(self._fitted(data, solution.W, solution.b))
+        self.structure_ = solution.A.astype(self._dtype)
         self.certificate_ = solution.certificate
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()
+        self._scale = data.scale
+        self._learned = data.problem.structure  # what add_task extends
 
     # --- predict ------------------------------------------------------------------------------------------------
 
@@ -243,44 +360,60 @@ class MultiTaskEstimator(BaseEstimator):
         """Predicted values, ``n x T`` or one for each row of a long table."""
         check_is_fitted(self, "certificate_")
         inputs, labels = self._inputs(X, reset=False)
-        if hasattr(self, "coef_"):  # a linear kernel
-            values = inputs @ self.coef_.T + self.intercept_
-        else:
-            k = kernel_function(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
-            values = k(inputs, self.X_fit_) @ self.dual_coef_ + self.intercept_
-        if labels is None:
-            return values
-        return values[np.arange(len(values)), self._known_tasks(labels)]
+        return self._values(inputs, None if labels is None else self._known_tasks(labels))
+
+    def _values(self, inputs, task=None):
+        """Every task at every row, or the task of each row; -1 stands for the mean of the tasks."""
+        if not hasattr(self, "coef_"):
+            values = self._cross(inputs) @ self.dual_coef_ + self.intercept_
+            if task is not None:
+                values = np.column_stack([values, values.mean(axis=1)])[np.arange(len(values)), task]
+            return values.astype(self._dtype, copy=False)
+        if task is None:
+            return inputs @ self.coef_.T + self.intercept_
+        coef = np.vstack([self.coef_, self.coef_.mean(axis=0)])[task]
+        dots = inputs.multiply(coef).sum(axis=1) if issparse(inputs) else np.einsum("ij,ij->i", inputs, coef)
+        return np.asarray(dots).ravel() + np.append(self.intercept_, self.intercept_.mean())[task]
+
+    def _kernel(self, X, Z):
+        """The kernel between two sets of inputs, in double precision."""
+        k = kernel_function(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+        return k(_double(X), _double(Z))
+
+    def _cross(self, inputs):
+        """The kernel between inputs and those of the fit."""
+        return self._kernel(inputs, self.X_fit_)
 
     def _tasks_of_rows(self, X):
         """The task label of each row of a long table; ``None`` for a wide one."""
-        return split_table(X, self.task_column).labels
+        return split_table(as_table(X), self.task_column).labels
 
     def _known_tasks(self, labels):
         task = code_labels(labels, self.tasks_)
-        if (task < 0).any():
+        if (task < 0).any() and self.unseen == "raise":
             stranger = labels[int(np.argmax(task < 0))]
-            raise ValueError(f"task {shown(stranger)} was not seen in training; the tasks are {self.tasks_.tolist()}")
+            raise ValueError(
+                f"task {shown(stranger)} was not seen in training; the tasks are {_few(self.tasks_)}. Add it with add_task, "
+                'or set unseen="mean" to predict with the mean of the tasks'
+            )
         return task
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.multi_output = self.task_column is None
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        named = isinstance(self.kernel, str)
+        tags.input_tags.pairwise = named and self.kernel == "precomputed"
+        tags.input_tags.sparse = named and self.kernel in ("linear", "poly", "polynomial", "rbf", "sigmoid", "cosine")
         return tags
 
 
-def _progress(history: History) -> None:
-    """One line for each tenth iteration, on standard output as scikit-learn does."""
-    k = len(history)
-    if k <= 3 or k % 10 == 0:
-        sys.stdout.write(
-            f"iteration {history.iteration[-1]:5d}   objective {history.objective[-1]:.8g}   gap {history.gap[-1]:.2e}   "
-            f"{history.seconds[-1]:.2f} s\n"
-        )
+def _double(inputs):
+    """Inputs in double precision: solutions are certified in it, whatever the precision of the data."""
+    return inputs.astype(np.float64, copy=False)
 
 
-def loss_of(estimator: MultiTaskEstimator) -> Loss:
-    """The loss object that an estimator's ``loss`` stands for."""
-    return as_loss(estimator.loss)
+def _few(tasks: Array) -> str:
+    """The names of the tasks, or the first of them."""
+    names = tasks[:10].tolist()
+    return f"{names}" if len(tasks) <= 10 else f"{names} and {len(tasks) - 10} more"

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
 from .._component import require
-from ..losses import Logistic
-from ..metrics import macro_accuracy, observed
-from ..tables import align_targets, column_names, shown
-from .base import MultiTaskEstimator, loss_of
+from ..losses import Logistic, Loss, as_loss
+from ..metrics import accuracy, mean_score, observed, per_task
+from ..structures.coded import SumToZero
+from ..tables import align_targets, as_table, column_names, shown
+from .adding import AddTask
+from .base import MultiTaskEstimator
+from .targets import distinct, signs_of, two_classes
+
+
+def loss_of(estimator: MultiTaskEstimator) -> Loss:
+    """The loss object that an estimator's ``loss`` stands for."""
+    return as_loss(estimator.loss)
 
 
 def _is_logistic(estimator) -> bool:
@@ -22,7 +32,7 @@ def _is_logistic(estimator) -> bool:
     return True
 
 
-class MultiTaskClassifier(ClassifierMixin, MultiTaskEstimator):
+class MultiTaskClassifier(AddTask, ClassifierMixin, MultiTaskEstimator):
     """Learn many related binary tasks, or the classes of one target, together with the structure that relates them.
 
     A one-dimensional ``y`` with two classes is one task; with more, each class against the rest is a task. A
@@ -31,11 +41,15 @@ class MultiTaskClassifier(ClassifierMixin, MultiTaskEstimator):
 
     Parameters
     ----------
-    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, gamma, degree, coef0, solver, tol, max_iter, \
-time_limit, warm_start, verbose, random_state
+    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, unseen, gamma, degree, coef0, solver, tol, \
+max_iter, time_limit, warm_start, verbose, random_state
         As in :class:`MultiTaskRegressor`.
     loss : Loss or str, default="logistic"
         Also ``"hinge"``, ``"squared_hinge"``, and the losses of numbers, applied to -1 and +1.
+    coding : {"one_vs_rest", "simplex"}, default="one_vs_rest"
+        How one target with more than two classes becomes tasks: each class against the rest; or the same with functions that
+        add up to zero, which is the simplex code (one dimension fewer, no class is the reference). For the squared loss that
+        is least squares on the corners of a simplex. It needs a structure of eigenvalues (trace, Frobenius, ...).
 
     Attributes
     ----------
@@ -44,6 +58,11 @@ time_limit, warm_start, verbose, random_state
     structure_, coef_, dual_coef_, intercept_, tasks_, certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         As in :class:`MultiTaskRegressor`.
     """
+
+    _parameter_constraints: ClassVar[dict[str, list]] = {
+        **MultiTaskEstimator._parameter_constraints,
+        "coding": [StrOptions({"one_vs_rest", "simplex"})],
+    }
 
     def __init__(
         self,
@@ -56,6 +75,8 @@ time_limit, warm_start, verbose, random_state
         task_weight="equal",
         fit_intercept=True,
         task_column=None,
+        unseen="raise",
+        coding="one_vs_rest",
         gamma=None,
         degree=3,
         coef0=1,
@@ -76,6 +97,7 @@ time_limit, warm_start, verbose, random_state
             task_weight=task_weight,
             fit_intercept=fit_intercept,
             task_column=task_column,
+            unseen=unseen,
             gamma=gamma,
             degree=degree,
             coef0=coef0,
@@ -87,50 +109,62 @@ time_limit, warm_start, verbose, random_state
             verbose=verbose,
             random_state=random_state,
         )
+        self.coding = coding
 
-    def _targets(self, y, loss, long):
+    # --- targets ------------------------------------------------------------------------------------------------
+
+    def _targets(self, y, labels):
         """``Y`` as -1/+1 with NaN where unobserved; sets ``classes_`` and, for wide tables, ``tasks_``."""
-        labels = np.asarray(y)
-        if labels.ndim == 2 and (labels.shape[1] == 1 or long):
-            labels = column_or_1d(check_array(y, ensure_2d=False, dtype=None, ensure_all_finite="allow-nan"), warn=True)
-        require(labels.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {labels.shape}")
-        if labels.dtype.kind == "f":
-            check_array(labels, ensure_2d=False, ensure_all_finite="allow-nan", input_name="y")
-        self._wide = labels.ndim == 2
+        require(not isinstance(self.loss, dict), "a classifier has one loss; losses by task are for MultiTaskRegressor")
+        raw, long = np.asarray(y), labels is not None
+        if raw.ndim == 2 and (raw.shape[1] == 1 or long):
+            raw = column_or_1d(check_array(y, ensure_2d=False, dtype=None, ensure_all_finite="allow-nan"), warn=True)
+        require(raw.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {raw.shape}")
+        if raw.dtype.kind == "f":
+            check_array(raw, ensure_2d=False, ensure_all_finite="allow-nan", input_name="y")
+        self._wide = raw.ndim == 2
         self._one_vs_rest = False
         if self._wide:
-            coded = [self._signs(labels[:, t], column_names(y, labels.shape[1])[t]) for t in range(labels.shape[1])]
+            self.tasks_ = column_names(y, raw.shape[1])
+            coded = [two_classes(raw[:, t], name) for t, name in enumerate(self.tasks_)]
             self.classes_ = [classes for classes, _ in coded]
             if all(np.array_equal(classes, self.classes_[0]) for classes in self.classes_):
                 self.classes_ = self.classes_[0]
-            self.tasks_ = column_names(y, labels.shape[1])
             return np.column_stack([signs for _, signs in coded])
-        seen = observed(labels)
+        seen = observed(raw)
         require(bool(seen.any()), "y holds nothing but missing labels (NaN)")
-        self.classes_ = _classes(labels[seen])
+        self.classes_ = distinct(raw[seen])
         if long or self.classes_.size <= 2:
-            self.classes_, signs = self._signs(labels, "y" if long else 0)
-            self.tasks_ = None if long else np.array([0])
+            self.classes_, signs = two_classes(raw, "y" if long else 0)
+            self.tasks_ = self.tasks_ if long else np.array([0])
             return signs[:, None]
         self._one_vs_rest = True
         self.tasks_ = self.classes_
-        signs = np.where(labels[:, None] == self.classes_[None, :], 1.0, -1.0)
+        signs = np.where(raw[:, None] == self.classes_[None, :], 1.0, -1.0)
         signs[~seen] = np.nan
         return signs
 
-    def _signs(self, labels, name):
-        """The two classes of a task, and its labels as -1/+1."""
-        seen = observed(labels)
-        require(bool(seen.any()), f"task {shown(name)} has no observation: its labels are all missing (NaN)")
-        classes = _classes(labels[seen])
+    def _labelled(self):
+        return np.ones(len(self.tasks_), bool)
+
+    def _coded_structure(self, structure):
+        """With simplex coding the classes' functions add up to zero: the structure lives on what is left."""
+        return SumToZero(structure) if self.coding == "simplex" and self._one_vs_rest else structure
+
+    def _targets_of_task(self, y, name):
+        """A new task has the classes of the others."""
+        require(not self._one_vs_rest, "add_task needs binary tasks; here the tasks are the classes of one target")
+        own = not isinstance(self.classes_, np.ndarray)
+        classes, signs = two_classes(y, name)
         require(
-            classes.size == 2,
-            f"task {shown(name)} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: "
-            f"{classes[:5].tolist()}",
+            own or np.array_equal(classes, self.classes_),
+            f"task {shown(name)} has the classes {classes.tolist()}, the others have {self.classes_.tolist()}",
         )
-        signs = np.full(len(labels), np.nan)
-        signs[seen] = np.where(labels[seen] == classes[1], 1.0, -1.0)
-        return classes, signs
+        if own:
+            self.classes_ = [*self.classes_, classes]
+        return signs, loss_of(self), (0.0, 1.0)
+
+    # --- predict ------------------------------------------------------------------------------------------------
 
     def decision_function(self, X):
         """Decision values: ``(n, n_tasks)``, or ``(n,)`` for one binary task or a long table."""
@@ -139,7 +173,10 @@ time_limit, warm_start, verbose, random_state
 
     def predict(self, X):
         """Labels: ``(n, n_tasks)`` for a two-dimensional ``Y``, else ``(n,)``."""
-        values = self.decision_function(X)
+        return self._respond(self.decision_function(X))
+
+    def _respond(self, values):
+        """Decision values as labels."""
         if self._one_vs_rest:
             return self.classes_[np.argmax(values, axis=1)]
         if not self._wide:
@@ -166,21 +203,35 @@ time_limit, warm_start, verbose, random_state
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
 
+    def score_per_task(self, X, y, sample_weight=None):
+        """The accuracy of each task, by name; missing labels are left out. The classes of one target are one task, ``0``.
+
+        Returns
+        -------
+        dict
+            By task; tasks without any observed label are left out.
+        """
+        decision = self._decision(X)
+        if self._one_vs_rest:
+            raw = column_or_1d(np.asarray(as_table(y)))
+            return per_task(accuracy, raw, self._respond(decision), None, sample_weight)
+        return self._task_scores(X, y, sample_weight)(decision[~np.isnan(self._coded(as_table(y), self._tasks_of_rows(X)))])
+
+    def _coded(self, y, labels):
+        """Labels as -1 and +1; the classes of one target are not coded here, their accuracy is one number."""
+        y = np.asarray(align_targets(y, self.tasks_) if labels is None and self._wide else y)
+        if not self._wide:
+            signs = signs_of(column_or_1d(y), self.classes_)
+            return signs if labels is not None else signs[:, None]
+        own = [self.classes_] * y.shape[1] if isinstance(self.classes_, np.ndarray) else self.classes_
+        return np.column_stack([signs_of(y[:, t], classes) for t, classes in enumerate(own)])
+
     def score(self, X, y, sample_weight=None):
         """The mean over tasks of the accuracy; missing labels are left out."""
-        predicted = self.predict(X)
-        y = y if self.task_column is not None or not self._wide else align_targets(y, self.tasks_)
-        return macro_accuracy(np.asarray(y).reshape(predicted.shape), predicted, self._tasks_of_rows(X), sample_weight)
+        return mean_score(self.score_per_task(X, y, sample_weight))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.task_column is None
         tags.classifier_tags.multi_label = self.task_column is None
         return tags
-
-
-def _classes(labels):
-    """The distinct labels, in order; objects such as a frame's mixed columns are read as what they are."""
-    labels = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
-    check_classification_targets(labels)
-    return np.unique(labels)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any, ClassVar
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
+from sklearn.utils._param_validation import Interval
 
 from .._component import require
-from ..metrics import macro_r2
-from ..tables import align_targets, column_names
-from .base import MultiTaskEstimator
+from ..features import row_squares
+from ..losses import as_loss
+from ..metrics import mean_score
+from ..posterior import Posterior
+from ..tables import align_targets, as_table, column_names, shown
+from .adding import AddTask
+from .base import MultiTaskEstimator, Prepared
+from .targets import TargetScale, signs_of, two_classes
 
 
-class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
+class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``,
@@ -30,8 +39,10 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         A scikit-learn pairwise kernel name, ``"precomputed"``, a Gaussian-process kernel, or any ``k(X, Z)``.
     alpha : float, default=0.01
         Strength of the structured norm.
-    loss : Loss or str, default="squared"
-        An object of :mod:`taskloom.losses` or its snake_case name.
+    loss : Loss, str or dict, default="squared"
+        An object of :mod:`taskloom.losses` or its snake_case name; or one for each task, by task name. A task with a loss of
+        labels (``"logistic"``, ``"hinge"``) takes -1 and +1, or two labels of which the second in order counts as +1, and
+        predicts its decision value.
     ridge : float, default=0.0
         Strength of the plain squared norm.
     task_weight : {"equal", "size"}, array or dict, default="equal"
@@ -40,6 +51,13 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         Whether each task has an unpenalised intercept.
     task_column : str or int, default=None
         Name or position of the column of ``X`` that holds the task of each row (long tables).
+    unseen : {"raise", "mean"}, default="raise"
+        What to do with a task that was not seen in training (long tables): refuse it, or predict with the mean of the tasks.
+    standardize_targets : bool, default=False
+        Whether to give each task's targets mean 0 and variance 1 during the fit. Predictions, ``coef_`` and ``intercept_``
+        are in the units of the targets; ``structure_`` and ``certificate_`` belong to the standardized problem.
+    noise : float, default=None
+        Standard deviation of the noise, for ``predict(X, return_std=True)``; ``None`` estimates it from the residuals.
     gamma, degree, coef0 : float
         Parameters of named kernels, as in scikit-learn.
     solver : {"auto", "factored", "alternating", "block", "proximal"} or Solver, default="auto"
@@ -65,7 +83,9 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         Kernel coefficients (other kernels).
     intercept_ : ndarray of shape (n_tasks,)
     tasks_ : ndarray of shape (n_tasks,)
-        Column names of ``Y``, or the sorted labels of the task column.
+        Column names of ``Y``, or the sorted labels of the task column; then tasks that were added.
+    noise_ : ndarray of shape (n_tasks,)
+        Standard deviation of the noise of each task (squared loss).
     certificate_ : Certificate
         ``primal``, ``dual``, ``gap``, ``relative_gap``, ``status``, ``message``.
     n_iter_ : int
@@ -89,41 +109,227 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     1
     """
 
-    def _targets(self, y, loss, long):
-        """``Y`` as a float matrix with NaN where unobserved; sets ``tasks_`` for wide tables."""
-        Y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
-        require(not np.isinf(Y).any(), "y holds infinity")
-        if long:
+    _parameter_constraints: ClassVar[dict[str, list]] = {
+        **MultiTaskEstimator._parameter_constraints,
+        "standardize_targets": ["boolean"],
+        "noise": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        structure=None,
+        *,
+        kernel="linear",
+        alpha=0.01,
+        loss="squared",
+        ridge=0.0,
+        task_weight="equal",
+        fit_intercept=True,
+        task_column=None,
+        unseen="raise",
+        standardize_targets=False,
+        noise=None,
+        gamma=None,
+        degree=3,
+        coef0=1,
+        solver="auto",
+        tol=1e-4,
+        max_iter=1000,
+        time_limit=None,
+        warm_start=False,
+        verbose=0,
+        random_state=None,
+    ):
+        super().__init__(
+            structure,
+            kernel=kernel,
+            alpha=alpha,
+            loss=loss,
+            ridge=ridge,
+            task_weight=task_weight,
+            fit_intercept=fit_intercept,
+            task_column=task_column,
+            unseen=unseen,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            time_limit=time_limit,
+            warm_start=warm_start,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.standardize_targets = standardize_targets
+        self.noise = noise
+
+    _training: Any
+
+    # --- targets ------------------------------------------------------------------------------------------------
+
+    def _targets(self, y, labels):
+        """``Y`` as a float matrix with NaN where unobserved; sets ``tasks_`` for wide tables, ``classes_`` for labels."""
+        self.__dict__.pop("classes_", None)
+        if isinstance(self.loss, dict):
+            return self._mixed_targets(y, labels)
+        Y = _numbers(y)
+        if labels is not None:
             Y = column_or_1d(Y, warn=True)
         self._wide = Y.ndim == 2
         Y = Y[:, None] if Y.ndim == 1 else Y
-        self.tasks_ = column_names(y, Y.shape[1]) if not long else None
-        if loss.targets == "signs":
+        self.tasks_ = column_names(y, Y.shape[1]) if labels is None else self.tasks_
+        if as_loss(self.loss).targets == "signs":
             values = np.unique(Y[~np.isnan(Y)])
             require(
                 bool(np.isin(values, (-1, 1)).all()),
-                f"{type(loss).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
+                f"{type(as_loss(self.loss)).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
                 "use MultiTaskClassifier for labels",
             )
         return Y
 
-    def predict(self, X):
+    def _mixed_targets(self, y, labels):
+        """Each task's targets as its own loss reads them: numbers, or two labels."""
+        raw = np.asarray(y)
+        require(raw.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {raw.shape}")
+        raw = column_or_1d(raw, warn=True) if labels is not None else raw
+        self._wide = raw.ndim == 2
+        raw = raw[:, None] if raw.ndim == 1 else raw
+        self.tasks_ = column_names(y, raw.shape[1]) if labels is None else self.tasks_
+        Y = np.full(raw.shape, np.nan)
+        self.classes_: Any = []
+        for t, (name, loss) in enumerate(zip(self.tasks_, self._losses(), strict=True)):
+            place = (slice(None), t) if labels is None else (np.flatnonzero(labels == name), 0)
+            if loss.targets == "signs":
+                classes, Y[place] = two_classes(raw[place], name)
+            else:
+                classes, Y[place] = None, _numbers(raw[place], f"y of task {shown(name)}")
+            self.classes_.append(classes)
+        return Y
+
+    def _target_scale(self, observations, losses):
+        if not self.standardize_targets:
+            return TargetScale.none(observations.n_tasks)
+        return TargetScale.of(observations, np.array([loss.targets != "signs" for loss in losses]))
+
+    def _targets_of_task(self, y, name):
+        """A new task's targets in the units of the fit, its loss, and how to undo the units."""
+        require(not isinstance(self.loss, dict), "add_task cannot know the loss of a new task where each has its own")
+        values, loss = _numbers(y), as_loss(self.loss)
+        seen = values[~np.isnan(values)]
+        mean, spread = 0.0, 1.0
+        if self.standardize_targets and loss.targets != "signs" and seen.size:
+            mean, spread = float(seen.mean()), float(seen.std()) or 1.0
+        return (values - mean) / spread, loss, (mean, spread)
+
+    def _store(self, data: Prepared, solution) -> None:
+        super()._store(data, solution)
+        quadratic = data.problem.loss.quadratic
+        self._training = (data, solution.W, solution.b, solution.A) if quadratic else None  # for return_std
+
+    # --- predict ------------------------------------------------------------------------------------------------
+
+    def predict(self, X, return_std=False):
         """Predict every task at every row (wide), or each row's own task (long).
 
         Parameters
         ----------
-        X : array or data frame of shape (n_samples, n_features)
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to give the standard deviations too (squared loss): those of the Gaussian-process posterior of the tasks'
+            functions. An observation differs from the function by noise, whose standard deviation is ``noise_``.
 
         Returns
         -------
         ndarray of shape (n_samples, n_tasks), or (n_samples,) for a long table or a one-dimensional ``y``
+            Or a pair of them.
         """
-        values = self._decision(X)
+        mean = self._respond(self._decision(X))
+        return (mean, self._respond(self._deviation(X))) if return_std else mean
+
+    def _respond(self, values):
+        """Decision values in the shape of the targets."""
         return values[:, 0] if values.ndim == 2 and not self._wide else values
 
+    @property
+    def noise_(self):
+        """Standard deviation of the noise of each task."""
+        return self._posterior_of_fit().noise * self._scale.spread
+
+    def _posterior_of_fit(self) -> Posterior:
+        if getattr(self, "_training", None) is None:
+            raise AttributeError(
+                f"standard deviations need a fit with the squared loss for all tasks, got loss={self.loss!r}"
+                if not hasattr(self, "added_tasks_")
+                else "standard deviations describe the tasks of a fit; fit again with the tasks that were added"
+            )
+        if "_posterior" not in self.__dict__:
+            data, W, b, A = self._training
+            noise = None
+            if self.noise is not None:  # in units of the fit: a common level over tasks of different spread
+                noise = self.noise / float(np.sqrt(np.mean(self._scale.spread**2)))
+            self._posterior = Posterior(data.problem, W, b, A, noise)
+        return self._posterior
+
+    def _deviation(self, X):
+        posterior = self._posterior_of_fit()
+        require(
+            not (isinstance(self.kernel, str) and self.kernel == "precomputed"),
+            'return_std needs k(x, x), which kernel="precomputed" does not give; pass a kernel function',
+        )
+        inputs, labels = self._inputs(X, reset=False)
+        data = self._training[0]
+        if hasattr(self, "coef_"):
+            phi, size = data.features.project(inputs), row_squares(inputs)
+        else:
+            phi, size = data.features.project(self._cross(inputs)), self._kernel_diagonal(inputs)
+        deviation = (posterior.deviation(phi, size) * self._scale.spread).astype(self._dtype)
+        if labels is None:
+            return deviation
+        task = self._known_tasks(labels)
+        require(bool((task >= 0).all()), 'return_std needs tasks that were seen in training; unseen="mean" has no posterior')
+        return deviation[np.arange(len(task)), task]
+
+    def _kernel_diagonal(self, inputs, block=256):
+        """``k(x, x)``, from small blocks: not every kernel can give it alone."""
+        parts = [np.diag(self._kernel(inputs[i : i + block], inputs[i : i + block])) for i in range(0, inputs.shape[0], block)]
+        return np.concatenate(parts)
+
+    # --- scores -------------------------------------------------------------------------------------------------
+
+    def score_per_task(self, X, y, sample_weight=None):
+        """The coefficient of determination of each task (accuracy, where a task has labels), by name; NaN is left out.
+
+        Returns
+        -------
+        dict
+            By task; tasks without any observed target are left out.
+        """
+        scores = self._task_scores(X, y, sample_weight)
+        decision = self._decision(X)
+        return scores(decision[~np.isnan(self._coded(as_table(y), self._tasks_of_rows(X)))])
+
+    def _coded(self, y, labels):
+        """Numbers, and labels as -1 and +1 where a task has them."""
+        y = align_targets(y, self.tasks_) if labels is None and self._wide else y
+        if not hasattr(self, "classes_"):
+            Y = _numbers(y)
+            return Y.reshape(-1, len(self.tasks_)) if labels is None else column_or_1d(Y)
+        raw = np.asarray(y)
+        raw = raw[:, None] if raw.ndim == 1 else raw
+        Y = np.full(raw.shape, np.nan)
+        for t, (name, classes) in enumerate(zip(self.tasks_, self.classes_, strict=True)):
+            place = (slice(None), t) if labels is None else (np.flatnonzero(np.asarray(labels) == name), 0)
+            Y[place] = _numbers(raw[place]) if classes is None else signs_of(raw[place], classes)
+        return Y if labels is None else Y[:, 0]
+
     def score(self, X, y, sample_weight=None):
-        """The mean over tasks of the coefficient of determination; NaN targets are left out."""
-        y = y if self.task_column is not None or not self._wide else align_targets(y, self.tasks_)
-        Y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
-        predicted = self.predict(X)
-        return macro_r2(Y.reshape(predicted.shape), predicted, self._tasks_of_rows(X), sample_weight)
+        """The mean over tasks of the coefficient of determination (accuracy, where a task has labels); NaN is left out."""
+        return mean_score(self.score_per_task(X, y, sample_weight))
+
+
+def _numbers(y, name="y"):
+    """Targets as floats, NaN allowed, infinity not."""
+    Y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
+    require(not np.isinf(Y).any(), f"{name} holds infinity")
+    return Y

@@ -1,8 +1,13 @@
 """Losses: each brings its value, its slope or prox, and its conjugate. ``Problem`` weighs and adds them."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from .._component import resolve
-from .base import Loss
+from .base import Array, Loss
 from .classification import Hinge, Logistic, SquaredHinge
+from .mixed import Mixed
 from .regression import Absolute, EpsilonInsensitive, Huber, Quantile, Squared
 
 __all__ = ["Absolute", "EpsilonInsensitive", "Hinge", "Huber", "Logistic", "Loss", "Quantile", "Squared", "SquaredHinge"]
@@ -13,3 +18,20 @@ _CATALOGUE: list[type] = [Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, 
 def as_loss(loss: str | Loss) -> Loss:
     """The loss object for a name such as ``"squared_hinge"``, or the object itself."""
     return resolve(loss, Loss, _CATALOGUE, "loss")
+
+
+def mixed_loss(losses: Sequence[Loss], task: Array) -> Loss:
+    """One loss for observations of these tasks, each under the loss of its task; that loss itself where all are alike."""
+    parts: list[Loss] = []
+    own = []
+    for loss in losses:
+        k = next((k for k, part in enumerate(parts) if _alike(part, loss)), len(parts))
+        parts += [loss] if k == len(parts) else []
+        own.append(k)
+    return parts[0] if len(parts) == 1 else Mixed(parts, np.array(own)[task])
+
+
+def _alike(one: Loss, other: Loss) -> bool:
+    """Whether two losses are of one type, with the same parameters."""
+    mine, theirs = one.get_params(), other.get_params()
+    return type(one) is type(other) and all(np.array_equal(mine[name], theirs[name]) for name in mine)

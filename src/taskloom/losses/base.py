@@ -15,14 +15,14 @@ Array = np.ndarray
 class Loss(Component, ABC):
     """``l(y, z)``, convex in ``z``. Entrywise: no masks, no weights, no sums; ``Problem`` weighs and adds.
 
-    A *smooth* loss has ``slope`` and ``curvature``; one with kinks has ``prox`` instead (and may leave both out).
-    Every loss has ``conjugate`` and ``slopes``, the interval outside which the conjugate is infinite: they are its
-    half of the certificate.
+    A *smooth* loss has ``slope`` and ``curvature``; one with kinks has ``prox`` instead (and may leave both out), from
+    which ``smoothed`` makes a smooth stand-in. Every loss has ``conjugate`` and ``slopes``, the interval outside which
+    the conjugate is infinite: they are its half of the certificate.
     """
 
     smooth: ClassVar[bool] = True
     quadratic: ClassVar[bool] = False  # l(y, z) = (y - z)^2 up to a constant: one linear system solves it
-    targets: ClassVar[Literal["numbers", "signs"]] = "numbers"
+    targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "numbers"
     max_curvature: ClassVar[float] = np.inf  # Lipschitz constant of the slope
 
     @abstractmethod
@@ -49,10 +49,20 @@ class Loss(Component, ABC):
         """The curvature of a parabola that touches the loss at ``z`` and lies above it: where Newton's own step fails."""
         return np.full_like(z, self.max_curvature)
 
-    def pick(self, which: Array) -> Loss:
+    def pick(self, which: Array | tuple[Array, ...]) -> Loss:
         """The loss of a selection of observations; only a loss that holds one number for each has to do anything."""
         return self
 
-    def prox(self, y: Array, z: Array, step: float) -> Array:
+    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
         """``argmin_u step l(y, u) + (u - z)^2 / 2``."""
         raise TypeError(f"{type(self).__name__} has no prox; it offers slope and curvature")
+
+    def smoothed(self, guess: Array, width: Array | float) -> Loss:
+        """The smooth stand-in around these slopes, for a loss with kinks; ``width`` may differ between observations."""
+        from .smoothed import Smoothed  # it is a loss itself: imported here, or the two modules would need each other
+
+        return Smoothed(self, guess, width)
+
+    def unit(self, residual: Array) -> Array | float:
+        """The size of the residuals, in which widths of a smoothing are measured; labels have none but 1."""
+        return 1.0 if self.targets == "signs" else max(float(np.abs(residual).mean()), 1e-300)

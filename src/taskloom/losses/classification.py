@@ -14,7 +14,7 @@ from .base import Array, Loss
 class _MarginLoss(Loss):
     """A loss of the margin ``y z`` that falls with it, with slope at most 1 in size."""
 
-    targets: ClassVar[Literal["numbers", "signs"]] = "signs"
+    targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "signs"
 
     def slopes(self, y: Array) -> tuple[Array, Array]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
@@ -50,7 +50,7 @@ class Hinge(_MarginLoss):
     def value(self, y: Array, z: Array) -> Array:
         return np.maximum(1 - y * z, 0.0)
 
-    def prox(self, y: Array, z: Array, step: float) -> Array:
+    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
         return z + y * np.clip(1 - y * z, 0.0, step)
 
     def conjugate(self, y: Array, s: Array) -> Array:

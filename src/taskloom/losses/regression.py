@@ -80,7 +80,7 @@ class EpsilonInsensitive(Loss):
     def value(self, y: Array, z: Array) -> Array:
         return np.maximum(np.abs(y - z) - self.epsilon, 0.0)
 
-    def prox(self, y: Array, z: Array, step: float) -> Array:
+    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
         r = np.abs(z - y)
         shrunk = np.where(r <= self.epsilon, r, np.maximum(r - step, self.epsilon))
         return y + np.sign(z - y) * shrunk
@@ -106,7 +106,7 @@ class Quantile(Loss):
         r = y - z
         return np.maximum(self.q * r, (self.q - 1) * r)
 
-    def prox(self, y: Array, z: Array, step: float) -> Array:
+    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
         r = z - y
         return z - np.clip(r, -step * self.q, step * (1 - self.q))
 
@@ -126,7 +126,7 @@ class Absolute(Loss):
     def value(self, y: Array, z: Array) -> Array:
         return np.abs(y - z)
 
-    def prox(self, y: Array, z: Array, step: float) -> Array:
+    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
         return z - np.clip(z - y, -step, step)
 
     def conjugate(self, y: Array, s: Array) -> Array:

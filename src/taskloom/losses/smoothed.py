@@ -16,20 +16,22 @@ class Smoothed(Loss):
 
     With ``u = prox(z + width guess)`` the slope is ``(z + width guess - u)/width``, a true slope of ``l`` at ``u``: it
     never leaves the domain of ``l*``, whatever the width. Taking the slope as the next guess converges to the
-    minimiser for ``l`` itself, with the width held fixed, so nothing becomes ill-conditioned.
+    minimiser for ``l`` itself, with the width held fixed, so nothing becomes ill-conditioned. The width is one number,
+    or one for each observation.
     """
 
     loss: Loss
     guess: Array
-    width: float
+    width: Array | float
     smooth: ClassVar[bool] = True
 
-    def pick(self, which: Array) -> Smoothed:
-        return Smoothed(self.loss, self.guess[which], self.width)
+    def pick(self, which: Array | tuple[Array, ...]) -> Smoothed:
+        width = self.width[which] if isinstance(self.width, np.ndarray) else self.width
+        return Smoothed(self.loss.pick(which), self.guess[which], width)
 
     @property
     def max_curvature(self) -> float:  # type: ignore[override]
-        return 1 / self.width
+        return float(np.max(1 / self.width))
 
     def slope(self, y: Array, z: Array) -> Array:
         shifted = z + self.width * self.guess
@@ -47,6 +49,9 @@ class Smoothed(Loss):
         nudge = 1e-7 * (self.width + np.abs(shifted))
         moved = self.loss.prox(y, shifted + nudge, self.width) - self.loss.prox(y, shifted, self.width)
         return np.clip(1 - moved / nudge, 0.0, 1.0) / self.width
+
+    def majorant(self, y: Array, z: Array) -> Array:
+        return np.full_like(z, 1 / self.width)
 
     def conjugate(self, y: Array, s: Array) -> Array:
         return self.loss.conjugate(y, s) + self.width * (s - self.guess) ** 2 / 2

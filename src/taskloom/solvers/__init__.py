@@ -5,7 +5,7 @@ from .base import Solver
 from .block import Block
 from .factored import Factored
 from .loop import solve
-from .path import alpha_max, path
+from .path import alpha_max, path, strength_grid
 from .proximal import Proximal
 
-__all__ = ["Alternating", "Block", "Factored", "Proximal", "Solver", "alpha_max", "path", "solve"]
+__all__ = ["Alternating", "Block", "Factored", "Proximal", "Solver", "alpha_max", "path", "solve", "strength_grid"]

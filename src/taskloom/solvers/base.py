@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class Iterate:
 
     ``A`` is the structure at hand, where it sits on the tasks: a bound on ``F*`` may look for its proof around it.
     ``penalty = alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` is given when ``W`` goes with the structure at hand (on either side);
-    without it the best structure for ``W`` is computed.
+    without it the best structure for ``W`` is computed. ``Z = Phi'G`` with ``G = -v slopes`` is given where it is known.
     """
 
     W: Array
@@ -28,6 +29,7 @@ class Iterate:
     slopes: Array
     A: Array | None = None
     penalty: float | None = None
+    Z: Array | None = None
 
     def objective(self, problem: Problem) -> float:
         """``J`` here, with the structure at hand or else the best one."""
@@ -38,6 +40,7 @@ class Iterate:
 class Run(ABC):
     """A solver on its way."""
 
+    length: Any = None  # of the last step, where there is such a thing
     finished: str | None = None  # a status, once the run knows that another step would change nothing
 
     @abstractmethod

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from .._linalg import psd_eigh
+from ..features import weighted_gram
 from ..problem import Problem
 from .newton import Design, Direction, Intercepts
 
@@ -22,8 +23,8 @@ class MeanGram:
 
     def __init__(self, problem: Problem):
         seen = problem.observations
-        by_row = np.bincount(seen.row, weights=seen.weight, minlength=len(problem.features))
-        total = problem.features.T @ (by_row[:, None] * problem.features)
+        by_row = np.bincount(seen.row, weights=seen.weight, minlength=problem.n_rows)
+        total = weighted_gram(problem.features, by_row)
         if problem.fit_intercept:
             means = problem.correlate(seen.weight) / np.sqrt(seen.sum_by_task(seen.weight))
             total = total - means @ means.T
@@ -64,7 +65,7 @@ class _CoupledDirection(Direction):
         problem = design.problem
         seen = problem.observations
         self.total = seen.sum_by_task(h) + (0.0 if damping is None else damping)
-        self.grams = self._grams() if problem.n_features * problem.n_tasks <= 2 * seen.y.size else None
+        self.grams = self._grams() if self._grams_pay() else None
         level = float(h.sum() / seen.weight.sum())  # how curved the loss is here, on average
         scale = 1 + level * design.mean.g[:, None] * design.l[None, :]
         U, V, size = design.mean.U, design.V, design.L.shape[1] * problem.n_features
@@ -73,13 +74,19 @@ class _CoupledDirection(Direction):
             (size, size), matvec=lambda x: (U @ ((U.T @ x.reshape(design.shape) @ V) / scale) @ V.T).ravel(), dtype=float
         )
 
+    def _grams_pay(self) -> bool:
+        """Whether a product with the Gram matrices takes fewer multiplications than one with the features and one back."""
+        problem = self.design.problem
+        held = problem.features.size / problem.n_rows * problem.observations.y.size  # numbers in the rows of all observations
+        return problem.n_features**2 * problem.n_tasks <= 2 * held
+
     def _grams(self) -> Array:
         """``Phi_t' H_t Phi_t`` of every task with its intercept eliminated (``T x r x r``): small where there are many rows."""
         problem = self.design.problem
         grams = np.empty((problem.n_tasks, problem.n_features, problem.n_features))
         for t, (part, phi) in enumerate(problem.by_task()):
             h = self.h[part]
-            grams[t] = phi.T @ (h[:, None] * phi)
+            grams[t] = weighted_gram(phi, h)
             if self.damping is not None:
                 mean = h @ phi
                 grams[t] -= np.outer(mean, mean) / self.total[t]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._component import is_number, require, resolve
 from .._linalg import one_thread
 from ..problem import Problem
-from ..solution import STATUS, Certificate, History, Solution
+from ..solution import STATUS, Certificate, History, Solution, Start
 from .alternating import Alternating
 from .base import Iterate, Solver
 from .block import Block
@@ -20,6 +21,7 @@ from .choose import choose
 from .factored import Factored
 from .multipliers import Multipliers
 from .proximal import Proximal
+from .reduced import Reduced
 
 Array = np.ndarray
 PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
@@ -39,7 +41,7 @@ def solve(
     tol: float = 1e-4,
     max_iter: int = 1000,
     time_limit: float | None = None,
-    start: tuple[Array, Array] | None = None,
+    start: tuple | None = None,
     callback: Callable[[History], bool | None] | None = None,
 ) -> Solution:
     """Minimise the problem until its relative duality gap is at most ``tol``.
@@ -70,40 +72,89 @@ def solve(
     require(refusal is None, str(refusal))
     if start is not None and not np.any(start[0]):
         start = None  # a structure made from weights of zero has nowhere to go
-    shift = problem.once("offset", lambda: _offset(problem))
-    if shift is not None:
-        problem = problem.once("centred", lambda: replace(problem, features=problem.features - shift)).at(problem.alpha)
-        start = None if start is None else (start[0], start[1] + shift @ start[0])
+    limits = _Limits(max_iter, time_limit, callback)
+    reduced = Reduced.of(problem)
+    if reduced is None:
+        return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")
+    inner = reduced.at(problem.alpha, problem.structure)
+    first, status = _run(inner, chosen, tol, reduced.inward(start), limits, reduced.outward, reduced.constant)
     book = _Book(problem, tol)
-    with one_thread(), suppress(KeyboardInterrupt):
-        status = "interrupted"
-        status = _iterate(book, chosen, start, max_iter, time_limit, callback)
-    solution = book.close(status, chosen, automatic=solver == "auto")
-    return solution if shift is None else replace(solution, b=solution.b - shift @ solution.W)
+    book.take_over(first, reduced.outward)
+    if status == "optimal" and book.relative_gap > tol:  # finer than the reduced problem can tell: go on without it
+        return _solve_centred(problem, chosen, tol, (book.W, book.b), limits.after(len(first.history)), solver == "auto")
+    return book.close(status, chosen, solver == "auto")
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """When to stop short of the tolerance."""
+
+    max_iter: int
+    time_limit: float | None
+    callback: Callable[[History], bool | None] | None
+
+    def after(self, n_iter: int) -> _Limits:
+        return replace(self, max_iter=max(self.max_iter - n_iter, 1))
+
+
+def _solve_centred(
+    problem: Problem, solver: Solver, tol: float, start: tuple | None, limits: _Limits, automatic: bool
+) -> Solution:
+    """Solve with the features moved to zero, where they lie far from it."""
+    shift = problem.once("offset", lambda: _offset(problem))
+    if shift is None:
+        book, status = _run(problem, solver, tol, start, limits)
+        return book.close(status, solver, automatic)
+    inner = problem.once("centred", lambda: replace(problem, features=problem.features - shift)).at(problem.alpha)
+    if start is not None:
+        start = Start(start[0], start[1] + shift @ start[0], getattr(start, "length", None))
+    book, status = _run(inner, solver, tol, start, limits, lambda W, b: (W, b - shift @ W))
+    solution = book.close(status, solver, automatic)
+    return replace(solution, b=solution.b - shift @ solution.W)
 
 
 def _offset(problem: Problem) -> Array | None:
-    """Where the features lie far from zero: with intercepts, moving them to zero is the same problem, better conditioned."""
-    if not problem.fit_intercept:
+    """Where the features lie far from zero: with intercepts, moving them to zero is the same problem, better conditioned.
+
+    Sparse features stay where they are: moved, they would be dense.
+    """
+    if not problem.fit_intercept or issparse(problem.features):
         return None
     mean, spread = problem.features.mean(axis=0), problem.features.std(axis=0)
     return mean if np.any(np.abs(mean) > 3 * spread) else None
 
 
+def _run(
+    problem: Problem,
+    solver: Solver,
+    tol: float,
+    start: tuple | None,
+    limits: _Limits,
+    outward: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+    constant: float = 0.0,
+) -> tuple[_Book, str]:
+    """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
+    book = _Book(problem, tol, constant)
+    book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
+    status = "interrupted"
+    with one_thread(), suppress(KeyboardInterrupt):
+        status = _iterate(book, solver, start, limits)
+    return book, status
+
+
 def _iterate(
     book: _Book,
     solver: Solver,
-    start: tuple[Array, Array] | None,
-    max_iter: int,
-    time_limit: float | None,
-    callback: Callable[[History], bool | None] | None,
+    start: tuple | None,
+    limits: _Limits,
 ) -> str:
     kinks = None if book.problem.loss.smooth else Multipliers(book.problem)
     run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
     gap = np.inf
-    for _ in range(max_iter):
+    for _ in range(limits.max_iter):
         point = run.step(gap)
         gap = book.record(point)
+        book.length = run.length
         if book.relative_gap <= book.tol and run.finished != "change":
             return "optimal"
         if book.idle >= PATIENCE:
@@ -114,9 +165,9 @@ def _iterate(
                 run.retarget(kinks.problem)
         if run.finished is not None:
             return run.finished
-        if callback is not None and callback(book.history):
-            return "interrupted"
-        if time_limit is not None and book.history.seconds[-1] >= time_limit:
+        if limits.callback is not None and limits.callback(book.history):
+            return "callback"
+        if limits.time_limit is not None and book.history.seconds[-1] >= limits.time_limit:
             return "time_limit"
     return "max_iter"
 
@@ -124,13 +175,19 @@ def _iterate(
 class _Book:
     """The best primal and dual points so far. They may come from different iterations: both bounds stay true."""
 
-    def __init__(self, problem: Problem, tol: float):
-        self.problem, self.tol = problem, tol
+    def __init__(self, problem: Problem, tol: float, constant: float = 0.0):
+        self.problem, self.tol, self.constant = (
+            problem,
+            tol,
+            constant,
+        )  # the constant is part of the objective, and out of reach
         self.history = History()
         self.began = time.perf_counter()
         self.primal, self.dual = np.inf, -np.inf
         self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
         self.G = np.zeros(problem.observations.y.size)
+        self.witness: Iterate | None = None  # where the best bound comes from
+        self.length: float | None = None
         self.idle, self._milestone = 0, np.inf
         self._predict_constants()
 
@@ -139,7 +196,8 @@ class _Book:
         problem = self.problem
         self.b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
         self.A: Array | None
-        self.primal, self.A = problem.best_primal(self.W, self.b)
+        primal, self.A = problem.once("nothing", lambda: problem.best_primal(self.W, self.b))
+        self.primal = primal + self.constant
 
     @property
     def gap(self) -> float:
@@ -153,22 +211,39 @@ class _Book:
 
     def record(self, point: Iterate) -> float:
         """Certify an iterate, remember it if it is the best, and return its own gap."""
-        problem = self.problem
-        primal = point.objective(problem)
-        if primal < self.primal:
-            self.primal, self.W, self.b = primal, point.W, point.b
-            self.A = None if point.penalty is None else point.A
-        G = problem.dual_candidate(point.slopes)
-        dual = problem.dual(G, point.W, point.A)
-        if dual > self.dual:
-            self.dual, self.G = dual, G
+        self.last_gap = self._certify(point)
         self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
         if self.gap < 0.999 * self._milestone:
             self.idle, self._milestone = 0, self.gap
         else:
             self.idle += 1
-        self.last_gap = max(primal - dual, 0.0)
         return self.last_gap
+
+    def _certify(self, point: Iterate) -> float:
+        problem = self.problem
+        primal = point.objective(problem) + self.constant
+        if primal < self.primal:
+            self.primal, self.W, self.b = primal, point.W, point.b
+            self.A = None if point.penalty is None else point.A
+        G = problem.dual_candidate(point.slopes)
+        Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
+        dual = problem.dual(G, point.W, point.A, Z) + self.constant
+        if dual > self.dual:
+            self.dual, self.G, self.witness = dual, G, point
+        return max(primal - dual, 0.0)
+
+    def take_over(self, other: _Book, outward: Callable[[Array, Array], tuple[Array, Array]]) -> None:
+        """Certify here what was found on another form of this problem: its best weights, and those behind its best bound."""
+        self.history, self.began, self.length = other.history, other.began, other.length
+        points = [(other.W, other.b, other.A)]
+        if other.witness is not None and other.witness.W is not other.W:
+            points.append((other.witness.W, other.witness.b, other.witness.A))
+        for W, b, A in points:
+            W, b = outward(W, b)
+            z = self.problem.predict(W, b)
+            self._certify(Iterate(W, b, z, self.problem.loss.slope(self.problem.observations.y, z), A))
+        for column, value in (("objective", self.primal), ("dual", self.dual), ("gap", self.gap)):
+            getattr(self.history, column)[-1:] = [value]
 
     def close(self, status: str, solver: Solver, automatic: bool) -> Solution:
         problem = self.problem
@@ -182,11 +257,12 @@ class _Book:
         message = f"{words} ({picked}solver {solver!r})."
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
         assert self.A is not None
-        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name)
+        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
 
     def _settle(self) -> None:
         """Hand back the best structure for the weights: what is certified is then what is returned."""
         primal, A = self.problem.best_primal(self.W, self.b)
+        primal += self.constant
         if self.A is None or primal <= self.primal:
             self.primal, self.A = primal, A
             self.history.objective[-1], self.history.gap[-1] = self.primal, self.gap

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..losses.smoothed import Smoothed
 from ..problem import Problem
 from .base import Iterate
 
@@ -19,19 +18,16 @@ class Multipliers:
 
     def __init__(self, problem: Problem):
         seen = problem.observations
-        spread = 1.0
-        if problem.loss.targets == "numbers":
-            constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
-            spread = max(float(np.abs(seen.y - constants[seen.task]).mean()), 1e-300)
+        constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
         self.true = problem
-        self.width = 0.3 * spread
+        self.width = 0.3 * problem.loss.unit(seen.y - constants[seen.task])
         self.narrowest = 1e-3 * self.width
         self.reached = np.inf
         self.renew(np.zeros(seen.y.size))
 
     def renew(self, guess: np.ndarray) -> None:
         """Smooth the loss around these slopes."""
-        self.problem = self.true.with_loss(Smoothed(self.true.loss, guess, self.width))
+        self.problem = self.true.with_loss(self.true.loss.smoothed(guess, self.width))
 
     def gap(self, point: Iterate) -> float:
         """The duality gap of the stand-in at this iterate."""
@@ -44,7 +40,7 @@ class Multipliers:
         if not (solved or stuck):
             return False
         if solved and true_gap > 0.5 * self.reached:
-            self.width = max(self.width / 3, self.narrowest)
+            self.width = np.maximum(self.width / 3, self.narrowest)
         self.reached = min(true_gap, self.reached)
         self.renew(point.slopes)
         return True

@@ -129,41 +129,60 @@ class Direction(ABC):
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Columns(Design):
-    """``X`` itself (``B x m x p``); the coefficients are ``beta``."""
+class PrimalDesign(Design):
+    """The coefficients are ``beta`` itself, and the systems are of its size."""
 
-    X: Array
+    @abstractmethod
+    def gather(self, U: Array) -> Array:
+        """``X'U`` for several columns (``B x m x k``)."""
+
+    @abstractmethod
+    def gram(self, h: Array) -> Array:
+        """``X'HX`` (``B x p x p``)."""
 
     def start(self, u: Array) -> Array:
-        return apply(transposed(self.X), u)
-
-    def predict(self, coef: Array) -> Array:
-        return apply(self.X, coef)
+        return self.gather(u[..., None])[..., 0]
 
     def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
         return np.einsum("bi,bi->b", coef, other)
 
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        return _PrimalDirection(self, h, intercepts, damping)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(PrimalDesign):
+    """``X`` itself (``B x m x p``)."""
+
+    X: Array
+
+    def gather(self, U: Array) -> Array:
+        return np.matmul(transposed(self.X), U)
+
+    def gram(self, h: Array) -> Array:
+        return np.matmul(transposed(self.X), h[:, :, None] * self.X)
+
+    def predict(self, coef: Array) -> Array:
+        return apply(self.X, coef)
+
     def pick(self, which: Array) -> Columns:
         return Columns(self.X[which])
 
-    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        return _ColumnsDirection(self.X, h, intercepts, damping)
 
-
-class _ColumnsDirection(Direction):
+class _PrimalDirection(Direction):
     """``(I + X'HX) d beta = -(X'g + beta)``, bordered by the intercepts."""
 
-    def __init__(self, X: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
-        self.X, self.intercepts = X, intercepts
-        self.M = np.matmul(transposed(X), h[:, :, None] * X) + np.eye(X.shape[-1])
+    def __init__(self, design: PrimalDesign, h: Array, intercepts: Intercepts | None, damping: Array | None):
+        self.design, self.intercepts = design, intercepts
+        self.M = design.gram(h)
+        self.M += np.eye(self.M.shape[-1])
         if intercepts is not None and damping is not None:
             E = intercepts.dense()
-            self.edge = np.matmul(transposed(X), h[:, :, None] * E)
+            self.edge = design.gather(h[:, :, None] * E)
             self.own = np.matmul(transposed(E), h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        rhs = -(apply(transposed(self.X), g) + coef)[..., None]
+        rhs = -(self.design.start(g) + coef)[..., None]
         if self.intercepts is None:
             return solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
         both = solve_spd(self.M, np.concatenate([rhs, self.edge], axis=-1))

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from .._component import require
+from ..features import entries
 from ..problem import Problem
-from ..solution import Solution
+from ..solution import Solution, Start
 from .base import Solver
 from .loop import solve
 from .multipliers import Multipliers
@@ -48,16 +50,45 @@ def alpha_max(problem: Problem) -> float:
     return float(high)
 
 
+def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Array:
+    """Strengths to try, largest first: from where (almost) nothing is learned, downward in equal steps of the logarithm.
+
+    The first is ``alpha_max`` where there is one. Under structures that never vanish it is the strength at which the duality
+    gap of learning nothing is 1 % of the loss: no predictor there explains more than that.
+    """
+    require(size >= 1, f"a grid needs at least one strength, got {size}")
+    top = alpha_max(problem)
+    top = _little_to_learn(problem) if np.isinf(top) else top
+    return max(top, 1e-300) * np.logspace(0, -decades, size)
+
+
+def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
+    """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the best constant."""
+    structure, Z = problem.structure, _correlations_at_zero(problem)
+    root = Z.T if structure.either_side and problem.n_features < problem.n_tasks else Z
+    _, conjugate = structure.ray_of_root(root / 2)
+    nothing = conjugate(0.0)
+    low, high = 1e-100, 1e100
+    for _ in range(200):
+        middle = float(np.sqrt(low * high))
+        worth = conjugate(1 / middle) - nothing
+        low, high = (middle, high) if worth > share * problem.scale else (low, middle)
+    return high
+
+
 def _correlations_at_zero(problem: Problem) -> Array:
-    """``Z`` at ``W = 0``: learn each task with a metric so small that nothing but the intercepts moves."""
-    tiny = 1e-10 / max(float(np.abs(problem.features).max(initial=0.0)), 1e-150)
+    """``Z`` at ``W = 0``: learn each task with a metric so small that nothing but the intercepts moves.
+
+    So small that it may have a single direction: which one, nobody can tell.
+    """
+    Q = np.eye(problem.n_features, 1) * 1e-10 / max(float(np.abs(entries(problem.features)).max(initial=0.0)), 1e-150)
     if problem.loss.smooth:
-        return FeatureSide(problem).supervise(tiny * np.eye(problem.n_features)).Z
+        return FeatureSide(problem).supervise(Q).Z
     kinks = Multipliers(problem)
-    fit = FeatureSide(kinks.problem).supervise(tiny * np.eye(problem.n_features))
+    fit = FeatureSide(kinks.problem).supervise(Q)
     for _ in range(50):
         kinks.renew(fit.slopes)
-        fit = FeatureSide(kinks.problem).supervise(tiny * np.eye(problem.n_features))
+        fit = FeatureSide(kinks.problem).supervise(Q)
     return fit.Z
 
 
@@ -67,9 +98,20 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
     ``options`` are those of :func:`solve`.
     """
     start = options.pop("start", None)
-    solutions = []
-    for alpha in alphas:
-        solution = solve(problem.at(alpha), solver, start=start, **options)
-        start = (solution.W, solution.b)
-        solutions.append(solution)
+    solutions: list[Solution] = []
+    alphas = [float(alpha) for alpha in alphas]
+    for k, alpha in enumerate(alphas):
+        solutions.append(solve(problem.at(alpha), solver, start=start, **options))
+        if k + 1 < len(alphas):
+            start = _ahead(solutions, alphas[: k + 2])
     return solutions
+
+
+def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
+    """Where the next solution should be: the last one, moved on as it moved on the logarithmic scale, a fifth less."""
+    last = solutions[-1]
+    if len(solutions) < 2 or not np.any(solutions[-2].W):
+        return Start(last.W, last.b, last.length)
+    before, (first, second, third) = solutions[-2], np.log(alphas[-3:])
+    share = 0.8 * min(max((third - second) / (second - first), 0.0), 2.0) if second != first else 0.0
+    return Start(last.W + share * (last.W - before.W), last.b + share * (last.b - before.b), last.length)

@@ -8,8 +8,10 @@ the eigenvectors of ``Phi_s'Phi_s`` and of ``c^(1/2) A c^(1/2)``.
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._linalg import psd_eigh
+from ..features import weighted_gram
 from ..problem import Problem
 
 Array = np.ndarray
@@ -18,7 +20,7 @@ Array = np.ndarray
 def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
     """``(s, c)`` with ``v_it = s_i c_t`` if every task sees every row exactly once in this way, else ``None``."""
     seen = problem.observations
-    n, T = len(problem.features), problem.n_tasks
+    n, T = problem.n_rows, problem.n_tasks
     if seen.y.size != n * T or not np.array_equal(seen.row, np.tile(np.arange(n), T)):
         return None
     V = seen.weight.reshape(T, n)  # observations are sorted by task, then row
@@ -32,13 +34,17 @@ class SharedInputs:
 
     def __init__(self, problem: Problem, s: Array, c: Array):
         self.c = c
-        n, T = len(problem.features), problem.n_tasks
+        n, T = problem.n_rows, problem.n_tasks
         Y = problem.observations.y.reshape(T, n).T
         self.x_mean = s @ problem.features if problem.fit_intercept else np.zeros(problem.n_features)
         self.y_mean = s @ Y if problem.fit_intercept else np.zeros(T)
-        self.features = np.sqrt(s)[:, None] * (problem.features - self.x_mean)
-        self.targets = np.sqrt(s)[:, None] * (Y - self.y_mean) * np.sqrt(c)
         self.fit_intercept = problem.fit_intercept
+        self._keep(problem, s, Y - self.y_mean)
+
+    def _keep(self, problem: Problem, s: Array, Y: Array) -> None:
+        """What the systems need of the inputs and of the centred targets."""
+        self.features = np.sqrt(s)[:, None] * (problem.features - self.x_mean)
+        self.targets = np.sqrt(s)[:, None] * Y * np.sqrt(self.c)
 
     @classmethod
     def of(cls, problem: Problem) -> SharedInputs | None:
@@ -48,12 +54,28 @@ class SharedInputs:
     @classmethod
     def _build(cls, problem: Problem) -> SharedInputs | None:
         weights = separable_weights(problem) if problem.loss.quadratic else None
-        return None if weights is None else cls(problem, *weights)
+        if weights is None:
+            return None
+        return (_SparseInputs if issparse(problem.features) else cls)(problem, *weights)
+
+    def _moments(self) -> tuple[Array, Array]:
+        """``Phi_s'Phi_s`` and ``Phi_s'Y_s``."""
+        return self.features.T @ self.features, self.features.T @ self.targets
+
+    def _moments_along(self, Q: Array) -> tuple[Array, Array]:
+        """The same for the features ``Phi Q``."""
+        P = self.features @ Q
+        return P.T @ P, P.T @ self.targets
 
     def _decompose(self) -> None:
         if not hasattr(self, "V"):
-            self.k, self.V = psd_eigh(self.features.T @ self.features)
-            self.projected = self.V.T @ (self.features.T @ self.targets)
+            gram, cross = self._moments()
+            self.k, self.V = psd_eigh(gram)
+            self.projected = self.V.T @ cross
+
+    def _turned(self, inner: Array) -> Array:
+        """Weights from their coordinates in the eigenvectors of the features."""
+        return self.V @ inner
 
     def intercepts(self, W: Array) -> Array:
         return self.y_mean - self.x_mean @ W if self.fit_intercept else np.zeros(W.shape[1])
@@ -65,13 +87,27 @@ class SharedInputs:
         P, a, _ = np.linalg.svd(root_c[:, None] * L, full_matrices=False)  # of the root: the range stays exact
         a = a**2
         inner = (self.projected @ P) / (self.k[:, None] * a + alpha)
-        W = self.V @ (inner * a) @ P.T / root_c
+        W = self._turned(inner * a) @ P.T / root_c
         return W, self.intercepts(W), alpha * float(np.sum(inner**2 * a))
 
     def on_features(self, Q: Array, alpha: float) -> tuple[Array, Array, float]:
         """Weights, intercepts and norm at ``D = QQ'``."""
-        P = self.features @ Q
-        e, E = psd_eigh(P.T @ P)
-        B = E @ ((E.T @ (P.T @ self.targets)) / (e[:, None] * self.c + alpha)) * np.sqrt(self.c)
+        gram, cross = self._moments_along(Q)
+        e, E = psd_eigh(gram)
+        B = E @ ((E.T @ cross) / (e[:, None] * self.c + alpha)) * np.sqrt(self.c)
         W = Q @ B
         return W, self.intercepts(W), alpha * float(np.vdot(B, B))
+
+
+class _SparseInputs(SharedInputs):
+    """Centred, sparse inputs would be dense: only their products are kept, and centred afterwards."""
+
+    def _keep(self, problem: Problem, s: Array, Y: Array) -> None:
+        self.gram = weighted_gram(problem.features, s) - np.outer(self.x_mean, self.x_mean)
+        self.cross = problem.features.T @ (s[:, None] * Y * np.sqrt(self.c))  # Y is centred, so the inputs need not be
+
+    def _moments(self) -> tuple[Array, Array]:
+        return self.gram, self.cross
+
+    def _moments_along(self, Q: Array) -> tuple[Array, Array]:
+        return Q.T @ self.gram @ Q, Q.T @ self.cross

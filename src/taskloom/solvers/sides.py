@@ -8,15 +8,18 @@ is a small problem of its own. A ridge only changes the metric: ``alpha A^-1 + r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._linalg import compose, psd_eigh
 from ..problem import Problem
 from .coupled import Coupled, MeanGram
 from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
 from .shared import SharedInputs, separable_weights
+from .sparse_columns import SparseColumns
 
 Array = np.ndarray
 
@@ -74,7 +77,7 @@ class TaskSide(Side):
     """``root`` is ``T x q`` with ``A = root root'``.
 
     One dense system while it is small (in the observations or in the weights, whichever are fewer); conjugate gradients
-    beyond.
+    beyond, and for sparse features.
     """
 
     dense_limit: int = 600  # largest dense system
@@ -94,7 +97,8 @@ class TaskSide(Side):
         if self.shared is not None:
             return self._read(*self.shared.on_tasks(L, problem.alpha))
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
-        if min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit:
+        large = min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit
+        if large or issparse(problem.features):
             design: Design = Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)))
         elif r * q <= N:
             phi = problem.features[problem.observations.row]
@@ -151,46 +155,82 @@ def buckets(counts: Array, starts: Array) -> list[Bucket]:
     return out
 
 
+def smaller(X: Array) -> Columns | Gram:
+    """The form of dense inputs (``B x m x q``) that makes the smaller systems."""
+    return Columns(X) if X.shape[2] <= X.shape[1] else Gram(np.matmul(X, X.transpose(0, 2, 1)))
+
+
+def one_by_one(counts: Array, starts: Array) -> list[Bucket]:
+    """Each task in a bucket of its own."""
+    return [
+        Bucket(np.array([t]), starts[t] + np.arange(m)[None], np.ones((1, m), dtype=bool))
+        for t, m in enumerate(counts.tolist())
+    ]
+
+
 class FeatureSide(Side):
-    """``root`` is ``r x q`` with ``D = root root'``; only structures that ignore zero eigenvalues may sit here."""
+    """``root`` is ``r x q`` with ``D = root root'``; only structures that ignore zero eigenvalues may sit here.
+
+    Tasks of similar size go together. Sparse features go one task at a time, so that at most one task's inputs are multiplied
+    out, and those only where they have few columns (``narrow`` times fewer than there are features) or few rows.
+    """
+
+    narrow: int = 8
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
         self.dim = problem.n_features
-        self.buckets = problem.once("buckets", lambda: buckets(problem.observations.counts, problem.observations.starts))
+        group = one_by_one if issparse(problem.features) else buckets
+        self.buckets = problem.once("buckets", lambda: group(problem.observations.counts, problem.observations.starts))
 
     def moment_root(self, W: Array) -> Array:
         return W.T
 
     def supervise(self, root: Array) -> Supervised:
-        problem, _seen = self.problem, self.problem.observations
+        problem = self.problem
         Q = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_features(Q, problem.alpha))
-        P = problem.features @ Q / np.sqrt(2 * problem.alpha)
+        inputs = self._sparse_inputs(Q) if issparse(problem.features) else self._dense_inputs(Q)
         B = np.zeros((Q.shape[1], problem.n_tasks))
         b = np.zeros(problem.n_tasks)
         norm = 0.0
         for bucket in self.buckets:
-            fit, beta = self._solve_bucket(bucket, P)
+            fit, beta = self._solve_bucket(bucket, inputs(bucket))
             norm += fit.norm
             B[:, bucket.tasks] = beta.T
             if problem.fit_intercept:
                 b[bucket.tasks] = fit.b[:, 0]
         return self._read(Q @ B / np.sqrt(2 * problem.alpha), b, norm)
 
-    def _solve_bucket(self, bucket: Bucket, P: Array) -> tuple[Fit, Array]:
+    def _dense_inputs(self, Q: Array) -> Callable[[Bucket], Array]:
+        """For a bucket, ``Phi Q / sqrt(2 alpha)`` (``B x m x q``)."""
+        P, row = self.problem.features @ Q / np.sqrt(2 * self.problem.alpha), self.problem.observations.row
+        return lambda bucket: P[row[bucket.place]] * bucket.mask[:, :, None]
+
+    def _sparse_inputs(self, Q: Array) -> Callable[[Bucket], Array | SparseColumns]:
+        """The same for a bucket of one task, multiplied out only where that is smaller than the other systems at hand."""
+        d, q = Q.shape
+        scaled = Q / np.sqrt(2 * self.problem.alpha)
+
+        def inputs(bucket: Bucket) -> Array | SparseColumns:
+            X = self.problem.by_task()[int(bucket.tasks[0])][1]
+            small = self.narrow * q <= d or X.shape[0] <= q
+            return (X @ scaled)[None] if small else SparseColumns(X, scaled)
+
+        return inputs
+
+    def _solve_bucket(self, bucket: Bucket, X: Array | SparseColumns) -> tuple[Fit, Array]:
         problem, seen = self.problem, self.problem.observations
         place, mask = bucket.place, bucket.mask
-        X = P[seen.row[place]] * mask[:, :, None]
         y, v, u = seen.y[place], seen.weight[place] * mask, self._dual[place] * mask
-        m, q = X.shape[1:]
-        design: Design = Columns(X) if q <= m else Gram(np.matmul(X, X.transpose(0, 2, 1)))
+        design = X if isinstance(X, SparseColumns) else smaller(X)
         intercepts = OneEach(mask.astype(float)) if problem.fit_intercept else None
         b0 = self._b[bucket.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
         fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts), design.start(u), b0)
-        beta = fit.coef if q <= m else np.einsum("bmq,bm->bq", X, fit.coef)
-        return fit, beta
+        if isinstance(X, SparseColumns) or isinstance(design, Columns):
+            return fit, fit.coef
+        return fit, np.einsum("bmq,bm->bq", X, fit.coef)
 
 
 def choose_side(problem: Problem) -> Side:

@@ -78,5 +78,12 @@ class Structure(Component, ABC):
         """The ray of ``S = R'R``; for structures that can do better than to form ``S``."""
         return self.ray(R.T @ R, near)
 
+    def newcomer(self, n_tasks: int) -> tuple[Array, float] | None:
+        """How one more task would join ``n_tasks`` old ones, where the structure itself says so.
+
+        The weights of the old tasks in its conditional mean, and the variance that is left; ``None`` where nothing is said.
+        """
+        return None
+
     def check_tasks(self, n_tasks: int) -> None:
         """Raise ``ValueError`` when the structure cannot describe this many tasks."""

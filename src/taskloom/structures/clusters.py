@@ -29,7 +29,7 @@ class Clusters(Structure):
     and ``sum m = n_clusters - 1``: water-filling chooses them.
     """
 
-    n_clusters: int
+    n_clusters: int = 2
     mean: float = 0.1
     between: float = 1.0
     within: float = 10.0

@@ -51,8 +51,17 @@ class KnownStructure(Structure):
         return self.matrix(len(A))
 
 
+class _AnyNumberOfTasks(KnownStructure):
+    """A known structure that knows what it would be with one more task."""
+
+    def newcomer(self, n_tasks: int) -> tuple[Array, float]:
+        A = self.matrix(n_tasks + 1)
+        beta = np.linalg.solve(A[:-1, :-1], A[:-1, -1])
+        return beta, float(A[-1, -1] - beta @ A[:-1, -1])
+
+
 @dataclass(eq=False, repr=False)
-class Independent(KnownStructure):
+class Independent(_AnyNumberOfTasks):
     """``A = I``: every task on its own (STL)."""
 
     either_side: ClassVar[bool] = True
@@ -127,7 +136,7 @@ class Fixed(_MatrixOfTasks):
 
 
 @dataclass(eq=False, repr=False)
-class SharedMean(KnownStructure):
+class SharedMean(_AnyNumberOfTasks):
     """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks near their mean."""
 
     gamma: float = 1.0

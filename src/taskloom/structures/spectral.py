@@ -156,6 +156,9 @@ class Trace(Schatten):
 
     p: float = field(default=1.0, init=False)
 
+    def value(self, A: Array) -> float:
+        return float(np.trace(A))
+
 
 @dataclass(eq=False, repr=False)
 class Frobenius(Schatten):

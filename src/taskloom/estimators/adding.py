@@ -1,0 +1,249 @@
+"""One more task, against the structure that was learned: no refit, one small system (docs/estimators.md derives it).
+
+The new task is a combination of the old ones plus something of its own, ``f = sum_t beta_t f_t + e``, and joins the structure
+with ``A beta`` as its relations and ``beta'A beta + own`` as its variance. With the old tasks frozen, it minimises
+
+    sum_i v_i loss(y_i, f(x_i) + b) + alpha <f - f0, D^+ (f - f0)> + ridge ||f||^2,       D = W M M'W' + own I
+
+with ``f0 = sum_t beta0_t f_t``. The structure says what ``beta0``, ``M`` and ``own`` are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.sparse import vstack as sparse_vstack
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+
+from .._component import require
+from .._linalg import psd_eigh
+from ..features import KernelFeatures, LinearFeatures
+from ..losses import Loss
+from ..losses.shifted import Shifted
+from ..problem import Problem
+from ..solvers import solve
+from ..structures import Independent, Structure
+from ..tables import as_table, shown
+from ..tasks import Observations
+from .base import MultiTaskEstimator
+from .targets import TargetScale
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Joining:
+    """How a task joins: the old tasks' weights in its mean, the root of what it may borrow, and its own variance."""
+
+    mean: Array  # beta0, one number for each old task
+    borrow: Array  # M, T x q
+    own: float
+
+    def ridged(self, rho: float, gram: Array) -> Joining:
+        """With a ridge: ``D`` becomes ``(D^-1 + rho)^-1``, eigenvalue by eigenvalue, and the mean shrinks with it."""
+        if rho == 0:
+            return self
+        e, V = psd_eigh(self.borrow.T @ gram @ self.borrow)
+        own = self.own / (1 + rho * self.own)
+        after = (self.own + e) / (1 + rho * (self.own + e)) - own
+        stretch = np.sqrt(np.divide(after, e, out=np.zeros_like(e), where=e > 0))
+        return Joining(self.mean / (1 + rho * self.own), self.borrow @ (V * stretch), own)
+
+
+def joining(structure: Structure, A: Array, gram: Array, relation: Array | None = None) -> Joining:
+    """What the frozen structure says about one more task; ``gram`` holds the inner products of the tasks' functions."""
+    T = len(A)
+    if relation is not None:
+        return _related(A, relation)
+    given = structure.newcomer(T)
+    if given is not None:
+        return Joining(given[0], np.zeros((T, 0)), given[1])
+    if structure.either_side:
+        g, V = psd_eigh(gram)
+        keep = g > 1e-12 * max(g[-1], np.finfo(float).tiny)
+        a = np.einsum("tq,ts,sq->q", V[:, keep], A, V[:, keep])  # A and W'W share their eigenvectors at the optimum
+        return Joining(np.zeros(T), V[:, keep] * np.sqrt(np.maximum(a, 0.0) / g[keep]), 0.0)
+    a, V = psd_eigh(A)
+    keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
+    root = V[:, keep] / np.sqrt(a[keep])  # W root root' W' = W A^+ W'
+    size = float(np.einsum("tq,ts,sq->", root, gram, root))
+    borrow = root * np.sqrt(a.sum() / size) if size > 0 else root[:, :0]
+    own = float(np.mean(1 / np.einsum("tq,tq->t", root, root))) if keep.all() else 0.0
+    return Joining(np.zeros(T), borrow, own)
+
+
+def _related(A: Array, relation: Array) -> Joining:
+    """Relations that a user knows: the conditional law of a Gaussian with covariance ``A``, bordered by them."""
+    a, V = psd_eigh(A)
+    keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
+    beta = V[:, keep] @ ((V[:, keep].T @ relation) / a[keep])
+    left = float(np.mean(np.diag(A)) - beta @ A @ beta)
+    require(
+        left > 0,
+        f"relation is too strong: the others would determine the new task (its own variance would be {left:.3g}); "
+        "scale relation down",
+    )
+    return Joining(beta, np.zeros((len(A), 0)), left)
+
+
+class AddTask(MultiTaskEstimator):
+    """``add_task`` for the estimators."""
+
+    coef_: Any
+    dual_coef_: Any
+    intercept_: Any
+    structure_: Any
+    _scale: TargetScale
+    _inner_products: Array
+
+    def _targets_of_task(self, y, name):
+        """The targets of a new task as the fit reads them, its loss, and the mean and spread that undo the reading."""
+        raise NotImplementedError
+
+    def add_task(self, X, y, name, *, sample_weight=None, relation=None):
+        """Learn one new task against the frozen structure, without a refit; it becomes the last one.
+
+        Structures that may sit on the features (trace, Frobenius, unit trace, ...) hand the new task the features ``D`` that
+        the old ones share. ``SharedMean`` draws it to their mean. Under any other structure it may borrow what the old tasks
+        have in common, and keeps as much of its own as they have on average.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Inputs of the new task; a task column is not needed, and ignored.
+        y : array of shape (n_samples,)
+            Targets, NaN where unobserved; labels of the same two classes for a classifier.
+        name : label of the new task
+        sample_weight : array of shape (n_samples,), optional
+        relation : array or dict, optional
+            Covariances of the new task with the old ones, in units of ``structure_``, where they are known.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "certificate_")
+        names = self.tasks_.tolist()
+        require(name not in names, f"there is a task {shown(name)} already; choose another name")
+        inputs = self._inputs_of_task(X)
+        values, loss, scale = self._targets_of_task(np.asarray(as_table(y)).ravel(), name)
+        check_consistent_length(inputs, values)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
+        row = np.flatnonzero(~np.isnan(values))
+        live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
+        require(live, f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
+        seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
+        A, gram = self.structure_.astype(float), self._gram_of_tasks()
+        join = joining(self._learned, A, gram, self._relation(relation)).ridged(self._ridge() / self._alpha(), gram)
+        functions = (self._values(inputs) - self.intercept_).astype(float) / self._scale.spread  # old tasks, new inputs
+        beta, own, b = self._learn_one(inputs, functions, seen, loss, join)
+        if not hasattr(self, "coef_"):
+            self._append_inner_products(inputs, functions, beta, own)
+        self._append(name, inputs, beta, own, b, scale)
+        self.structure_ = _bordered(A, A @ beta, float(beta @ A @ beta) + join.own).astype(self._dtype)
+        return self
+
+    def _alpha(self):
+        return float(getattr(self, "alpha_", None) or self.alpha)
+
+    def _ridge(self):
+        return float(self.ridge)
+
+    def _inputs_of_task(self, X):
+        """Inputs without the task column, whether or not they came with one."""
+        X = as_table(X)
+        if self.task_column is None or np.shape(X)[1] == self.n_features_in_:
+            return self._inputs(X, reset=False)[0]
+        inputs = self._matrix(X)
+        require(
+            inputs.shape[1] == self.n_features_in_ - 1,
+            f"X has {inputs.shape[1]} features, the fit had {self.n_features_in_} with the task column",
+        )
+        if hasattr(X, "columns") and hasattr(self, "feature_names_in_"):
+            names = self.feature_names_in_.tolist()
+            del names[names.index(self.task_column) if isinstance(self.task_column, str) else self.task_column]
+            require(list(X.columns) == names, f"X must have the columns {names} (the task column is not needed)")
+        return inputs
+
+    def _relation(self, relation):
+        if relation is None:
+            return None
+        a = np.asarray(self._by_task(relation, "relation"), dtype=float)
+        require(
+            a.shape == (len(self.tasks_),) and bool(np.isfinite(a).all()),
+            f"relation needs one finite number for each of the {len(self.tasks_)} tasks, got shape {a.shape}",
+        )
+        return a
+
+    def _gram_of_tasks(self):
+        """Inner products of the tasks' functions, in units of their standardized targets."""
+        if hasattr(self, "coef_"):
+            W = self.coef_.astype(float) / self._scale.spread[:, None]
+            return W @ W.T
+        return self._inner_products
+
+    def _learn_one(self, inputs, functions: Array, seen: Observations, loss: Loss, join: Joining):
+        """The weights of the old tasks, of the kernel at the new inputs, and the intercept."""
+        borrowed = functions @ join.borrow
+        offset = functions @ join.mean
+        features: LinearFeatures | KernelFeatures
+        if join.own == 0:
+            features = LinearFeatures(borrowed)
+        else:
+            features = KernelFeatures(borrowed @ borrowed.T + join.own * self._kernel(inputs, inputs))
+        if loss.targets == "signs":
+            loss = Shifted(loss, offset[seen.row])
+        else:
+            seen = replace(seen, y=seen.y - offset[seen.row])
+        problem = Problem(features.phi, seen, loss, Independent(), self._alpha(), 0.0, self.fit_intercept)
+        solution = solve(problem, tol=self.tol, max_iter=self.max_iter)
+        if isinstance(features, LinearFeatures):
+            return join.mean + join.borrow @ features.coef(solution.W)[:, 0], np.zeros(len(functions)), solution.b[0]
+        dual = features.dual_coef(solution.W)[:, 0]
+        return join.mean + join.borrow @ (borrowed.T @ dual), join.own * dual, solution.b[0]
+
+    def _append(self, name, inputs, beta, own, b, scale):
+        """The new task becomes the last one, in the units of its targets."""
+        mean, spread = scale
+        old = beta / self._scale.spread  # the functions of the old tasks, in the units of theirs
+        if hasattr(self, "coef_"):
+            row = (old @ self.coef_ + own @ inputs) * spread
+            self.coef_ = np.vstack([self.coef_, np.asarray(row).reshape(1, -1)]).astype(self._dtype)
+        else:
+            self._append_dual(inputs, self.dual_coef_ @ old * spread, own * spread)
+        self.intercept_ = np.append(self.intercept_, b * spread + mean).astype(self._dtype)
+        self._scale = type(self._scale)(np.append(self._scale.mean, mean), np.append(self._scale.spread, spread))
+        names = [*self.tasks_.tolist(), name]
+        same = np.array(names)
+        self.tasks_ = same if same.dtype.kind == self.tasks_.dtype.kind else _objects(names)
+        self.added_tasks_ = [*getattr(self, "added_tasks_", []), name]
+        self._training = None
+
+    def _append_inner_products(self, inputs, functions, beta, own):
+        g, cross = self._inner_products, own @ functions
+        norm = float(beta @ g @ beta + 2 * cross @ beta)
+        norm += float(own @ self._kernel(inputs, inputs) @ own) if np.any(own) else 0.0
+        self._inner_products = _bordered(g, g @ beta + cross, norm)
+
+    def _append_dual(self, inputs, old, own):
+        """A column for the new task; rows for its inputs, if it has a part of its own."""
+        C = np.column_stack([self.dual_coef_, old])
+        if np.any(own):
+            C = np.vstack([C, np.zeros((len(own), C.shape[1]))])
+            C[-len(own) :, -1] = own
+            self.X_fit_ = (sparse_vstack if issparse(inputs) else np.vstack)([self.X_fit_, inputs])
+        self.dual_coef_ = C.astype(self._dtype)
+
+
+def _bordered(A: Array, edge: Array, corner: float) -> Array:
+    """``A`` with one more row and column."""
+    return np.block([[A, edge[:, None]], [edge[None, :], np.array([[corner]])]])
+
+
+def _objects(names: list) -> Array:
+    out = np.empty(len(names), dtype=object)
+    out[:] = names
+    return out

@@ -1,0 +1,106 @@
+"""scikit-learn's callback protocol (1.9), and the same in small where the installed version has none."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ..solution import History
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """``set_callbacks`` for objects with ``setup``, ``on_fit_task_begin``, ``on_fit_task_end`` and ``teardown``."""
+
+        def set_callbacks(self, *callbacks: Any) -> Any:
+            """Set the callbacks of the next fits; none removes them."""
+            for callback in callbacks:
+                if not hasattr(callback, "on_fit_task_end") or isinstance(callback, type):
+                    raise TypeError("callbacks must be instances following the FitCallback protocol.")
+            self.__dict__.pop("_skl_callbacks", None)
+            if callbacks:
+                self._skl_callbacks = list(callbacks)
+            return self
+
+        def _init_callback_context(self, task_name: str = "fit", max_subtasks: int | None = 0) -> _Context:
+            self._callback_fit_ctx = _Context(type(self).__name__, task_name, 0, max_subtasks, self._skl_callbacks, None)
+            for callback in self._skl_callbacks:
+                if hasattr(callback, "setup"):
+                    callback.setup(estimator=self, context=self._callback_fit_ctx)
+            return self._callback_fit_ctx
+
+    class _Context:
+        """Where in a fit a hook is called: the fit itself, or one iteration of it."""
+
+        def __init__(self, estimator_name, task_name, task_id, max_subtasks, callbacks, parent):
+            self.estimator_name, self.task_name, self.task_id = estimator_name, task_name, task_id
+            self.max_subtasks, self.parent, self._callbacks, self._children = max_subtasks, parent, callbacks, 0
+
+        def subcontext(self, task_name: str = "", max_subtasks: int | None = 0) -> _Context:
+            self._children += 1
+            return _Context(self.estimator_name, task_name, self._children - 1, max_subtasks, self._callbacks, self)
+
+        def call_on_fit_task_begin(self, *, estimator: Any, **_: Any) -> _Context:
+            for callback in self._callbacks:
+                if hasattr(callback, "on_fit_task_begin"):
+                    callback.on_fit_task_begin(estimator, self)
+            return self
+
+        def call_on_fit_task_end(self, *, estimator: Any, **_: Any) -> bool:
+            answers = [callback.on_fit_task_end(estimator, self) for callback in self._callbacks]
+            return any(answers)
+
+    def with_callbacks(method):
+        """Tear callbacks down whether the fit ends well or not."""
+
+        @functools.wraps(method)
+        def managed(estimator, *args, **kwargs):
+            try:
+                return method(estimator, *args, **kwargs)
+            finally:
+                context = estimator.__dict__.pop("_callback_fit_ctx", None)
+                for callback in getattr(estimator, "_skl_callbacks", []) if context is not None else []:
+                    if hasattr(callback, "teardown"):
+                        callback.teardown(estimator=estimator, context=context)
+
+        return managed
+
+
+__all__ = ["CallbackSupportMixin", "Watch", "with_callbacks"]
+
+
+class Watch:
+    """Reports each iteration of a solve to an estimator's callbacks; a callback that answers True stops the fit."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any):
+        self.estimator, self.data = estimator, {"X": X, "y": y}
+        self.context = estimator._init_callback_context(max_subtasks=estimator.max_iter)
+        self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
+
+    @classmethod
+    def over(cls, estimator: Any, X: Any, y: Any) -> Watch | None:
+        """A watch if there is anybody to report to: without callbacks an iteration costs nothing."""
+        return cls(estimator, X, y) if getattr(estimator, "_skl_callbacks", None) else None
+
+    def iteration(self, reconstruct: Any) -> bool:
+        """One iteration is over; ``reconstruct`` gives the fitted attributes as they would be now."""
+        step = self.context.subcontext(task_name="iteration")
+        step.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+        return step.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=reconstruct, **self.data)
+
+    def end(self, reconstruct: Any) -> None:
+        """The fit is over."""
+        self.context.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=reconstruct, **self.data)
+
+
+def show(history: History) -> str | None:
+    """A line about every tenth iteration, for ``verbose``."""
+    k = len(history)
+    if k > 3 and k % 10:
+        return None
+    return (
+        f"iteration {history.iteration[-1]:5d}   objective {history.objective[-1]:.8g}   gap {history.gap[-1]:.2e}   "
+        f"{history.seconds[-1]:.2f} s"
+    )

@@ -1,0 +1,86 @@
+"""Classification on many tasks with strength and structure chosen by cross-validation."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .classifier import MultiTaskClassifier
+from .selection import CrossValidated, searched
+
+
+class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
+    """:class:`MultiTaskClassifier` with the strength, and if asked the structure, chosen by cross-validation.
+
+    Parameters
+    ----------
+    structure, structures, alphas, cv, scoring, fallback, n_jobs, random_state
+        As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
+        accuracy over tasks.
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, coding, gamma, degree, coef0, solver, tol, max_iter, \
+time_limit, verbose
+        As in :class:`MultiTaskClassifier`.
+
+    Attributes
+    ----------
+    alpha_, best_structure_, best_score_, cv_results_, path_, transfer_, fallback_tasks_, n_splits_
+        As in :class:`MultiTaskRegressorCV`.
+    classes_, structure_, coef_, dual_coef_, intercept_, tasks_, certificate_, n_iter_, history_, n_features_in_, \
+feature_names_in_
+        As in :class:`MultiTaskClassifier`.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list]] = searched(MultiTaskClassifier)
+    _plain_class = MultiTaskClassifier
+
+    def __init__(
+        self,
+        structure=None,
+        *,
+        structures=None,
+        alphas=30,
+        cv=None,
+        scoring=None,
+        fallback=None,
+        n_jobs=None,
+        kernel="linear",
+        loss="logistic",
+        ridge=0.0,
+        task_weight="equal",
+        fit_intercept=True,
+        task_column=None,
+        unseen="raise",
+        coding="one_vs_rest",
+        gamma=None,
+        degree=3,
+        coef0=1,
+        solver="auto",
+        tol=1e-4,
+        max_iter=1000,
+        time_limit=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.structure = structure
+        self.structures = structures
+        self.alphas = alphas
+        self.cv = cv
+        self.scoring = scoring
+        self.fallback = fallback
+        self.n_jobs = n_jobs
+        self.kernel = kernel
+        self.loss = loss
+        self.ridge = ridge
+        self.task_weight = task_weight
+        self.fit_intercept = fit_intercept
+        self.task_column = task_column
+        self.unseen = unseen
+        self.coding = coding
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.verbose = verbose
+        self.random_state = random_state

@@ -1,0 +1,134 @@
+"""Regression on many tasks with strength and structure chosen by cross-validation."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .regressor import MultiTaskRegressor
+from .selection import CrossValidated, searched
+
+
+class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
+    """:class:`MultiTaskRegressor` with the strength, and if asked the structure, chosen by cross-validation.
+
+    Each fold decomposes its features once and walks the strengths downward with warm starts.
+
+    Parameters
+    ----------
+    structure : Structure or str, default=None
+        The structure, as in :class:`MultiTaskRegressor`.
+    structures : sequence of Structure or str, default=None
+        Several candidates instead of one.
+    alphas : int or sequence of float, default=30
+        The strengths: how many, on a grid from the data (from the smallest at which all structure vanishes, downward over five
+        decades), or which.
+    cv : int, splitter, iterable of splits or "loo", default=None
+        Folds: 5 by default, stratified so that every fold has every task. Any scikit-learn splitter works, grouped and
+        time-ordered ones included. ``"loo"`` (or ``LeaveOneOut()``) leaves out one row at a time and scores all predictions
+        together; for the squared loss and a known structure (``"independent"``, ``SharedMean``, ...) in closed form.
+    scoring : str, callable or None, default=None
+        ``None`` is ``score``, the mean R2 over tasks.
+    fallback : {None, "single"}, default=None
+        ``"single"`` gives a task its own single-task model where joint learning hurts it by more than one standard error.
+    n_jobs : int, default=None
+        Folds that run at the same time, in threads.
+    random_state : int, RandomState or None, default=None
+        Shuffles the default folds; ``None`` deals rows out in their order.
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, standardize_targets, noise, gamma, degree, coef0, \
+solver, tol, max_iter, time_limit, verbose
+        As in :class:`MultiTaskRegressor`.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen strength.
+    best_structure_ : Structure
+        The chosen candidate (``structure_`` is the learned matrix).
+    best_score_ : float
+        Its mean score over the folds.
+    cv_results_ : dict of arrays
+        One entry for each candidate and strength, in the columns of ``GridSearchCV``, with the largest relative duality gap.
+    path_ : dict of arrays
+        The chosen structure along the strengths: ``alphas``, ``score`` and its ``standard_error`` over the folds, the largest
+        ``relative_gap``, and the means over the folds of ``n_iter`` and of ``spectrum`` (the eigenvalues of the structure).
+    transfer_ : dict of arrays
+        For each ``task`` its cross-validated score ``alone`` (single-task learning at its own best strength), ``together``, the
+        ``gain``, the ``standard_error`` of the gain over the folds, and the ``model`` that it got.
+    fallback_tasks_ : ndarray
+        The tasks that got a model of their own (``fallback="single"``).
+    n_splits_ : int
+    structure_, coef_, dual_coef_, intercept_, tasks_, noise_, certificate_, n_iter_, history_, n_features_in_, \
+feature_names_in_
+        As in :class:`MultiTaskRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from taskloom import MultiTaskRegressorCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 5))
+    >>> Y = X @ rng.normal(size=(5, 1)) @ rng.normal(size=(1, 8)) + rng.normal(size=(40, 8))
+    >>> model = MultiTaskRegressorCV(structures=["trace", "shared_mean"], alphas=10).fit(X, Y)
+    >>> model.best_structure_
+    Trace()
+    >>> bool(model.transfer_["gain"].mean() > 0)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list]] = searched(MultiTaskRegressor)
+    _plain_class = MultiTaskRegressor
+
+    def __init__(
+        self,
+        structure=None,
+        *,
+        structures=None,
+        alphas=30,
+        cv=None,
+        scoring=None,
+        fallback=None,
+        n_jobs=None,
+        kernel="linear",
+        loss="squared",
+        ridge=0.0,
+        task_weight="equal",
+        fit_intercept=True,
+        task_column=None,
+        unseen="raise",
+        standardize_targets=False,
+        noise=None,
+        gamma=None,
+        degree=3,
+        coef0=1,
+        solver="auto",
+        tol=1e-4,
+        max_iter=1000,
+        time_limit=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.structure = structure
+        self.structures = structures
+        self.alphas = alphas
+        self.cv = cv
+        self.scoring = scoring
+        self.fallback = fallback
+        self.n_jobs = n_jobs
+        self.kernel = kernel
+        self.loss = loss
+        self.ridge = ridge
+        self.task_weight = task_weight
+        self.fit_intercept = fit_intercept
+        self.task_column = task_column
+        self.unseen = unseen
+        self.standardize_targets = standardize_targets
+        self.noise = noise
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.verbose = verbose
+        self.random_state = random_state

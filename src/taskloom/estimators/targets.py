@@ -1,0 +1,68 @@
+"""Targets at the door: labels become -1 and +1, numbers get a common scale, and both can be undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from .._component import require
+from ..metrics import observed
+from ..tables import shown
+from ..tasks import Observations
+
+Array = np.ndarray
+
+
+def distinct(labels: Array) -> Array:
+    """The distinct labels, in order; objects such as a frame's mixed columns are read as what they are."""
+    labels = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
+    check_classification_targets(labels)
+    return np.unique(labels)
+
+
+def two_classes(labels: Array, name: Any) -> tuple[Array, Array]:
+    """The two classes of a task, and its labels as -1/+1 with NaN where unobserved."""
+    seen = observed(labels)
+    require(bool(seen.any()), f"task {shown(name)} has no observation: its labels are all missing (NaN)")
+    classes = distinct(labels[seen])
+    require(
+        classes.size == 2,
+        f"task {shown(name)} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: "
+        f"{classes[:5].tolist()}",
+    )
+    signs = np.full(len(labels), np.nan)
+    signs[seen] = np.where(labels[seen] == classes[1], 1.0, -1.0)
+    return classes, signs
+
+
+def signs_of(labels: Array, classes: Array) -> Array:
+    """Labels of a fitted task as -1/+1, NaN where unobserved, 0 where the label is none of its classes."""
+    return np.where(observed(labels), np.select([labels == classes[0], labels == classes[1]], [-1.0, 1.0], 0.0), np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetScale:
+    """Mean and spread of each task's targets; a task whose targets are all alike keeps a spread of 1."""
+
+    mean: Array
+    spread: Array
+
+    @classmethod
+    def none(cls, n_tasks: int) -> TargetScale:
+        return cls(np.zeros(n_tasks), np.ones(n_tasks))
+
+    @classmethod
+    def of(cls, seen: Observations, numeric: Array) -> TargetScale:
+        """From the weighted observations; tasks that are not ``numeric`` (labels) stay as they are."""
+        total = seen.sum_by_task(seen.weight)
+        mean = seen.sum_by_task(seen.weight * seen.y) / total
+        spread = np.sqrt(seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total)
+        spread = np.where(spread > 1e-12 * np.maximum(np.abs(mean), np.finfo(float).tiny), spread, 1.0)
+        return cls(np.where(numeric, mean, 0.0), np.where(numeric, spread, 1.0))
+
+    def apply(self, seen: Observations) -> Observations:
+        """Observations in units of their task."""
+        return replace(seen, y=(seen.y - self.mean[seen.task]) / self.spread[seen.task])

@@ -1,0 +1,51 @@
+"""A loss of labels around a decision value that is already there: what is learned is the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import Array, Loss
+
+
+@dataclass(eq=False, repr=False)
+class Shifted(Loss):
+    """``l(y, z + offset)``, with one offset for each observation. (A loss of numbers needs none: shift ``y``.)"""
+
+    loss: Loss
+    offset: Array
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        return self.loss.smooth
+
+    @property
+    def targets(self):  # type: ignore[override]
+        return self.loss.targets
+
+    @property
+    def max_curvature(self) -> float:  # type: ignore[override]
+        return self.loss.max_curvature
+
+    def pick(self, which: Array | tuple[Array, ...]) -> Shifted:
+        return Shifted(self.loss.pick(which), self.offset[which])
+
+    def value(self, y: Array, z: Array) -> Array:
+        return self.loss.value(y, z + self.offset)
+
+    def slope(self, y: Array, z: Array) -> Array:
+        return self.loss.slope(y, z + self.offset)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        return self.loss.curvature(y, z + self.offset)
+
+    def majorant(self, y: Array, z: Array) -> Array:
+        return self.loss.majorant(y, z + self.offset)
+
+    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
+        return self.loss.prox(y, z + self.offset, step) - self.offset
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        return self.loss.conjugate(y, s) - s * self.offset
+
+    def slopes(self, y: Array) -> tuple[Array | float, Array | float]:
+        return self.loss.slopes(y)

@@ -1,0 +1,102 @@
+"""Shared, fully observed inputs and the squared loss, with everything that does not change taken out.
+
+With ``Phi_s = sqrt(s) (Phi - mean) = U diag(d) V'`` (``s`` the weights of the rows), the objective depends on the targets only
+through ``U'Y_s``, and on the weights through ``V'W``:
+
+    J(W, b, A) at its best b = constant + sum_t c_t ||(U'Y_s)_t - d o (V'W)_t||^2 + alpha tr(A^+ W'W) + ...
+
+That is the same kind of problem with ``r`` rows, diagonal features and no intercepts: an iteration costs ``O(r T^2)`` whatever
+the number of rows. ``U`` comes from ``Phi_s V / d``, so directions far below the largest are inexact; ``solve`` therefore
+certifies what it found on the problem that was posed, not on this one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import diags_array, issparse
+
+from ..problem import Problem
+from ..solution import Start
+from ..structures import Structure
+from ..tasks import Observations
+from .shared import SharedInputs
+
+Array = np.ndarray
+WORTHWHILE = 32  # below this many features an iteration is cheap as it is
+
+
+class DiagonalInputs(SharedInputs):
+    """The decomposition of features that are diagonal already."""
+
+    def __init__(self, d: Array, targets: Array, c: Array):
+        self.c, self.fit_intercept = c, False
+        self.k, self.d = d**2, d
+        self.targets = targets * np.sqrt(c)
+        self.projected = d[:, None] * self.targets
+
+    def _decompose(self) -> None:
+        """Nothing is left to do."""
+
+    def _turned(self, inner: Array) -> Array:
+        return inner
+
+    def _moments_along(self, Q: Array) -> tuple[Array, Array]:
+        P = self.d[:, None] * Q
+        return P.T @ P, P.T @ self.targets
+
+
+class Reduced:
+    """A problem in the eigenvectors of its features, and the way there and back."""
+
+    def __init__(self, problem: Problem, inputs: SharedInputs):
+        inputs._decompose()
+        order = np.argsort(inputs.k)[::-1]
+        d = np.sqrt(inputs.k[order])
+        keep = d > 1e-10 * max(float(d[0]), np.finfo(float).tiny)
+        keep[0] = True
+        self.V = inputs.V[:, order[keep]]
+        self.inputs = inputs
+        d = d[keep]
+        root_c = np.sqrt(inputs.c)
+        along = inputs.projected[order[keep]] / root_c
+        targets = np.divide(along, d[:, None], where=d[:, None] > 0, out=np.zeros_like(along))
+        r, T = targets.shape
+        observations = Observations(
+            np.tile(np.arange(r), T), np.repeat(np.arange(T), r), targets.T.ravel(), np.repeat(inputs.c, r), T
+        )
+        features = diags_array(d, format="csr")
+        self.problem = Problem(features, observations, problem.loss, problem.structure, problem.alpha, problem.ridge, False)
+        self.problem.once("shared inputs", lambda: DiagonalInputs(d, targets, inputs.c))
+        self.problem.once("scale", lambda: problem.scale)
+        self.problem.once("reduced", lambda: None)
+        whole = float(problem.observations.weight @ (problem.observations.y - inputs.y_mean[problem.observations.task]) ** 2)
+        self.constant = whole - float(np.sum(inputs.c * targets**2))
+
+    @staticmethod
+    def of(problem: Problem) -> Reduced | None:
+        """The reduction, where there is one and it pays."""
+        return problem.once("reduced", lambda: Reduced._build(problem))
+
+    @staticmethod
+    def _build(problem: Problem) -> Reduced | None:
+        if issparse(problem.features) or problem.n_features < WORTHWHILE:
+            return None
+        inputs = SharedInputs.of(problem)
+        return None if inputs is None else Reduced(problem, inputs)
+
+    def at(self, alpha: float, structure: Structure) -> Problem:
+        """The reduced problem at another strength, under another structure."""
+        return self.problem.with_structure(structure).at(alpha)
+
+    def inward(self, start: tuple | None) -> Start | None:
+        """Weights to start from, in the coordinates of the reduced problem."""
+        return None if start is None else Start(self.V.T @ start[0], np.zeros_like(start[1]), getattr(start, "length", None))
+
+    def outward(self, W: Array, _: Array) -> tuple[Array, Array]:
+        """Weights and intercepts of the problem that was posed."""
+        outside = self.V @ W
+        return outside, self.inputs.intercepts(outside)
+
+    def features(self, phi: Array) -> Array:
+        """Features of other inputs, in the coordinates of the reduced weights."""
+        return (phi - self.inputs.x_mean) @ self.V

@@ -1,0 +1,73 @@
+"""A structure on functions that add up to zero: the simplex code of the classes of one target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import null_space
+
+from .._component import require
+from .base import Array, Ray, Structure
+
+
+@dataclass(eq=False, repr=False)
+class SumToZero(Structure):
+    """``F(C'AC)`` for ``A = C (C'AC) C'``, where the columns of ``C`` are an orthonormal basis of the vectors that add up to 0.
+
+    The basis does not matter for a structure of eigenvalues, so only those are accepted. For the squared loss on -1/+1 codes it
+    makes least squares on the corners of a simplex: what the codes have along ``1`` is the same for every class.
+    """
+
+    structure: Any
+
+    def check(self) -> None:
+        require(
+            isinstance(self.structure, Structure) and self.structure.either_side,
+            "simplex coding needs a structure of eigenvalues, which treats classes alike (trace, Schatten, Frobenius, unit "
+            f"trace, independent), got {self.structure!r}",
+        )
+
+    def _basis(self, n_tasks: int) -> Array:
+        return null_space(np.ones((1, n_tasks)))
+
+    @property
+    def low_rank(self) -> bool:
+        return True  # along 1, always
+
+    def _inside(self, A: Array) -> Array:
+        C = self._basis(len(A))
+        return C.T @ A @ C
+
+    def _outside(self, B: Array) -> Array:
+        C = self._basis(len(B) + 1)
+        return C @ B @ C.T
+
+    def value(self, A: Array) -> float:
+        ones = np.full(len(A), 1 / np.sqrt(len(A)))
+        if float(np.abs(A @ ones).max()) > 1e-9 * max(float(np.abs(A).max()), 1e-300):
+            return np.inf
+        return self.structure.value(self._inside(A))
+
+    def best_structure(self, S: Array) -> Array:
+        return self._outside(self.structure.best_structure(self._inside(S)))
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        total = R.sum(axis=1)
+        if float(total @ total) > 1e-20 * float(np.vdot(R, R)):
+            return self._outside(self.structure.best_of_root(R @ self._basis(R.shape[1]), floor)[0]), np.inf
+        A, penalty = self.structure.best_of_root(R @ self._basis(R.shape[1]), floor)
+        return self._outside(A), penalty
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        return self.structure.conjugate(self._inside(S))
+
+    def prox(self, A: Array, step: float) -> Array:
+        return self._outside(self.structure.prox(self._inside(A), step))
+
+    def ray(self, S: Array, near: Array | None = None) -> Ray:
+        return self.structure.ray(self._inside(S))
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        return self.structure.ray_of_root(R @ self._basis(R.shape[1]))
