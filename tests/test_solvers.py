@@ -10,9 +10,11 @@ import pytest
 import zoo
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from taskloom import Problem, losses, solve, structures
-from taskloom.solvers import Alternating, Block, Factored, Proximal
+from taskloom import Problem, alpha_max, losses, solve, structures
+from taskloom.solvers import Alternating, Block, Factored, Proximal, path, reduced, strength_grid
 from taskloom.solvers.loop import PATIENCE
+from taskloom.solvers.repair import repaired
+from taskloom.tasks import Observations
 
 LAYOUTS = ["shared", "own", "missing"]
 PAIRS = [(loss, F) for i, loss in enumerate(zoo.LOSSES) for j, F in enumerate(zoo.STRUCTURES)]
@@ -286,3 +288,77 @@ def test_degenerate_data(F, loss):
                 solution = solve(Problem(X, Y, loss, F, 0.01, 0.0, fit_intercept), tol=1e-6)
                 assert solution.certificate.relative_gap <= 1e-6 or solution.gap <= 1e-9, (name, solution.certificate)
                 assert np.all(np.isfinite(solution.W)), name
+
+
+def wide_problem(F, alpha=0.02, intercept=True, task_weight="equal"):
+    """Shared inputs with enough features to be reduced, far from zero."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 40)) + 5
+    Y = X @ rng.normal(size=(40, 2)) @ rng.normal(size=(2, zoo.T)) + rng.normal(size=(60, zoo.T))
+    return Problem(X, Observations.from_wide(Y, task_weight=task_weight), "squared", F, alpha, 0.01, intercept)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("F", zoo.STRUCTURES, ids=zoo.name)
+def test_the_reduced_problem_is_the_problem(F, intercept, monkeypatch):
+    """Rotated, centred and freed of what does not change, it has the same minimum; and the certificate is the original's."""
+    posed = wide_problem(F, intercept=intercept, task_weight=np.arange(1.0, zoo.T + 1))
+    assert reduced.Reduced.of(posed) is not None
+    quick = solve(posed, tol=1e-8)
+    monkeypatch.setattr(reduced, "WORTHWHILE", 10**9)
+    plain = wide_problem(F, intercept=intercept, task_weight=np.arange(1.0, zoo.T + 1))
+    slow = solve(plain, tol=1e-8)
+    assert quick.certificate.optimal
+    assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
+    assert np.isclose(plain.primal(quick.W, quick.b, quick.A), quick.certificate.primal, rtol=1e-9)
+    assert np.isclose(plain.dual(quick.G, quick.W, quick.A), quick.certificate.dual, rtol=1e-9)
+
+
+def test_a_tolerance_finer_than_the_reduction_goes_on_with_the_problem_itself():
+    solution = solve(wide_problem(structures.Frobenius()), tol=1e-13)
+    assert solution.certificate.relative_gap <= 1e-12
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("ridge", [0.0, 0.05])
+def test_a_repaired_candidate_is_a_true_bound_and_a_better_one(layout, ridge):
+    """Near the optimum: still balanced over every task, below the minimum, and closer to it than the shrunk candidate."""
+    problem = problem_of(losses.Squared(), structures.Trace(), layout, ridge=ridge)
+    best = solve(problem, tol=1e-9)
+    rng, gains = np.random.default_rng(0), []
+    for _ in range(20):
+        W = best.W + 1e-2 * np.abs(best.W).max() * rng.normal(size=best.W.shape)
+        slopes = problem.loss.slope(problem.observations.y, problem.predict(W, best.b))
+        G = problem.dual_candidate(slopes)
+        better = repaired(problem, G, problem.correlate(G), W)
+        if better is None:
+            continue
+        assert np.abs(problem.observations.sum_by_task(better)).max() <= 1e-12 * np.abs(better).max()
+        bound = problem.dual(better, W)
+        assert bound <= best.certificate.primal + 1e-12
+        gains.append(bound - problem.dual(G, W))
+    assert len(gains) >= 5
+    assert np.median(gains) > 0
+
+
+@pytest.mark.parametrize("F", [structures.Trace(), structures.Frobenius(), structures.Clusters(2)], ids=zoo.name)
+def test_a_path_is_what_single_solves_give_and_cheaper(F):
+    problem = problem_of(losses.Squared(), F, "own")
+    alphas = strength_grid(problem, 12)
+    assert np.all(np.diff(alphas) < 0)
+    walked = path(problem, alphas, tol=1e-7)
+    alone = [solve(problem.at(alpha), tol=1e-7) for alpha in alphas]
+    for one, other in zip(walked, alone, strict=True):
+        assert one.certificate.optimal
+        assert abs(one.certificate.primal - other.certificate.primal) <= one.gap + other.gap
+    assert sum(s.n_iter for s in walked) < sum(s.n_iter for s in alone)
+
+
+def test_the_first_strength_of_a_grid_gains_next_to_nothing():
+    for F in zoo.STRUCTURES:
+        problem = problem_of(losses.Squared(), F, "missing")
+        there = problem.at(strength_grid(problem, 3)[0])
+        nothing, _ = there.best_primal(np.zeros((there.n_features, there.n_tasks)), there.best_constants)
+        gain = (nothing - solve(there, tol=1e-6).certificate.dual) / there.scale
+        assert gain <= 0.0101
+        assert gain >= 1e-4 or np.isfinite(alpha_max(problem))

@@ -24,7 +24,14 @@ from .structures import Structure, as_structure
 from .tasks import Observations
 
 Array = np.ndarray
-LOSS_FREE = ("parts", "buckets", "mean gram", "transposed", "weights")  # what ``once`` may keep when the loss changes
+LOSS_FREE = (
+    "parts",
+    "buckets",
+    "mean gram",
+    "transposed",
+    "weights",
+    "stacked",
+)  # what ``once`` may keep when the loss changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +133,8 @@ class Problem:
         n, T = self.n_rows, self.n_tasks
         if seen.y.size * 4 >= n * T:  # most places observed: one product, then pick
             return (self.features @ W)[seen.row, seen.task] + b[seen.task]
+        if (stacked := self.stacked()) is not None:
+            return (np.matmul(stacked, W.T[:, :, None])[..., 0] + b[:, None]).ravel()
         z = np.empty(seen.y.size)
         for t, (part, phi) in enumerate(self.by_task()):
             z[part] = phi @ W[:, t]
@@ -134,6 +143,17 @@ class Problem:
     def by_task(self) -> list[tuple[slice, Matrix]]:
         """The place of each task among the observations, and its features (a view where its rows follow each other)."""
         return self.once("parts", self._by_task)
+
+    def stacked(self) -> Array | None:
+        """The features as ``T x m x r`` (a view), where every task has ``m`` rows of its own, one after the other."""
+        return self.once("stacked", self._stacked)
+
+    def _stacked(self) -> Array | None:
+        seen, m = self.observations, int(self.observations.counts[0])
+        plain = seen.y.size == self.n_rows and np.all(seen.counts == m) and np.array_equal(seen.row, np.arange(self.n_rows))
+        if issparse(self.features) or not plain:
+            return None
+        return self.features.reshape(self.n_tasks, m, self.n_features)
 
     def _by_task(self) -> list[tuple[slice, Matrix]]:
         starts = self.observations.starts
@@ -179,6 +199,8 @@ class Problem:
         n, T = self.n_rows, self.n_tasks
         if seen.y.size * 4 >= n * T:
             return self._transposed @ seen.scatter(G, n)
+        if (stacked := self.stacked()) is not None:
+            return np.matmul(G.reshape(T, 1, -1), stacked)[:, 0].T
         Z = np.empty((self.n_features, T))
         for t, (part, phi) in enumerate(self.by_task()):
             Z[:, t] = G[part] @ phi

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._component import require
-from .._linalg import psd_root, symmetric
+from .._linalg import psd_root, spectrum, symmetric
+from ..features import weighted_gram
 from ..problem import Problem
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
@@ -62,6 +64,10 @@ class _CentredTasks:
             self.mean = problem.correlate(v) / self.total
         self.lipschitz = np.empty(problem.n_tasks)
         for t, (part, phi) in enumerate(problem.by_task()):
+            if issparse(phi):
+                mean = self.mean[:, t]
+                self.lipschitz[t] = spectrum(weighted_gram(phi, v[part]) - self.total[t] * np.outer(mean, mean))[-1]
+                continue
             root = np.sqrt(v[part])[:, None] * (phi - self.mean[:, t])
             self.lipschitz[t] = np.linalg.norm(root, 2) ** 2 if root.size else 0.0
 
@@ -73,7 +79,7 @@ class _BlockRun(Run):
         self.structure_step = UnsupervisedStep(problem, TaskSide(problem), settings.delta)
         self.extrapolate = Extrapolation(settings.memory)
         r, T = problem.n_features, problem.n_tasks
-        W, b = start if start is not None else (np.zeros((r, T)), np.zeros(T))
+        W, b = start[:2] if start is not None else (np.zeros((r, T)), np.zeros(T))
         self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
         self.objective = np.inf
         self.plain: Array | None = None

@@ -22,6 +22,7 @@ from .factored import Factored
 from .multipliers import Multipliers
 from .proximal import Proximal
 from .reduced import Reduced
+from .repair import repaired
 
 Array = np.ndarray
 PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
@@ -227,6 +228,8 @@ class _Book:
             self.A = None if point.penalty is None else point.A
         G = problem.dual_candidate(point.slopes)
         Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
+        better = None if Z is None else repaired(problem, G, Z, point.W)
+        G, Z = (G, Z) if better is None else (better, None)
         dual = problem.dual(G, point.W, point.A, Z) + self.constant
         if dual > self.dual:
             self.dual, self.G, self.witness = dual, G, point
@@ -241,7 +244,9 @@ class _Book:
         for W, b, A in points:
             W, b = outward(W, b)
             z = self.problem.predict(W, b)
-            self._certify(Iterate(W, b, z, self.problem.loss.slope(self.problem.observations.y, z), A))
+            slopes = self.problem.loss.slope(self.problem.observations.y, z)
+            Z = self.problem.correlate(-self.problem.observations.weight * slopes)
+            self._certify(Iterate(W, b, z, slopes, A, Z=Z))
         for column, value in (("objective", self.primal), ("dual", self.dual), ("gap", self.gap)):
             getattr(self.history, column)[-1:] = [value]
 

@@ -54,7 +54,7 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
     """Strengths to try, largest first: from where (almost) nothing is learned, downward in equal steps of the logarithm.
 
     The first is ``alpha_max`` where there is one. Under structures that never vanish it is the strength at which the duality
-    gap of learning nothing is 1 % of the loss: no predictor there explains more than that.
+    gap of learning nothing is 1 % of the loss: no predictor lowers the objective by more than that.
     """
     require(size >= 1, f"a grid needs at least one strength, got {size}")
     top = alpha_max(problem)

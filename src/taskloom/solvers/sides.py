@@ -140,6 +140,12 @@ class Bucket:
     place: Array
     mask: Array
 
+    def take(self, P: Array, problem: Problem) -> Array:
+        """The rows of these tasks (``B x m x q``), zero where padded."""
+        if problem.stacked() is not None:
+            return P.reshape(problem.n_tasks, -1, P.shape[1])  # all tasks, in order: nothing to copy
+        return P[problem.observations.row[self.place]] * self.mask[:, :, None]
+
 
 def buckets(counts: Array, starts: Array) -> list[Bucket]:
     """Group tasks by size within a factor of two, so that padding wastes at most half."""
@@ -205,8 +211,8 @@ class FeatureSide(Side):
 
     def _dense_inputs(self, Q: Array) -> Callable[[Bucket], Array]:
         """For a bucket, ``Phi Q / sqrt(2 alpha)`` (``B x m x q``)."""
-        P, row = self.problem.features @ Q / np.sqrt(2 * self.problem.alpha), self.problem.observations.row
-        return lambda bucket: P[row[bucket.place]] * bucket.mask[:, :, None]
+        P = self.problem.features @ (Q / np.sqrt(2 * self.problem.alpha))
+        return lambda bucket: bucket.take(P, self.problem)
 
     def _sparse_inputs(self, Q: Array) -> Callable[[Bucket], Array | SparseColumns]:
         """The same for a bucket of one task, multiplied out only where that is smaller than the other systems at hand."""

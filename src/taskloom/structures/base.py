@@ -30,6 +30,7 @@ class Structure(Component, ABC):
     known: ClassVar[bool] = False  # A is given: nothing to learn but the tasks
     either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
 
+    bounds_slopes: ClassVar[bool] = False  # F* is 0 where S <= I, else infinite: a bound on the singular values of Z
     interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
 
     @property

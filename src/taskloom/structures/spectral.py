@@ -155,6 +155,7 @@ class Trace(Schatten):
     """``F(A) = tr A``: multi-task feature learning, the trace norm of the weights (MTFL)."""
 
     p: float = field(default=1.0, init=False)
+    bounds_slopes: ClassVar[bool] = True
 
     def value(self, A: Array) -> float:
         return float(np.trace(A))

@@ -1,0 +1,68 @@
+"""Dual candidates moved into the domain of ``F*`` where they leave it, and nowhere else.
+
+Under a trace penalty ``F*`` is finite only where no singular value of ``Z = Phi'G`` (in units of ``2 sqrt(alpha)``) exceeds 1.
+Near the optimum a few do, by a little. Shrinking all of ``G`` until they fit costs the bound in proportion to the excess;
+cutting only the excess costs its square. With shared inputs that is a multiplication of ``G`` from the right. With inputs of
+their own, each task changes its ``G`` as little as possible so that ``Z`` has the right components along the directions that
+touch the bound. Whatever comes out is only a candidate: its bound is computed like any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..problem import Problem
+from .shared import separable_weights
+from .sides import Bucket, buckets
+
+Array = np.ndarray
+SOFT = 1e-4  # a task with fewer observations than there are directions does what it can; no bound needs more
+FAR = 1.5  # singular values beyond this mean that the iterate is too far away for repair to pay
+ACTIVE = 0.97  # directions above this touch the bound, or will once the others have moved
+
+
+def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
+    """A candidate near ``G`` with a finite ``F*``, or ``None`` where there is nothing to gain or no way to get it."""
+    if not (problem.loss.quadratic and problem.structure.bounds_slopes):
+        return None
+    root = (Z - 2 * problem.ridge * W) / (2 * np.sqrt(problem.alpha))
+    shared = problem.once("separable", lambda: separable_weights(problem) is not None)
+    squares, vectors = np.linalg.eigh(root.T @ root if shared else root @ root.T)
+    touching = squares > ACTIVE**2
+    s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
+    if s.size == 0 or not 1 < s[-1] < FAR:
+        return None
+    cut = np.maximum(1 - 1 / s, 0.0)
+    if shared:
+        by_task = G.reshape(problem.n_tasks, -1)
+        return (by_task - (vectors * cut) @ (vectors.T @ by_task)).ravel()
+    return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha)))
+
+
+def _own(problem: Problem, G: Array, U: Array, excess: Array) -> Array:
+    """Take ``excess`` out of ``U'Z``, each task with the smallest change of its own ``G``."""
+    seen = problem.observations
+    P = np.asarray(problem.features @ U)
+    out = G.copy()
+    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
+        X = _centred(bucket.take(P, problem), bucket, problem.fit_intercept)
+        out[bucket.place[bucket.mask]] -= _least_change(X, excess[:, bucket.tasks].T[:, :, None])[bucket.mask]
+    return out
+
+
+def _least_change(X: Array, target: Array) -> Array:
+    """``X (X'X + soft)^-1 target`` for each batch element, by the smaller of the two systems."""
+    wide = X.shape[2] > X.shape[1]
+    Xt = X.transpose(0, 2, 1)
+    gram = np.matmul(X, Xt) if wide else np.matmul(Xt, X)
+    size = gram.shape[-1]
+    gram = gram + SOFT * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size * np.eye(size)
+    return (np.linalg.solve(gram, np.matmul(X, target)) if wide else np.matmul(X, np.linalg.solve(gram, target)))[..., 0]
+
+
+def _centred(X: Array, bucket: Bucket, intercept: bool) -> Array:
+    """With intercepts the changes of each task must add up to zero."""
+    if not intercept:
+        return X
+    mean = X.sum(axis=1, keepdims=True) / bucket.mask.sum(axis=1)[:, None, None]
+    return (X - mean) * bucket.mask[:, :, None]
