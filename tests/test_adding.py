@@ -175,3 +175,15 @@ def test_weights_and_searched_models():
     assert np.allclose(one.coef_[-1], other.coef_[-1])
     search = MultiTaskRegressorCV(alphas=4).fit(X, Y).add_task(X_NEW, Y_NEW, name="new")
     assert search.predict(TEST).shape == (200, T + 1)
+
+
+@pytest.mark.parametrize("structure", ["trace", "frobenius", "clusters", structures.SharedMean(2.0)])
+def test_the_order_of_additions_does_not_matter(structure):
+    """What was frozen is the fit: a task that was added has no say in the next one."""
+    more = (X_NEW[:6] + 1, Y_NEW[:6] * 2)
+    one = MultiTaskRegressor(structure, alpha=0.1).fit(X, Y).add_task(X_NEW, Y_NEW, name="a").add_task(*more, name="b")
+    other = MultiTaskRegressor(structure, alpha=0.1).fit(X, Y).add_task(*more, name="b").add_task(X_NEW, Y_NEW, name="a")
+    assert np.allclose(one.coef_[-2:], other.coef_[[-1, -2]])
+    order = [*range(T), T + 1, T]
+    assert np.allclose(one.structure_, other.structure_[np.ix_(order, order)])
+    assert np.linalg.eigvalsh(one.structure_)[0] > -1e-8 * np.linalg.norm(one.structure_)

@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, metrics
 
@@ -44,6 +48,24 @@ def test_weights():
     assert np.isclose(metrics.macro_r2(GONE, P, sample_weight=np.ones_like(Y)), metrics.macro_r2(GONE, P))
 
 
+def test_pooled_nmse_is_matmtls():
+    """The mean over all test points of all tasks of squared error over the (ddof 1) variance of that task's targets."""
+    points = [
+        (GONE[i, t] - P[i, t]) ** 2 / np.var(GONE[~np.isnan(GONE[:, t]), t], ddof=1)
+        for i in range(20)
+        for t in range(3)
+        if not np.isnan(GONE[i, t])
+    ]
+    assert np.isclose(metrics.pooled_nmse(GONE, P), np.mean(points))
+    rows, task = np.nonzero(~np.isnan(GONE))
+    assert np.isclose(metrics.pooled_nmse(GONE[rows, task], P[rows, task], task=task), np.mean(points))
+    assert not np.isclose(metrics.pooled_nmse(GONE, P), metrics.macro_nmse(GONE, P))  # other sizes, other degrees of freedom
+    assert np.isclose(metrics.pooled_nmse(Y, P), 19 / 20 * metrics.macro_nmse(Y, P))
+    twice = np.where(np.arange(20) < 5, 2.0, 1.0)
+    by_hand = sum(twice @ (Y[:, t] - P[:, t]) ** 2 / np.var(Y[:, t], ddof=1) for t in range(3)) / (3 * twice.sum())
+    assert np.isclose(metrics.pooled_nmse(Y, P, sample_weight=twice), by_hand)
+
+
 def test_normalised_improvement_is_the_papers():
     assert np.isclose(metrics.normalized_improvement([0.2, 0.4], [0.1, 0.4]), np.mean([0.1 / np.sqrt(0.02), 0.0]))
     with pytest.raises(ValueError, match="same experiments"):
@@ -60,6 +82,23 @@ def test_scorers_work_in_searches():
     auc = metrics.scorer(metrics.macro_auc, response="decision_function")
     assert cross_val_score(MultiTaskClassifier(), X, Y > 0, scoring=auc, cv=2).shape == (2,)
     assert "macro_auc" in repr(auc)
+
+
+def test_scorers_find_the_tasks_inside_pipelines_and_searches():
+    X = rng.normal(size=(20, 4))
+    rows, task = np.nonzero(~np.isnan(GONE))
+    long_X, long_y = np.column_stack([task, X[rows]]), GONE[rows, task]
+    move = FunctionTransformer(lambda table: np.roll(table, -1, axis=1))  # the task column is the last one only inside
+    pipe = make_pipeline(move, MultiTaskRegressor(task_column=-1)).fit(long_X, long_y)
+    expected = metrics.macro_r2(long_y, pipe.predict(long_X), task=task)
+    score = metrics.scorer(metrics.macro_r2)
+    assert np.isclose(score(pipe, long_X, long_y), expected)
+    assert np.isclose(expected, pipe.score(long_X, long_y))
+    search = GridSearchCV(pipe, {"multitaskregressor__alpha": [0.01]}, cv=KFold(2, shuffle=True, random_state=0))
+    assert np.isclose(score(search.fit(long_X, long_y), long_X, long_y), expected)
+    scaled = TransformedTargetRegressor(MultiTaskRegressor(task_column=0), transformer=StandardScaler()).fit(long_X, long_y)
+    assert np.isclose(score(scaled, long_X, long_y), metrics.macro_r2(long_y, scaled.predict(long_X), task=task))
+    assert np.isclose(score(LinearRegression().fit(X, Y), X, Y), metrics.macro_r2(Y, LinearRegression().fit(X, Y).predict(X)))
 
 
 def test_shapes_must_agree():

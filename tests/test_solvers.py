@@ -362,3 +362,14 @@ def test_the_first_strength_of_a_grid_gains_next_to_nothing():
         gain = (nothing - solve(there, tol=1e-6).certificate.dual) / there.scale
         assert gain <= 0.0101
         assert gain >= 1e-4 or np.isfinite(alpha_max(problem))
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1.0, 1e3])
+def test_tasks_with_one_observation_and_targets_of_zero(alpha):
+    """What leaves a task without any room to move, or the structure without any direction, is solved like the rest."""
+    rng = np.random.default_rng(0)
+    X, row = rng.normal(size=(13, 4)), np.arange(13)
+    lonely = Observations.build(row, np.array([0] * 6 + [1] * 6 + [2]), rng.normal(size=13), 3)
+    silent = Observations.build(row[:12], np.repeat([0, 1, 2], 4), np.zeros(12), 3)
+    for seen in (lonely, silent):
+        assert solve(Problem(X[: seen.y.size], seen, "squared", "trace", alpha), tol=1e-8).certificate.optimal

@@ -17,6 +17,7 @@ _HOMES = {
     "alpha_max": "solvers",
     "compare_to_single_task": "estimators",
     "path": "solvers",
+    "show_versions": "versions",
     "solve": "solvers",
     "stack": "tables",
     "unstack": "tables",

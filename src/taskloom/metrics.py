@@ -185,6 +185,19 @@ def normalized_improvement(single: Any, joint: Any) -> float:
     return float(np.mean((one - other) / np.sqrt(one * other)))
 
 
+def _tasks_of_rows(estimator: Any, X: Any) -> Array | None:
+    """The task of each row of a long table, as the model inside a fitted pipeline or search sees it; else ``None``."""
+    while not hasattr(estimator, "task_column"):
+        if hasattr(estimator, "steps"):
+            X, estimator = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X, estimator.steps[-1][1]
+            continue
+        inner = [name for name in ("best_estimator_", "regressor_", "estimator_") if hasattr(estimator, name)]
+        if not inner:
+            return None
+        estimator = getattr(estimator, inner[0])
+    return split_table(X, estimator.task_column).labels
+
+
 class scorer:  # noqa: N801 (reads as a function: scoring=metrics.scorer(macro_r2))
     """Make a scikit-learn scorer of one of the functions here; it finds the tasks of a long table by itself.
 
@@ -205,9 +218,7 @@ class scorer:  # noqa: N801 (reads as a function: scoring=metrics.scorer(macro_r
         self.score, self.greater_is_better, self.response = score, greater_is_better, response
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        column = getattr(estimator, "task_column", None)
-        task = None if column is None else split_table(X, column).labels
-        value = self.score(y, getattr(estimator, self.response)(X), task, sample_weight)
+        value = self.score(y, getattr(estimator, self.response)(X), _tasks_of_rows(estimator, X), sample_weight)
         return value if self.greater_is_better else -value
 
     def __repr__(self) -> str:

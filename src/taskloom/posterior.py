@@ -1,6 +1,6 @@
 """How sure a squared-loss fit is: the Gaussian-process posterior of the separable kernel with the learned structure.
 
-The objective ``sum_i v_i (y_i - z_i)^2 + alpha tr(A^+ W'W) + ridge ||W||^2`` is, up to the factor ``2 / tau``, the negative log
+The objective ``sum_i v_i (y_i - z_i)^2 + alpha tr(A^+ W'W) + ridge ||W||^2`` is, up to the factor ``1 / tau``, the negative log
 posterior of a Gaussian process with covariance ``tau/(2 alpha) k(x, z) R`` (``R = A (I + ridge/alpha A)^-1``), noise of
 variance ``tau/(2 v_i)`` and a flat prior on the intercepts: its mean is the fit, whatever ``tau``. The scale ``tau`` comes from
 the residuals (their weighted squares over the degrees of freedom that are left), or from a noise level that is given.

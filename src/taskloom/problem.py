@@ -171,10 +171,14 @@ class Problem:
         """``sum_i v_i loss(y_i, z_i)``."""
         return float(self.observations.weight @ self.loss.value(self.observations.y, z))
 
+    def seen_by_structure(self, W: Array) -> Array:
+        """``R`` with ``R'R`` what the structure sees: ``W'W``, or ``WW'`` if it sits on the features."""
+        return W.T if self.structure.on_features else W
+
     def primal(self, W: Array, b: Array, A: Array) -> float:
         """``J(W, b, A)`` from its definition; ``inf`` where ``W`` leaves the range of ``A``."""
         a, V = np.linalg.eigh(symmetric(A))
-        energy = np.einsum("ij,ij->j", WV := W @ V, WV)
+        energy = np.einsum("ij,ij->j", WV := self.seen_by_structure(W) @ V, WV)
         inside = a > 1e-15 * max(a[-1], 0.0)
         if energy[~inside].sum() > 1e-14 * energy.sum():
             return np.inf
@@ -188,7 +192,7 @@ class Problem:
 
     def best_penalty(self, W: Array) -> tuple[float, Array]:
         """``min_A alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` and the structure that attains it."""
-        A, penalty = self.structure.best_of_root(np.sqrt(self.alpha) * W)
+        A, penalty = self.structure.best_of_root(np.sqrt(self.alpha) * self.seen_by_structure(W))
         return penalty + self.ridge * float(np.vdot(W, W)), A
 
     # --- dual ---------------------------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ class Problem:
             Z2 = 2 * self.ridge * W
             ridge_part = float(np.vdot(Z2, Z2)) / (4 * self.ridge)
             Z = Z - Z2
-        feature_side = self.structure.either_side and self.n_features < self.n_tasks
+        feature_side = self.structure.on_features or (self.structure.either_side and self.n_features < self.n_tasks)
         root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
         reach, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
         slopes = -G / seen.weight

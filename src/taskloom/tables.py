@@ -9,6 +9,9 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
+from scipy.sparse import hstack as sparse_hstack
+from scipy.sparse import vstack as sparse_vstack
 from sklearn.utils import _safe_indexing
 
 from ._component import require
@@ -58,6 +61,7 @@ def column_position(X: Any, task_column: Any) -> int:
 
 def split_table(X: Any, task_column: Any) -> Table:
     """Take the task column out of ``X``."""
+    X = as_table(X)
     if task_column is None:
         return Table(X, None)
     if hasattr(X, "tocsr"):
@@ -67,12 +71,17 @@ def split_table(X: Any, task_column: Any) -> Table:
         require(X.ndim == 2, f"X must be a matrix, got shape {X.shape}")
     position = column_position(X, task_column)
     n_columns = X.shape[1]
-    labels = np.asarray(_safe_indexing(X, position, axis=1))
+    plain = isinstance(X, np.ndarray)
+    labels = X[:, position] if plain else np.asarray(_safe_indexing(X, position, axis=1))
     if labels.dtype.kind not in "biufO":
         labels = labels.astype(object)
-    missing = np.array([is_missing(label) for label in labels.tolist()])
+    if labels.dtype.kind in "biuf":
+        missing = np.isnan(labels)
+    else:
+        missing = np.array([is_missing(label) for label in labels.tolist()])
     require(not missing.any(), f"the task column holds a missing value in row {int(np.argmax(missing)) if missing.size else 0}")
-    rest = _safe_indexing(X, [j for j in range(n_columns) if j != position], axis=1)
+    others = [j for j in range(n_columns) if j != position]
+    rest = np.delete(X, position, axis=1) if plain else _safe_indexing(X, others, axis=1)
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
         rest = rest.astype(float)
     return Table(rest, labels)
@@ -146,14 +155,14 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
 
     Parameters
     ----------
-    Xs : sequence or dict of arrays or data frames of shape (n_t, d)
+    Xs : sequence or dict of arrays, sparse matrices or data frames of shape (n_t, d)
         Inputs of each task, with the same columns. The keys of a dict name the tasks; a sequence numbers them from 0.
     ys : sequence or dict of arrays of shape (n_t,)
         Targets, in the same order or with the same keys.
 
     Returns
     -------
-    X : array or data frame of shape (sum of n_t, d + 1)
+    X : array, sparse array or data frame of shape (sum of n_t, d + 1)
         All inputs with the task as the last column: fit with ``task_column=-1``, or ``task_column="task"`` for data frames.
     y : array of shape (sum of n_t,)
 
@@ -189,19 +198,23 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
     if hasattr(inputs[0], "columns"):
         return _stack_frames(inputs, labels), y
     numeric = all(isinstance(name, Real) for name in names)
+    if any(issparse(X) for X in inputs):
+        require(numeric, f"sparse inputs hold their task as a number; name the tasks by numbers, not {names[0]!r}")
+        return csr_array(sparse_hstack([sparse_vstack(inputs), np.array(labels, dtype=float)[:, None]])), y
     column = np.array(labels, dtype=float if numeric else object)[:, None]
     return np.hstack([np.vstack([np.asarray(X) for X in inputs]).astype(float if numeric else object), column]), y
 
 
 def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:
     """Frames keep their columns and get a last one, ``task``."""
-    columns = list(frames[0].columns)
-    require("task" not in columns, "the inputs have a column 'task' already; rename it before stacking")
-    for frame in frames:
-        require(list(frame.columns) == columns, f"all inputs must have the columns {columns}, got {list(frame.columns)}")
     import narwhals as nw  # scikit-learn brings it; only frames need it
 
-    whole = nw.concat([nw.from_native(frame, eager_only=True) for frame in frames])
+    frames = [nw.from_native(frame, eager_only=True) for frame in frames]
+    columns = frames[0].columns
+    require("task" not in columns, "the inputs have a column 'task' already; rename it before stacking")
+    for frame in frames:
+        require(frame.columns == columns, f"all inputs must have the columns {columns}, got {frame.columns}")
+    whole = nw.concat(frames)
     task = nw.new_series("task", labels, backend=whole.implementation)
     return whole.with_columns(task.alias("task")).to_native()
 

@@ -42,6 +42,11 @@ class Joining:
     borrow: Array  # M, T x q
     own: float
 
+    def padded(self, n_tasks: int) -> Joining:
+        """The same among more tasks, of which the later ones have no part in it."""
+        more = n_tasks - len(self.mean)
+        return Joining(np.pad(self.mean, (0, more)), np.pad(self.borrow, ((0, more), (0, 0))), self.own)
+
     def ridged(self, rho: float, gram: Array) -> Joining:
         """With a ridge: ``D`` becomes ``(D^-1 + rho)^-1``, eigenvalue by eigenvalue, and the mean shrinks with it."""
         if rho == 0:
@@ -53,8 +58,13 @@ class Joining:
         return Joining(self.mean / (1 + rho * self.own), self.borrow @ (V * stretch), own)
 
 
-def joining(structure: Structure, A: Array, gram: Array, relation: Array | None = None) -> Joining:
-    """What the frozen structure says about one more task; ``gram`` holds the inner products of the tasks' functions."""
+def joining(
+    structure: Structure, A: Array, gram: Array, relation: Array | None = None, weights: Array | None = None
+) -> Joining:
+    """What the frozen structure says about one more task; ``gram`` holds the inner products of the tasks' functions.
+
+    With ``weights`` (``T x d``), fewer features than tasks make the decomposition smaller.
+    """
     T = len(A)
     if relation is not None:
         return _related(A, relation)
@@ -62,14 +72,18 @@ def joining(structure: Structure, A: Array, gram: Array, relation: Array | None 
     if given is not None:
         return Joining(given[0], np.zeros((T, 0)), given[1])
     if structure.either_side:
-        g, V = psd_eigh(gram)
+        if weights is not None and weights.shape[1] < T:
+            d, V = psd_eigh(weights.T @ weights)
+            g, V = d, weights @ (V / np.sqrt(np.maximum(d, np.finfo(float).tiny)))
+        else:
+            g, V = psd_eigh(gram)
         keep = g > 1e-12 * max(g[-1], np.finfo(float).tiny)
-        a = np.einsum("tq,ts,sq->q", V[:, keep], A, V[:, keep])  # A and W'W share their eigenvectors at the optimum
+        a = np.sum(V[:, keep] * (A @ V[:, keep]), axis=0)  # A and W'W share their eigenvectors at the optimum
         return Joining(np.zeros(T), V[:, keep] * np.sqrt(np.maximum(a, 0.0) / g[keep]), 0.0)
     a, V = psd_eigh(A)
     keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
     root = V[:, keep] / np.sqrt(a[keep])  # W root root' W' = W A^+ W'
-    size = float(np.einsum("tq,ts,sq->", root, gram, root))
+    size = float(np.sum(root * (gram @ root)))
     borrow = root * np.sqrt(a.sum() / size) if size > 0 else root[:, :0]
     own = float(np.mean(1 / np.einsum("tq,tq->t", root, root))) if keep.all() else 0.0
     return Joining(np.zeros(T), borrow, own)
@@ -98,9 +112,11 @@ class AddTask(MultiTaskEstimator):
     structure_: Any
     _scale: TargetScale
     _inner_products: Array
+    _joining: tuple[Any, Joining]
 
     def _targets_of_task(self, y, name):
-        """The targets of a new task as the fit reads them, its loss, and the mean and spread that undo the reading."""
+        """The targets of a new task as the fit reads them, its loss, the mean and spread that undo the reading, and the
+        attributes that change with it."""
         raise NotImplementedError
 
     def add_task(self, X, y, name, *, sample_weight=None, relation=None):
@@ -129,22 +145,41 @@ class AddTask(MultiTaskEstimator):
         names = self.tasks_.tolist()
         require(name not in names, f"there is a task {shown(name)} already; choose another name")
         inputs = self._inputs_of_task(X)
-        values, loss, scale = self._targets_of_task(np.asarray(as_table(y)).ravel(), name)
+        values, loss, scale, attributes = self._targets_of_task(np.asarray(as_table(y)).ravel(), name)
         check_consistent_length(inputs, values)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
         row = np.flatnonzero(~np.isnan(values))
         live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
         require(live, f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
         seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
-        A, gram = self.structure_.astype(float), self._gram_of_tasks()
-        join = joining(self._learned, A, gram, self._relation(relation)).ridged(self._ridge() / self._alpha(), gram)
+        A, join = self.structure_.astype(float), self._join(self._relation(relation))
+        require(
+            join.own == 0 or not (isinstance(self.kernel, str) and self.kernel == "precomputed"),
+            'under this structure add_task needs the kernel between the new inputs, which kernel="precomputed" does not give; '
+            "pass a kernel function",
+        )
         functions = (self._values(inputs) - self.intercept_).astype(float) / self._scale.spread  # old tasks, new inputs
         beta, own, b = self._learn_one(inputs, functions, seen, loss, join)
         if not hasattr(self, "coef_"):
             self._append_inner_products(inputs, functions, beta, own)
         self._append(name, inputs, beta, own, b, scale)
         self.structure_ = _bordered(A, A @ beta, float(beta @ A @ beta) + join.own).astype(self._dtype)
+        self.__dict__.update(attributes)
         return self
+
+    def _join(self, relation) -> Joining:
+        """How a task joins the tasks of the fit; what was added since has no say, so the order of additions does not matter."""
+        n_old = len(self.tasks_) - (0 if relation is not None else len(getattr(self, "added_tasks_", [])))
+        key = self.certificate_ if relation is None else None
+        if key is not None and getattr(self, "_joining", (None, None))[0] is key:
+            join = self._joining[1]
+        else:
+            A, W = self.structure_[:n_old, :n_old].astype(float), self._weights_of_tasks()
+            W = None if W is None else W[:n_old]
+            gram = self._inner_products[:n_old, :n_old] if W is None else W @ W.T
+            join = joining(self._learned, A, gram, relation, W).ridged(self._ridge() / self._alpha(), gram)
+            self._joining = (key, join)
+        return join.padded(len(self.tasks_))
 
     def _alpha(self):
         return float(getattr(self, "alpha_", None) or self.alpha)
@@ -178,12 +213,9 @@ class AddTask(MultiTaskEstimator):
         )
         return a
 
-    def _gram_of_tasks(self):
-        """Inner products of the tasks' functions, in units of their standardized targets."""
-        if hasattr(self, "coef_"):
-            W = self.coef_.astype(float) / self._scale.spread[:, None]
-            return W @ W.T
-        return self._inner_products
+    def _weights_of_tasks(self):
+        """Their weights in units of their standardized targets, if the kernel is linear."""
+        return self.coef_.astype(float) / self._scale.spread[:, None] if hasattr(self, "coef_") else None
 
     def _learn_one(self, inputs, functions: Array, seen: Observations, loss: Loss, join: Joining):
         """The weights of the old tasks, of the kernel at the new inputs, and the intercept."""
@@ -198,12 +230,30 @@ class AddTask(MultiTaskEstimator):
             loss = Shifted(loss, offset[seen.row])
         else:
             seen = replace(seen, y=seen.y - offset[seen.row])
-        problem = Problem(features.phi, seen, loss, Independent(), self._alpha(), 0.0, self.fit_intercept)
-        solution = solve(problem, tol=self.tol, max_iter=self.max_iter)
+        W, b = self._solve_one(features.phi, seen, loss)
         if isinstance(features, LinearFeatures):
-            return join.mean + join.borrow @ features.coef(solution.W)[:, 0], np.zeros(len(functions)), solution.b[0]
-        dual = features.dual_coef(solution.W)[:, 0]
-        return join.mean + join.borrow @ (borrowed.T @ dual), join.own * dual, solution.b[0]
+            return join.mean + join.borrow @ features.coef(W)[:, 0], np.zeros(len(functions)), b
+        dual = features.dual_coef(W)[:, 0]
+        return join.mean + join.borrow @ (borrowed.T @ dual), join.own * dual, b
+
+    def _solve_one(self, phi: Array, seen: Observations, loss: Loss):
+        """One small system for the squared loss, a certified solve for others."""
+        if not loss.quadratic:
+            solution = solve(
+                Problem(phi, seen, loss, Independent(), self._alpha(), 0.0, self.fit_intercept),
+                tol=self.tol,
+                max_iter=self.max_iter,
+            )
+            return solution.W, solution.b[0]
+        rows, share = phi[seen.row], seen.weight / seen.weight.sum()
+        x_mean, y_mean = (share @ rows, share @ seen.y) if self.fit_intercept else (np.zeros(phi.shape[1]), 0.0)
+        root = np.sqrt(seen.weight)
+        X, y = root[:, None] * (rows - x_mean), root * (seen.y - y_mean)
+        if X.shape[0] < X.shape[1]:
+            w = X.T @ np.linalg.solve(X @ X.T + self._alpha() * np.eye(len(X)), y)
+        else:
+            w = np.linalg.solve(X.T @ X + self._alpha() * np.eye(X.shape[1]), X.T @ y)
+        return w[:, None], y_mean - x_mean @ w
 
     def _append(self, name, inputs, beta, own, b, scale):
         """The new task becomes the last one, in the units of its targets."""
@@ -221,6 +271,7 @@ class AddTask(MultiTaskEstimator):
         self.tasks_ = same if same.dtype.kind == self.tasks_.dtype.kind else _objects(names)
         self.added_tasks_ = [*getattr(self, "added_tasks_", []), name]
         self._training = None
+        self._wide = self._wide or self.task_column is None  # two tasks have two columns
 
     def _append_inner_products(self, inputs, functions, beta, own):
         g, cross = self._inner_products, own @ functions

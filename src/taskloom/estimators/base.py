@@ -170,7 +170,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
         """
         data = self._prepare(X, y, sample_weight)
-        watch = Watch.over(self, X, y)
+        watch = Watch.over(self, X, y, self.max_iter)
         solution = self._solve(data, watch)
         self._store(data, solution)
         if watch is not None:
@@ -203,7 +203,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         def report(history: History) -> bool:
             if self.verbose and (line := show(history)):
                 sys.stdout.write(line + "\n")
-            return watch is not None and watch.iteration(lambda: self._fitted(data, *history.best()))
+            return watch is not None and watch.part("iteration").end(lambda: self._fitted(data, *history.best()))
 
         solution = solve(
             data.problem,
@@ -305,8 +305,8 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return [given[name] for name in names]
 
     def _coded_structure(self, structure: Structure) -> Structure:
-        """The structure of the problem for the structure that was asked for: the same, unless targets are coded."""
-        return structure
+        """The structure of the problem for the structure that was asked for: tasks by name, targets coded."""
+        return structure.bind(self.tasks_.tolist())
 
     def _labelled(self) -> Array:
         """Which tasks have two labels."""
@@ -344,7 +344,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return attributes
 
     def _store(self, data: Prepared, solution) -> None:
-        for stale in ("coef_", "dual_coef_", "X_fit_", "_posterior"):
+        for stale in ("coef_", "dual_coef_", "X_fit_", "added_tasks_", "_posterior", "_joining"):
             self.__dict__.pop(stale, None)
         self.__dict__.update(self._fitted(data, solution.W, solution.b))
         self.structure_ = solution.A.astype(self._dtype)
@@ -358,7 +358,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _decision(self, X):
         """Predicted values, ``n x T`` or one for each row of a long table."""
-        check_is_fitted(self, "certificate_")
+        check_is_fitted(self, "intercept_")
         inputs, labels = self._inputs(X, reset=False)
         return self._values(inputs, None if labels is None else self._known_tasks(labels))
 
@@ -404,7 +404,15 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         tags.target_tags.multi_output = self.task_column is None
         named = isinstance(self.kernel, str)
         tags.input_tags.pairwise = named and self.kernel == "precomputed"
-        tags.input_tags.sparse = named and self.kernel in ("linear", "poly", "polynomial", "rbf", "sigmoid", "cosine")
+        tags.input_tags.sparse = named and self.kernel in (
+            "linear",
+            "poly",
+            "polynomial",
+            "rbf",
+            "laplacian",
+            "sigmoid",
+            "cosine",
+        )
         return tags
 
 

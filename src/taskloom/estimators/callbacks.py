@@ -74,25 +74,24 @@ __all__ = ["CallbackSupportMixin", "Watch", "with_callbacks"]
 class Watch:
     """Reports each iteration of a solve to an estimator's callbacks; a callback that answers True stops the fit."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any):
-        self.estimator, self.data = estimator, {"X": X, "y": y}
-        self.context = estimator._init_callback_context(max_subtasks=estimator.max_iter)
-        self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
+    def __init__(self, estimator: Any, data: dict[str, Any], context: Any):
+        self.estimator, self.data, self.context = estimator, data, context
+        context.call_on_fit_task_begin(estimator=estimator, **data)
 
     @classmethod
-    def over(cls, estimator: Any, X: Any, y: Any) -> Watch | None:
+    def over(cls, estimator: Any, X: Any, y: Any, max_subtasks: int) -> Watch | None:
         """A watch if there is anybody to report to: without callbacks an iteration costs nothing."""
-        return cls(estimator, X, y) if getattr(estimator, "_skl_callbacks", None) else None
+        if not getattr(estimator, "_skl_callbacks", None):
+            return None
+        return cls(estimator, {"X": X, "y": y}, estimator._init_callback_context(max_subtasks=max_subtasks))
 
-    def iteration(self, reconstruct: Any) -> bool:
-        """One iteration is over; ``reconstruct`` gives the fitted attributes as they would be now."""
-        step = self.context.subcontext(task_name="iteration")
-        step.call_on_fit_task_begin(estimator=self.estimator, **self.data)
-        return step.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=reconstruct, **self.data)
+    def part(self, name: str, max_subtasks: int | None = 0) -> Watch:
+        """A watch over a part of the fit, which begins now."""
+        return Watch(self.estimator, self.data, self.context.subcontext(task_name=name, max_subtasks=max_subtasks))
 
-    def end(self, reconstruct: Any) -> None:
-        """The fit is over."""
-        self.context.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=reconstruct, **self.data)
+    def end(self, reconstruct: Any = None) -> bool:
+        """This part is over; ``reconstruct`` gives the fitted attributes as they would be now. True asks to stop."""
+        return self.context.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=reconstruct, **self.data)
 
 
 def show(history: History) -> str | None:

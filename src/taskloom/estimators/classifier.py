@@ -126,7 +126,7 @@ max_iter, time_limit, warm_start, verbose, random_state
         self._one_vs_rest = False
         if self._wide:
             self.tasks_ = column_names(y, raw.shape[1])
-            coded = [two_classes(raw[:, t], name) for t, name in enumerate(self.tasks_)]
+            coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(self.tasks_)]
             self.classes_ = [classes for classes, _ in coded]
             if all(np.array_equal(classes, self.classes_[0]) for classes in self.classes_):
                 self.classes_ = self.classes_[0]
@@ -135,7 +135,8 @@ max_iter, time_limit, warm_start, verbose, random_state
         require(bool(seen.any()), "y holds nothing but missing labels (NaN)")
         self.classes_ = distinct(raw[seen])
         if long or self.classes_.size <= 2:
-            self.classes_, signs = two_classes(raw, "y" if long else 0)
+            whose = "y (a long table has the same two labels for all tasks)" if long else "task 0"
+            self.classes_, signs = two_classes(raw, whose)
             self.tasks_ = self.tasks_ if long else np.array([0])
             return signs[:, None]
         self._one_vs_rest = True
@@ -149,20 +150,19 @@ max_iter, time_limit, warm_start, verbose, random_state
 
     def _coded_structure(self, structure):
         """With simplex coding the classes' functions add up to zero: the structure lives on what is left."""
+        structure = super()._coded_structure(structure)
         return SumToZero(structure) if self.coding == "simplex" and self._one_vs_rest else structure
 
     def _targets_of_task(self, y, name):
         """A new task has the classes of the others."""
         require(not self._one_vs_rest, "add_task needs binary tasks; here the tasks are the classes of one target")
         own = not isinstance(self.classes_, np.ndarray)
-        classes, signs = two_classes(y, name)
+        classes, signs = two_classes(y, f"task {shown(name)}")
         require(
             own or np.array_equal(classes, self.classes_),
-            f"task {shown(name)} has the classes {classes.tolist()}, the others have {self.classes_.tolist()}",
+            f"task {shown(name)} has the classes {classes.tolist()}, the others have {list(map(shown, self.classes_))}",
         )
-        if own:
-            self.classes_ = [*self.classes_, classes]
-        return signs, loss_of(self), (0.0, 1.0)
+        return signs, loss_of(self), (0.0, 1.0), {"classes_": [*self.classes_, classes]} if own else {}
 
     # --- predict ------------------------------------------------------------------------------------------------
 

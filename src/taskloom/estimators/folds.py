@@ -21,7 +21,8 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
 
     A row may belong to many strata (the tasks observed in it) or to none. Rows are dealt out in turn, the rarest stratum
     first, each to the fold that lacks its stratum most (Sechidis, Tsoumakas and Vlahavas 2011). A row with the only observation
-    of a stratum stays in every training set: a fold could not do without it. ``random_state`` shuffles the rows first; without
+    of a stratum stays in every training set, as does one row of a stratum that ended up inside one fold (rows with many strata
+    may leave no other way): that fold could not do without it. ``random_state`` shuffles the rows first; without
     it the folds depend on the data alone.
     """
     require(n_splits >= 2, f"cv needs at least 2 folds, got cv={n_splits}")
@@ -34,13 +35,14 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
     fold = np.full(n_rows, -1)
     fixed = np.zeros(n_rows, bool)
     fixed[row[sizes[stratum] == 1]] = True
-    if row.size <= n_rows:  # at most one stratum a row, as in long tables: deal each out in turn, where the last one stopped
+    if np.unique(row).size == row.size:  # one stratum a row, as in long tables: deal each out in turn, where the last stopped
         place = np.lexsort((rank[row], stratum))
         fold[row[place]] = np.arange(row.size) % n_splits
     else:
         _deal(fold, row, stratum, sizes, rank, n_splits)
     fold[fold < 0] = rank[fold < 0] % n_splits
     fold[fixed] = -1
+    _spare(fold, row, stratum)
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
     empty = [k for k, (_, test) in enumerate(splits) if test.size == 0]
     require(not empty, f"fold {empty[0] if empty else ''} of {n_splits} is empty: {n_rows} rows are too few; lower cv")
@@ -64,6 +66,14 @@ def _deal(fold: Array, row: Array, stratum: Array, sizes: Array, rank: Array, n_
                 fold[i] = k
                 want[k, strata[ends[i] : ends[i + 1]]] -= 1
                 room[k] -= 1
+
+
+def _spare(fold: Array, row: Array, stratum: Array) -> None:
+    """Take a row of every stratum that lies inside one fold out of the folds, so that the training part has it."""
+    members = np.argsort(stratum, kind="stable")
+    for rows in np.split(row[members], np.flatnonzero(np.diff(stratum[members])) + 1):
+        if rows.size and fold[rows[0]] >= 0 and np.all(fold[rows] == fold[rows[0]]):
+            fold[rows[0]] = -1
 
 
 def make_folds(
@@ -101,3 +111,13 @@ def check_folds(splits: list[Split], seen: Observations, n_rows: int, tasks: Arr
                 f"the training part of fold {k} has one class only of task {shown(tasks[int(np.argmax(alone))])}; choose folds "
                 "that hold both classes of every task (cv=5 does)"
             )
+
+
+def check_left(seen: Observations, tasks: Array, labelled: Array) -> None:
+    """Leaving out one row must leave something of every task, and both classes of labelled ones."""
+    positive = labelled[seen.task] & (seen.y > 0)
+    ones = np.bincount(seen.task[positive], minlength=len(tasks))
+    rare = np.where(labelled, np.minimum(ones, seen.counts - ones), seen.counts) < 2
+    if rare.any():
+        name = shown(tasks[int(np.argmax(rare))])
+        raise ValueError(f"leaving out one row would leave nothing (or one class only) of task {name}; choose other folds")

@@ -201,7 +201,7 @@ class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
         for t, (name, loss) in enumerate(zip(self.tasks_, self._losses(), strict=True)):
             place = (slice(None), t) if labels is None else (np.flatnonzero(labels == name), 0)
             if loss.targets == "signs":
-                classes, Y[place] = two_classes(raw[place], name)
+                classes, Y[place] = two_classes(raw[place], f"task {shown(name)}")
             else:
                 classes, Y[place] = None, _numbers(raw[place], f"y of task {shown(name)}")
             self.classes_.append(classes)
@@ -220,7 +220,7 @@ class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
         mean, spread = 0.0, 1.0
         if self.standardize_targets and loss.targets != "signs" and seen.size:
             mean, spread = float(seen.mean()), float(seen.std()) or 1.0
-        return (values - mean) / spread, loss, (mean, spread)
+        return (values - mean) / spread, loss, (mean, spread), {}
 
     def _store(self, data: Prepared, solution) -> None:
         super()._store(data, solution)
@@ -258,11 +258,12 @@ class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
 
     def _posterior_of_fit(self) -> Posterior:
         if getattr(self, "_training", None) is None:
-            raise AttributeError(
-                f"standard deviations need a fit with the squared loss for all tasks, got loss={self.loss!r}"
-                if not hasattr(self, "added_tasks_")
-                else "standard deviations describe the tasks of a fit; fit again with the tasks that were added"
-            )
+            reason = f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
+            if hasattr(self, "added_tasks_"):
+                reason = "describe the tasks of a fit; fit again with the tasks that were added"
+            elif len(getattr(self, "fallback_tasks_", ())):
+                reason = "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
+            raise AttributeError(f"standard deviations {reason}")
         if "_posterior" not in self.__dict__:
             data, W, b, A = self._training
             noise = None
@@ -305,8 +306,8 @@ class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
         dict
             By task; tasks without any observed target are left out.
         """
-        scores = self._task_scores(X, y, sample_weight)
         decision = self._decision(X)
+        scores = self._task_scores(X, y, sample_weight)
         return scores(decision[~np.isnan(self._coded(as_table(y), self._tasks_of_rows(X)))])
 
     def _coded(self, y, labels):
@@ -330,6 +331,9 @@ class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
 
 def _numbers(y, name="y"):
     """Targets as floats, NaN allowed, infinity not."""
-    Y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
+    try:
+        Y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
+    except ValueError as error:
+        raise error if name == "y" else ValueError(f"{name}: {error}") from None
     require(not np.isinf(Y).any(), f"{name} holds infinity")
     return Y

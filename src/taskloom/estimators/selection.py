@@ -21,8 +21,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut
-from sklearn.utils import _safe_indexing
+from sklearn.utils import indexable
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._component import require
@@ -36,10 +37,11 @@ from ..solvers.reduced import Reduced
 from ..structures import Independent, Structure, as_structure
 from ..tables import as_table
 from .base import MultiTaskEstimator, Prepared
-from .folds import Split, check_folds, make_folds
+from .callbacks import Watch, with_callbacks
+from .folds import Split, check_folds, check_left, make_folds
 
 Array = np.ndarray
-ALONE = 15  # strengths of single-task learning that the ledger tries, over the same decades
+ALONE = 10  # strengths of single-task learning that the ledger tries, over the same decades
 
 
 def searched(plain: type[MultiTaskEstimator]) -> dict[str, list]:
@@ -107,9 +109,10 @@ class Trial:
     sample_weight: Array | None
     scoring: Any
 
-    def part(self, rows: Array) -> tuple[Any, Any, Array | None]:
+    def part(self, rows: Array, train: Array | None = None) -> tuple[Any, Any, Array | None]:
+        """Inputs, targets and weights of some rows; a kernel matrix keeps the columns of ``train`` (or of the rows)."""
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight)[rows]
-        return _safe_indexing(self.X, rows), _safe_indexing(self.y, rows), weight
+        return *_safe_split(self.estimator, self.X, self.y, rows, train), weight
 
     def judge(self, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None) -> Judge:
         """How to score the predictions of a model on these data, many times."""
@@ -162,7 +165,7 @@ def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list
 
 def _run_fold(trial: Trial, candidates: list[Candidate], split: Split) -> list[FoldResult]:
     """Every candidate at every strength in one fold."""
-    X_test, y_test, test_weight = trial.part(split[1])
+    X_test, y_test, test_weight = trial.part(split[1], split[0])
     fold = Fold(copy.deepcopy(trial.estimator), *trial.part(split[0]), X_test)
     judge = trial.judge(fold.model, X_test, y_test, test_weight)
     results = []
@@ -204,7 +207,7 @@ class Fold:
         scale = self.data.scale
         b = solution.b if self.reduced is None else self.reduced.inputs.y_mean
         values = _pick(np.asarray(self.phi @ solution.W + b) * scale.spread + scale.mean, self.task)
-        self.model.certificate_ = solution.certificate
+        self.model.intercept_ = solution.b  # a fitted model has one
         self.model._values = partial(_constant, values)  # type: ignore[method-assign]
         return self.model, values
 
@@ -220,10 +223,6 @@ def _pick(values: Array, task: Array | None) -> Array:
         return values
     own = values[np.arange(len(values)), task]
     return np.where(task < 0, values.mean(axis=1), own)
-
-
-def _tell(fold: int, n_folds: int, best: float) -> None:
-    sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
 
 
 def grid_for(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
@@ -254,7 +253,7 @@ def cross_validate(
         for candidate, result in zip(candidates, results, strict=True):
             candidate.folds.append(result)
         if report is not None:
-            report(k, len(folds), max(float(np.nanmax(result.scores)) for result in results))
+            report(k, len(folds), float(np.fmax.reduce(np.concatenate([result.scores for result in results]))))
     return len(folds)
 
 
@@ -272,6 +271,7 @@ class CrossValidated(MultiTaskEstimator):
     dual_coef_: Any
     intercept_: Any
 
+    @with_callbacks
     def fit(self, X, y, sample_weight=None, groups=None):
         """Choose strength and structure by cross-validation, and fit with them on all data.
 
@@ -287,19 +287,22 @@ class CrossValidated(MultiTaskEstimator):
         self
         """
         self._validate_params()
-        X, y = as_table(X), as_table(y)
+        X, y = indexable(as_table(X), as_table(y))
         structures = self._candidates()
         trial = Trial(self._plain(structures[0]), X, y, sample_weight, self.scoring)
         data = trial.estimator._prepare(X, y, sample_weight)
         candidates = [Candidate(structure, self._strengths(data, trial, structure)) for structure in structures]
         alone = Candidate(Independent(), grid_for(trial.estimator, data, Independent(), ALONE))
-        self._cross_validate(trial, data, [*candidates, alone], groups)
-        chosen = max(candidates, key=lambda candidate: np.nanmax(candidate.mean))
+        self._adopt(trial.estimator)
+        watch = Watch.over(self, X, y, 2)
+        self._cross_validate(trial, data, [*candidates, alone], groups, watch and watch.part("cross-validation", None))
+        chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
         model = trial.estimator
         self.alpha_ = float(chosen.alphas[chosen.best])
         problem = data.problem.with_structure(model._coded_structure(chosen.structure)).at(self.alpha_)
         own = replace(data, problem=problem)
-        model._store(own, model._solve(own))
+        refit = watch and watch.part("refit", self.max_iter)
+        model._store(own, model._solve(own, refit))
         self._adopt(model)
         self.best_structure_ = chosen.structure
         self.best_score_ = float(chosen.mean[chosen.best])
@@ -308,6 +311,9 @@ class CrossValidated(MultiTaskEstimator):
         self.transfer_ = ledger(alone, chosen, self.tasks_.tolist() if self._by_name() else [0])
         if self.fallback == "single":
             self._fall_back(trial, data, alone)
+        for part in (refit, watch):
+            if part is not None:
+                part.end(dict)
         return self
 
     # --- what is tried ------------------------------------------------------------------------------------------
@@ -346,18 +352,29 @@ class CrossValidated(MultiTaskEstimator):
 
     # --- folds --------------------------------------------------------------------------------------------------
 
-    def _cross_validate(self, trial: Trial, data: Prepared, candidates: list[Candidate], groups: Any) -> None:
+    def _cross_validate(
+        self, trial: Trial, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
+    ) -> None:
         if isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo"):
             self.n_splits_ = data.problem.features.shape[0]
-            return self._leave_one_out(trial, data, candidates)
-        report = _tell if self.verbose else None
-        self.n_splits_ = cross_validate(trial, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report)
-        return None
+            self._leave_one_out(trial, data, candidates)
+        else:
+
+            def report(fold: int, n_folds: int, best: float) -> None:
+                if self.verbose:
+                    sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
+                if watch is not None:
+                    watch.part("fold").end()
+
+            self.n_splits_ = cross_validate(trial, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report)
+        if watch is not None:
+            watch.end()
 
     def _leave_one_out(self, trial: Trial, data: Prepared, candidates: list[Candidate]) -> None:
         """One row at a time; predictions are scored together, because one observation has no score of its own."""
         seen, n_rows = data.problem.observations, data.problem.features.shape[0]
         wide = trial.estimator.task_column is None
+        check_left(seen, trial.estimator.tasks_, trial.estimator._labelled())
         for candidate in candidates:
             began = time.perf_counter()
             problem = data.problem.with_structure(trial.estimator._coded_structure(candidate.structure))
@@ -367,7 +384,7 @@ class CrossValidated(MultiTaskEstimator):
             if quick is None:
                 quick = self._leave_out_slowly(trial, data, candidate)
             model = copy.copy(trial.estimator)
-            model.certificate_ = None
+            model.intercept_ = np.zeros(problem.n_tasks)  # a fitted model has one
             judge = trial.judge(model, trial.X, trial.y, trial.sample_weight)
             scores, by_task = [], []
             for values in quick:
@@ -386,8 +403,9 @@ class CrossValidated(MultiTaskEstimator):
         order = np.argsort(seen.row, kind="stable")
         ends = np.searchsorted(seen.row[order], np.arange(n_rows + 1))
         for i in range(n_rows):
-            alone = _safe_indexing(trial.X, [i])
-            fold = Fold(copy.deepcopy(trial.estimator), *trial.part(np.delete(np.arange(n_rows), i)), alone)
+            others = np.delete(np.arange(n_rows), i)
+            alone = trial.part(np.array([i]), others)[0]
+            fold = Fold(copy.deepcopy(trial.estimator), *trial.part(others), alone)
             mine = order[ends[i] : ends[i + 1]]
             for k, solution in enumerate(walk(fold.model, fold.under(candidate.structure), candidate.alphas)):
                 values = fold.at(solution)[1]
@@ -397,8 +415,11 @@ class CrossValidated(MultiTaskEstimator):
     # --- what is kept -------------------------------------------------------------------------------------------
 
     def _adopt(self, model: MultiTaskEstimator) -> None:
-        """The fitted attributes of the plain estimator become ours."""
+        """The fitted attributes of the plain estimator become ours, in place of those of the last fit."""
         parameters = set(self.get_params(deep=False)) | set(model.get_params(deep=False))
+        searched = {"alpha_", "n_splits_"}  # ours alone, from this fit
+        for stale in [name for name in vars(self) if name.endswith("_") and name not in searched]:
+            delattr(self, stale)
         self.__dict__.pop("_posterior", None)
         self.__dict__.update({name: value for name, value in vars(model).items() if name not in parameters})
 
@@ -418,6 +439,8 @@ class CrossValidated(MultiTaskEstimator):
             self.coef_[hurt] = model.coef_[hurt]
         else:
             self.dual_coef_[:, hurt] = model.dual_coef_[:, hurt]
+            C = self.dual_coef_.astype(float) / data.scale.spread
+            self._inner_products = C.T @ self._cross(self.X_fit_) @ C
         self.transfer_["model"][hurt] = "alone"
         self._training = None  # the posterior of the joint model says nothing about these tasks
 
@@ -482,8 +505,14 @@ def _path(candidate: Candidate) -> dict[str, Array]:
         else np.full(scores.shape[1], np.nan),
         "relative_gap": _worst_gap(candidate),
     }
-    spectra = candidate.over_folds(lambda solution: np.linalg.eigvalsh(solution.A)[::-1])
+    widest = max((len(solution.A) for fold in candidate.folds for solution in fold.solutions), default=0)
+    spectra = candidate.over_folds(lambda solution: _spectrum(solution.A, widest))
     if spectra.size:
-        path["spectrum"] = spectra.mean(axis=0)
+        path["spectrum"] = np.nanmean(spectra, axis=0)
         path["n_iter"] = candidate.over_folds(lambda solution: solution.n_iter).mean(axis=0)
     return path
+
+
+def _spectrum(A: Array, size: int) -> Array:
+    """The eigenvalues, largest first; NaN in place of those of tasks that a fold did without."""
+    return np.pad(np.linalg.eigvalsh(A)[::-1], (0, size - len(A)), constant_values=np.nan)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._component import require
 from ..metrics import observed
-from ..tables import shown
 from ..tasks import Observations
 
 Array = np.ndarray
@@ -23,15 +21,14 @@ def distinct(labels: Array) -> Array:
     return np.unique(labels)
 
 
-def two_classes(labels: Array, name: Any) -> tuple[Array, Array]:
-    """The two classes of a task, and its labels as -1/+1 with NaN where unobserved."""
+def two_classes(labels: Array, whose: str) -> tuple[Array, Array]:
+    """The two classes of a task, and its labels as -1/+1 with NaN where unobserved; errors say ``whose`` they are."""
     seen = observed(labels)
-    require(bool(seen.any()), f"task {shown(name)} has no observation: its labels are all missing (NaN)")
+    require(bool(seen.any()), f"{whose} has no observation: its labels are all missing (NaN)")
     classes = distinct(labels[seen])
     require(
         classes.size == 2,
-        f"task {shown(name)} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: "
-        f"{classes[:5].tolist()}",
+        f"{whose} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: {classes[:5].tolist()}",
     )
     signs = np.full(len(labels), np.nan)
     signs[seen] = np.where(labels[seen] == classes[1], 1.0, -1.0)

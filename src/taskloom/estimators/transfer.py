@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import indexable
 
 from .._component import require
 from ..structures import Independent, as_structure
@@ -57,7 +58,7 @@ def compare_to_single_task(
     if isinstance(model, CrossValidated):
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
         return _without_model(search.fit(X, y, sample_weight, groups).transfer_)
-    X, y = as_table(X), as_table(y)
+    X, y = indexable(as_table(X), as_table(y))
     trial = Trial(clone(model), X, y, sample_weight, None)
     data = trial.estimator._prepare(X, y, sample_weight)
     together = Candidate(as_structure(model.structure), np.array([float(model.alpha)]))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from .._component import require
-from .._linalg import psd_root
 from ..problem import Problem
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
@@ -88,7 +87,7 @@ class _AlternatingRun(Run):
         self.extrapolate.clear()
 
     def step(self, gap: float) -> Iterate:
-        fit = self.side.supervise(psd_root(self.A))
+        fit = self.side.supervise(self.problem.structure.root(self.A))
         here = Iterate(fit.W, fit.b, fit.z, fit.slopes, self.A if isinstance(self.side, TaskSide) else None)
         if self.problem.structure.known:
             self.finished = "stalled"

@@ -121,7 +121,8 @@ def _offset(problem: Problem) -> Array | None:
     """
     if not problem.fit_intercept or issparse(problem.features):
         return None
-    mean, spread = problem.features.mean(axis=0), problem.features.std(axis=0)
+    seen = problem.features[np.unique(problem.observations.row)]  # rows that nobody observed have no say
+    mean, spread = seen.mean(axis=0), seen.std(axis=0)
     return mean if np.any(np.abs(mean) > 3 * spread) else None
 
 
@@ -187,6 +188,7 @@ class _Book:
         self.primal, self.dual = np.inf, -np.inf
         self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
         self.G = np.zeros(problem.observations.y.size)
+        self.z: Array | None = None  # what the best weights predict
         self.witness: Iterate | None = None  # where the best bound comes from
         self.length: float | None = None
         self.idle, self._milestone = 0, np.inf
@@ -224,7 +226,7 @@ class _Book:
         problem = self.problem
         primal = point.objective(problem) + self.constant
         if primal < self.primal:
-            self.primal, self.W, self.b = primal, point.W, point.b
+            self.primal, self.W, self.b, self.z = primal, point.W, point.b, point.z
             self.A = None if point.penalty is None else point.A
         G = problem.dual_candidate(point.slopes)
         Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
@@ -266,8 +268,9 @@ class _Book:
 
     def _settle(self) -> None:
         """Hand back the best structure for the weights: what is certified is then what is returned."""
-        primal, A = self.problem.best_primal(self.W, self.b)
-        primal += self.constant
+        penalty, A = self.problem.best_penalty(self.W)
+        z = self.problem.predict(self.W, self.b) if self.z is None else self.z
+        primal = self.problem.loss_term(z) + penalty + self.constant
         if self.A is None or primal <= self.primal:
             self.primal, self.A = primal, A
             self.history.objective[-1], self.history.gap[-1] = self.primal, self.gap

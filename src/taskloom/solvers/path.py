@@ -28,7 +28,7 @@ def alpha_max(problem: Problem) -> float:
     """
     structure = problem.structure
     Z = _correlations_at_zero(problem)
-    if problem.structure.either_side and problem.n_features < problem.n_tasks:
+    if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks):
         Z = Z.T
     S = Z.T @ Z / 4
     size = float(np.trace(S))
@@ -65,7 +65,7 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
 def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
     """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the best constant."""
     structure, Z = problem.structure, _correlations_at_zero(problem)
-    root = Z.T if structure.either_side and problem.n_features < problem.n_tasks else Z
+    root = Z.T if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks) else Z
     _, conjugate = structure.ray_of_root(root / 2)
     nothing = conjugate(0.0)
     low, high = 1e-100, 1e100
@@ -108,10 +108,17 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
 
 
 def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
-    """Where the next solution should be: the last one, moved on as it moved on the logarithmic scale, a fifth less."""
-    last = solutions[-1]
-    if len(solutions) < 2 or not np.any(solutions[-2].W):
-        return Start(last.W, last.b, last.length)
-    before, (first, second, third) = solutions[-2], np.log(alphas[-3:])
-    share = 0.8 * min(max((third - second) / (second - first), 0.0), 2.0) if second != first else 0.0
-    return Start(last.W + share * (last.W - before.W), last.b + share * (last.b - before.b), last.length)
+    """Where the next solution should be, by extrapolation on the logarithmic scale; damped, for solutions are not exact.
+
+    Two points give a line, three in equal steps a parabola.
+    """
+    last, steps = solutions[-1], np.diff(np.log(alphas[-4:]))
+    W, b = last.W, last.b
+    if len(solutions) > 1 and np.any(solutions[-2].W) and steps[-2] != 0:
+        share = min(max(steps[-1] / steps[-2], 0.0), 2.0)
+        first = (last.W - solutions[-2].W, last.b - solutions[-2].b)
+        W, b = W + 0.8 * share * first[0], b + 0.8 * share * first[1]
+        if len(steps) == 3 and np.allclose(steps, steps[0], rtol=0.01):
+            before = (solutions[-2].W - solutions[-3].W, solutions[-2].b - solutions[-3].b)
+            W, b = W + 0.1 * first[0] + 0.5 * (first[0] - before[0]), b + 0.1 * first[1] + 0.5 * (first[1] - before[1])
+    return Start(W, b, last.length)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._component import require
-from .._linalg import psd_root
 from ..problem import Problem
 from .base import Iterate, Run, Solver
 from .sides import Supervised, TaskSide, choose_side
@@ -78,7 +77,7 @@ class _ProximalRun(Run):
 
     def _at(self, A: Array) -> _Point:
         problem = self.problem
-        fit = self.side.supervise(psd_root(A))
+        fit = self.side.supervise(problem.structure.root(A))
         root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
         loss, penalty = problem.loss_term(fit.z), fit.norm + problem.structure.value(A)
         return _Point(A, fit, loss + penalty, penalty, -root.T @ root / (4 * problem.alpha))

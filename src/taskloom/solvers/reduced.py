@@ -79,7 +79,7 @@ class Reduced:
 
     @staticmethod
     def _build(problem: Problem) -> Reduced | None:
-        if issparse(problem.features) or problem.n_features < WORTHWHILE:
+        if issparse(problem.features) or problem.n_features < WORTHWHILE or problem.structure.on_features:
             return None
         inputs = SharedInputs.of(problem)
         return None if inputs is None else Reduced(problem, inputs)

@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..problem import Problem
-from .shared import separable_weights
-from .sides import Bucket, buckets
+from .sides import buckets
 
 Array = np.ndarray
 SOFT = 1e-4  # a task with fewer observations than there are directions does what it can; no bound needs more
@@ -26,7 +25,7 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     if not (problem.loss.quadratic and problem.structure.bounds_slopes):
         return None
     root = (Z - 2 * problem.ridge * W) / (2 * np.sqrt(problem.alpha))
-    shared = problem.once("separable", lambda: separable_weights(problem) is not None)
+    shared = problem.once("same rows", lambda: _same_rows(problem))
     squares, vectors = np.linalg.eigh(root.T @ root if shared else root @ root.T)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
@@ -39,30 +38,34 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha)))
 
 
+def _same_rows(problem: Problem) -> bool:
+    """Whether every task sees the same rows, so that ``Phi'(GM) = ZM`` for any ``M``."""
+    seen, m = problem.observations, int(problem.observations.counts[0])
+    return bool(np.all(seen.counts == m) and np.all(seen.row.reshape(seen.n_tasks, m) == seen.row[:m]))
+
+
 def _own(problem: Problem, G: Array, U: Array, excess: Array) -> Array:
-    """Take ``excess`` out of ``U'Z``, each task with the smallest change of its own ``G``."""
+    """Take ``excess`` out of ``U'Z``, each task with the change of its own ``G`` that costs least (a change has the price
+    ``dG^2 / v``, so that a row of weight 2 moves as two rows would)."""
     seen = problem.observations
     P = np.asarray(problem.features @ U)
     out = G.copy()
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
-        X = _centred(bucket.take(P, problem), bucket, problem.fit_intercept)
-        out[bucket.place[bucket.mask]] -= _least_change(X, excess[:, bucket.tasks].T[:, :, None])[bucket.mask]
+        v = seen.weight[bucket.place] * bucket.mask
+        X = bucket.take(P, problem)
+        if problem.fit_intercept:  # the changes of each task must add up to zero
+            X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
+        root = np.sqrt(v)
+        step = root * _least_change(root[:, :, None] * X, excess[:, bucket.tasks].T[:, :, None])
+        out[bucket.place[bucket.mask]] -= step[bucket.mask]
     return out
 
 
 def _least_change(X: Array, target: Array) -> Array:
     """``X (X'X + soft)^-1 target`` for each batch element, by the smaller of the two systems."""
-    wide = X.shape[2] > X.shape[1]
+    m, q = X.shape[1:]
     Xt = X.transpose(0, 2, 1)
-    gram = np.matmul(X, Xt) if wide else np.matmul(Xt, X)
-    size = gram.shape[-1]
-    gram = gram + SOFT * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size * np.eye(size)
-    return (np.linalg.solve(gram, np.matmul(X, target)) if wide else np.matmul(X, np.linalg.solve(gram, target)))[..., 0]
-
-
-def _centred(X: Array, bucket: Bucket, intercept: bool) -> Array:
-    """With intercepts the changes of each task must add up to zero."""
-    if not intercept:
-        return X
-    mean = X.sum(axis=1, keepdims=True) / bucket.mask.sum(axis=1)[:, None, None]
-    return (X - mean) * bucket.mask[:, :, None]
+    gram = np.matmul(X, Xt) if q > m else np.matmul(Xt, X)
+    lift = SOFT * np.trace(gram, axis1=1, axis2=2) / q + np.finfo(float).tiny  # one observation alone has nothing to move
+    gram = gram + lift[:, None, None] * np.eye(gram.shape[-1])
+    return (np.linalg.solve(gram, np.matmul(X, target)) if q > m else np.matmul(X, np.linalg.solve(gram, target)))[..., 0]

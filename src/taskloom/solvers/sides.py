@@ -142,8 +142,8 @@ class Bucket:
 
     def take(self, P: Array, problem: Problem) -> Array:
         """The rows of these tasks (``B x m x q``), zero where padded."""
-        if problem.stacked() is not None:
-            return P.reshape(problem.n_tasks, -1, P.shape[1])  # all tasks, in order: nothing to copy
+        if (stacked := problem.stacked()) is not None:
+            return P.reshape(*stacked.shape[:2], P.shape[1])  # all tasks, in order: nothing to copy
         return P[problem.observations.row[self.place]] * self.mask[:, :, None]
 
 
@@ -244,6 +244,8 @@ def choose_side(problem: Problem) -> Side:
 
     Where one small system holds all tasks, the task side also converges in fewer steps.
     """
+    if problem.structure.on_features:
+        return FeatureSide(problem)
     if not problem.structure.either_side:
         return TaskSide(problem)
     small = problem.n_tasks < problem.n_features and (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .._component import Component
+from .._linalg import psd_root
 
 Array = np.ndarray
 
@@ -28,6 +29,7 @@ class Structure(Component, ABC):
     """
 
     known: ClassVar[bool] = False  # A is given: nothing to learn but the tasks
+    on_features: ClassVar[bool] = False  # sits on the features as they are (r x r), and nowhere else
     either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
 
     bounds_slopes: ClassVar[bool] = False  # F* is 0 where S <= I, else infinite: a bound on the singular values of Z
@@ -71,6 +73,10 @@ class Structure(Component, ABC):
     def prox(self, A: Array, step: float) -> Array:
         """``argmin_B step F(B) + ||B - A||^2 / 2`` over positive semidefinite ``B``, for any symmetric ``A``."""
 
+    def root(self, A: Array) -> Array:
+        """A tall ``L`` with ``A = LL'``."""
+        return psd_root(A)
+
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``."""
         return Ray(np.inf, lambda c: self.conjugate(c * S, near))
@@ -78,6 +84,10 @@ class Structure(Component, ABC):
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         """The ray of ``S = R'R``; for structures that can do better than to form ``S``."""
         return self.ray(R.T @ R, near)
+
+    def bind(self, tasks: Any) -> Structure:
+        """The structure for tasks of these names, in this order; most do not care what tasks are called."""
+        return self
 
     def newcomer(self, n_tasks: int) -> tuple[Array, float] | None:
         """How one more task would join ``n_tasks`` old ones, where the structure itself says so.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from .._component import is_number, require
 from .._linalg import psd_root, symmetric
 from .base import Array, Ray, Structure
+from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, pairs, shared_branch
 
 
 class KnownStructure(Structure):
@@ -157,17 +160,77 @@ class TaskGraph(_MatrixOfTasks):
     """``sum_ts W_ts ||f_t - f_s||^2 + gamma sum ||f_t||^2``, that is ``A^+ = 2 L + gamma I``: neighbours predict alike.
 
     The sum runs over ordered pairs, so the Laplacian ``L`` of the adjacency matrix ``W`` counts twice.
+
+    Parameters
+    ----------
+    adjacency : matrix, edges or networkx graph
+        A symmetric matrix in the order of the tasks; or a list of tuples, pairs or triples with a weight, of task names or of
+        positions from 0. Tasks without an edge stand alone.
+    gamma : float
     """
 
     adjacency: Any
     gamma: float = 1.0
+
+    @classmethod
+    def chain(cls, tasks: Any, gamma: float = 1.0, weight: float = 1.0) -> TaskGraph:
+        """Tasks in time order, each beside the next: their number, or their names in order."""
+        names = list(range(tasks)) if isinstance(tasks, int) else list(tasks)
+        require(len(names) > 1, f"a chain needs at least 2 tasks, got {tasks!r}")
+        return cls([(a, b, weight) for a, b in pairwise(names)], gamma)
+
+    @classmethod
+    def from_similarity(cls, similarity: Any, gamma: float = 1.0, neighbours: int | None = None) -> TaskGraph:
+        """From similarities ``>= 0`` of all pairs; with ``neighbours``, each task keeps its closest ones only."""
+        S = _square(similarity, "TaskGraph.from_similarity", "similarity").copy()
+        np.fill_diagonal(S, 0.0)
+        if neighbours is not None:
+            require(1 <= neighbours < len(S), f"neighbours must be between 1 and {len(S) - 1}, got {neighbours!r}")
+            nearest = np.argsort(-S, axis=1, kind="stable")[:, :neighbours]
+            keep = np.zeros(S.shape, bool)
+            np.put_along_axis(keep, nearest, True, axis=1)
+            S = np.where(keep | keep.T, S, 0.0)
+        return cls(S, gamma)
+
+    @classmethod
+    def from_tree(cls, tree: Any, gamma: float = 1.0) -> TaskGraph:
+        """From a hierarchy of classes (semantic label sharing, Fergus et al. 2010): the leaves are the tasks.
+
+        ``tree`` holds parent links (``{"cat": "animal", "dog": "animal", "animal": None}``) or a path for each class
+        (``{"cat": "animal/pet", "car": ("thing", "vehicle")}``). Two tasks are as close as the share of their branches that
+        they have in common.
+        """
+        ways = branches(tree)
+        return cls([(a, b, w) for a, b in pairs(ways) if (w := shared_branch(ways[a], ways[b])) > 0], gamma)
 
     def check(self) -> None:
         require(
             is_number(self.gamma) and self.gamma > 0,
             f"TaskGraph needs gamma > 0 (without it the penalty leaves whole components free), got gamma={self.gamma!r}",
         )
-        self._given()
+        if is_matrix(self.adjacency):
+            self._given()
+        else:
+            edges_of(self.adjacency)
+
+    def check_tasks(self, n_tasks: int) -> None:
+        if is_matrix(self.adjacency):
+            super().check_tasks(n_tasks)
+        else:
+            self.matrix(n_tasks)
+
+    def bind(self, tasks: Any) -> TaskGraph:
+        """Edges between names become a matrix in the order of the tasks; positions stay positions."""
+        tasks = list(tasks)
+        if is_matrix(self.adjacency):
+            return self
+        nodes = nodes_of(self.adjacency, edges_of(self.adjacency))
+        positions = all(isinstance(node, Integral) and 0 <= int(node) < len(tasks) for node in nodes)
+        known = range(len(tasks)) if positions and not set(nodes) <= set(tasks) else tasks
+        return TaskGraph(adjacency_of(self.adjacency, list(known)), self.gamma)
+
+    def matrix(self, n_tasks: int) -> Array:
+        return self._given() if is_matrix(self.adjacency) else self.bind(range(n_tasks))._given()
 
     def _given(self) -> Array:
         W = _square(self.adjacency, "TaskGraph", "adjacency")

@@ -1,0 +1,92 @@
+"""Graphs of tasks in the forms people have them: matrices, edge lists, networkx graphs, trees, similarities, chains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._component import require
+from .base import Array
+
+
+def is_matrix(given: Any) -> bool:
+    """Whether an adjacency was given as a square matrix, and not as edges (a list of tuples is edges, whatever its shape)."""
+    if hasattr(given, "edges") or (isinstance(given, list | tuple) and any(isinstance(edge, tuple) for edge in given)):
+        return False
+    shape = np.shape(given)
+    return len(shape) != 2 or shape[0] == shape[1]
+
+
+def edges_of(graph: Any) -> list[tuple[Any, Any, float]]:
+    """``(node, node, weight)`` for every edge of a networkx graph or of a list of pairs or triples."""
+    if hasattr(graph, "edges") and hasattr(graph, "nodes"):
+        return [(u, v, float(weight)) for u, v, weight in graph.edges(data="weight", default=1.0)]
+    out = []
+    for edge in graph:
+        require(
+            isinstance(edge, Sequence | np.ndarray) and not isinstance(edge, str) and len(edge) in (2, 3),
+            f"an edge must be (task, task) or (task, task, weight), got {edge!r}",
+        )
+        out.append((edge[0], edge[1], float(edge[2]) if len(edge) == 3 else 1.0))
+    return out
+
+
+def nodes_of(graph: Any, edges: list[tuple[Any, Any, float]]) -> list[Any]:
+    """The nodes in the order they come: those of a networkx graph may have no edge at all."""
+    return list(dict.fromkeys([*getattr(graph, "nodes", []), *(node for u, v, _ in edges for node in (u, v))]))
+
+
+def adjacency_of(graph: Any, tasks: Sequence[Any]) -> Array:
+    """The symmetric matrix of a graph whose nodes are names of tasks; an edge given twice counts once, by its last weight."""
+    edges = edges_of(graph)
+    place = {task: t for t, task in enumerate(tasks)}
+    strangers = [node for node in nodes_of(graph, edges) if node not in place]
+    require(
+        not strangers,
+        f"the graph has a node {strangers[0] if strangers else ''!r}, which is not a task; the tasks are {list(tasks)[:10]}",
+    )
+    W = np.zeros((len(place), len(place)))
+    for u, v, weight in edges:
+        require(u != v, f"the graph has an edge from task {u!r} to itself")
+        W[place[u], place[v]] = W[place[v], place[u]] = weight
+    return W
+
+
+def branches(tree: Mapping[Any, Any]) -> dict[Any, tuple[Any, ...]]:
+    """The way from the root to each leaf (itself included), from parent links or from a path for each class.
+
+    Parent links name the parent of every node (``None``, or no entry, for a root); a path is a tuple, or text with slashes, of
+    the groups that a class is in, from the broadest.
+    """
+    if all(isinstance(value, tuple | list) or (isinstance(value, str) and "/" in value) for value in tree.values()):
+        split = {leaf: value.strip("/").split("/") if isinstance(value, str) else list(value) for leaf, value in tree.items()}
+        return {leaf: tuple(path if path and path[-1] == leaf else [*path, leaf]) for leaf, path in split.items()}
+    leaves = [node for node in tree if node not in set(tree.values())]
+    require(len(leaves) > 0, "the tree has no leaf: every node is the parent of another")
+    return {leaf: _climb(leaf, tree) for leaf in leaves}
+
+
+def _climb(leaf: Any, parents: Mapping[Any, Any]) -> tuple[Any, ...]:
+    way = [leaf]
+    while parents.get(way[-1]) is not None:
+        way.append(parents[way[-1]])
+        require(len(way) <= len(parents) + 1, f"the parent links of {leaf!r} go round in a circle")
+    return tuple(reversed(way))
+
+
+def shared_branch(one: tuple[Any, ...], other: tuple[Any, ...]) -> float:
+    """Fergus et al. (2010): the share of the longer branch that both have in common."""
+    common = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        common += 1
+    return common / max(len(one), len(other))
+
+
+def pairs(names: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Every unordered pair."""
+    names = list(names)
+    return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
