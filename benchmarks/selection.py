@@ -5,8 +5,8 @@
 (a) shared inputs, n = 1000, T = 20, rbf kernel; (b) 60 tasks with 40 examples of their own, d = 50, linear. A 5-fold, 30-alpha
 ``MultiTaskRegressorCV`` with the trace structure (its transfer ledger and its refit included) against one cold
 ``MultiTaskRegressor`` at the chosen alpha, and against the same search done fit by fit. (c) ``add_task`` against a refit with
-one more task, 200 tasks with 30 examples of their own, d = 50. BLAS is pinned to one thread; times are CPU seconds, the median of
-the repeats. Writes benchmarks/results/selection.json and selection.md.
+one more task, 200 tasks with 30 examples of their own, d = 50. BLAS is pinned to one thread; times are CPU seconds, the
+median of the repeats. Writes benchmarks/results/selection.json and selection.md.
 """
 
 from __future__ import annotations

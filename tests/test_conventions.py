@@ -738,7 +738,7 @@ def test_a_callback_sees_every_iteration():
     assert watch.events[:2] == ["setup", "begin fit"]
     assert watch.events[-2:] == ["end fit", "teardown"]
     assert watch.events.count("begin iteration") == watch.events.count("end iteration")
-    assert watch.events.count("end iteration") == expected.n_iter_ - 1  # the last one ends the fit
+    assert watch.events.count("end iteration") == expected.n_iter_
     with pytest.raises(ValueError, match="NaN"):
         model.fit(X, np.full(Y.shape, np.nan))
     assert watch.events[-1] == "teardown"
@@ -768,7 +768,7 @@ def test_a_cross_validated_fit_reports_its_folds():
     watch = Recorder()
     model = MultiTaskRegressorCV(alphas=2, cv=3).set_callbacks(watch).fit(X, Y)
     assert watch.events.count("end fold") == 3
-    assert watch.events.count("end iteration") == model.n_iter_ - 1
+    assert watch.events.count("end iteration") == model.n_iter_
     parts = [event for event in watch.events if event.split()[-1] not in ("iteration", "fold")]
     assert parts == [
         "setup",
@@ -792,7 +792,7 @@ def test_scikit_learns_scoring_monitor(model):
     monitor = ScoringMonitor(scoring=score)
     fitted = clone(model).set_params(tol=1e-8).set_callbacks(monitor).fit(X, wide)
     log = monitor.get_logs().data_as_pandas
-    assert log.loc[log["task_name"] == "iteration", "mine"].notna().sum() == fitted.n_iter_ - 1
+    assert log.loc[log["task_name"] == "iteration", "mine"].notna().sum() == fitted.n_iter_
     assert np.isclose(log.loc[log["task_name"] == "fit", "mine"].item(), fitted.score(X, wide))
 
 
@@ -829,7 +829,7 @@ from test_conventions import Recorder, X, Y
 watch = Recorder()
 model = MultiTaskRegressor(tol=1e-6).set_callbacks(watch).fit(X, Y)
 assert watch.events[:2] == ["setup", "begin fit"] and watch.events[-2:] == ["end fit", "teardown"], watch.events
-assert watch.events.count("end iteration") == model.n_iter_ - 1
+assert watch.events.count("end iteration") == model.n_iter_
 stopped = MultiTaskRegressor(tol=1e-12, solver="proximal").set_callbacks(Recorder(stop_at=2)).fit(X, Y)
 assert (stopped.n_iter_, stopped.certificate_.status) == (2, "callback")
 folds = Recorder()
@@ -843,9 +843,9 @@ class OneHook:
 
 hook = OneHook()
 model.set_callbacks(hook).fit(X, Y)
-assert hook.seen == model.n_iter_
+assert hook.seen == model.n_iter_ + 1  # the iterations, and the fit
 model.set_callbacks().fit(X, Y)
-assert hook.seen == model.n_iter_
+assert hook.seen == model.n_iter_ + 1  # the iterations, and the fit
 try:
     model.set_callbacks(OneHook)
 except TypeError as error:

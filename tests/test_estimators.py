@@ -612,3 +612,34 @@ def test_errors_name_the_task():
         MultiTaskClassifier().fit(X, LABELS, sample_weight=np.zeros(40))
     with pytest.raises(ValueError, match="task_weight names 'x', which is not a task"):
         MultiTaskRegressor(task_weight={"x": 1.0}).fit(X, words == "yes")
+
+
+def test_a_masked_array_marks_what_is_missing():
+    gone = np.zeros(Y.shape, bool)
+    gone[::3, 1] = True
+    one = MultiTaskRegressor(tol=1e-9).fit(X, np.ma.masked_array(np.where(gone, 1e6, Y), gone))
+    other = MultiTaskRegressor(tol=1e-9).fit(X, np.where(gone, np.nan, Y))
+    assert np.array_equal(one.coef_, other.coef_)
+
+
+def test_the_noise_level_may_be_given_later():
+    model = MultiTaskRegressor().fit(X, Y)
+    estimated = model.predict(X, return_std=True)[1]
+    doubled = model.set_params(noise=2 * float(np.sqrt(np.mean(model.noise_**2)))).predict(X, return_std=True)[1]
+    assert np.allclose(doubled, 2 * estimated)
+    with pytest.raises(NotFittedError):
+        MultiTaskRegressor().noise_  # noqa: B018
+
+
+def test_task_graphs_know_tasks_by_name():
+    frame = pd.DataFrame(Y, columns=["north", "south", "west"])
+    edges = [("north", "west", 2.0)]
+    matrix = np.zeros((3, 3))
+    matrix[0, 2] = matrix[2, 0] = 2.0
+    by_name = MultiTaskRegressor(structures.TaskGraph(edges), tol=1e-9).fit(X, frame)
+    by_place = MultiTaskRegressor(structures.TaskGraph([(0, 2, 2.0)]), tol=1e-9).fit(X, frame)
+    given = MultiTaskRegressor(structures.TaskGraph(matrix), tol=1e-9).fit(X, Y)
+    assert np.allclose(by_name.coef_, given.coef_)
+    assert np.allclose(by_place.coef_, given.coef_)
+    with pytest.raises(ValueError, match="node 'east', which is not a task"):
+        MultiTaskRegressor(structures.TaskGraph([("north", "east")])).fit(X, frame)

@@ -7,8 +7,8 @@ from sklearn.base import clone
 
 from taskloom import structures
 
-EVERY = pytest.mark.parametrize("F", zoo.STRUCTURES, ids=zoo.name)
-LEARNED = pytest.mark.parametrize("F", zoo.LEARNED, ids=zoo.name)
+EVERY = pytest.mark.parametrize("F", zoo.STRUCTURES + zoo.ON_FEATURES, ids=zoo.name)
+LEARNED = pytest.mark.parametrize("F", zoo.LEARNED + zoo.ON_FEATURES, ids=zoo.name)
 SPECTRAL = pytest.mark.parametrize("F", [F for F in zoo.LEARNED if F.either_side], ids=zoo.name)
 
 
@@ -171,3 +171,50 @@ def test_names_stand_for_objects():
     assert isinstance(structures.as_structure("unit_trace"), structures.UnitTrace)
     assert isinstance(structures.as_structure("log_det"), structures.LogDet)
     assert isinstance(structures.as_structure("logdet"), structures.LogDet)
+
+
+class TestTaskGraphs:
+    def test_a_chain_is_tasks_in_time_order(self):
+        matrix = structures.TaskGraph.chain(4, gamma=0.5, weight=2.0).matrix(4)
+        W = 2.0 * (np.eye(4, k=1) + np.eye(4, k=-1))
+        assert np.allclose(np.linalg.inv(matrix), 2 * (np.diag(W.sum(axis=0)) - W) + 0.5 * np.eye(4))
+        named = structures.TaskGraph.chain(["mon", "tue", "wed"]).bind(["wed", "mon", "tue"])
+        assert named.adjacency.tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
+
+    def test_a_tree_relates_classes_by_the_branch_they_share(self):
+        classes = ["cat", "dog", "cow", "car"]
+        parents = {"cat": "pet", "dog": "pet", "pet": "animal", "cow": "animal", "animal": "thing", "car": "thing"}
+        paths = {"cat": "thing/animal/pet", "dog": ("thing", "animal", "pet"), "cow": "thing/animal", "car": ("thing",)}
+        for tree in (parents, paths):
+            S = structures.TaskGraph.from_tree(tree).bind(classes).adjacency
+            assert np.allclose(
+                S, [[0, 3 / 4, 2 / 4, 1 / 4], [3 / 4, 0, 2 / 4, 1 / 4], [2 / 4, 2 / 4, 0, 1 / 3], [1 / 4, 1 / 4, 1 / 3, 0]]
+            )
+        with pytest.raises(ValueError, match=r"no leaf|circle"):
+            structures.TaskGraph.from_tree({"a": "b", "b": "a"})
+
+    def test_similarities_may_keep_their_nearest(self):
+        S = np.array([[1, 0.9, 0.1], [0.9, 1, 0.2], [0.1, 0.2, 1]])
+        assert structures.TaskGraph.from_similarity(S).adjacency[0, 2] == 0.1
+        assert structures.TaskGraph.from_similarity(S, neighbours=1).adjacency.tolist() == [
+            [0, 0.9, 0],
+            [0.9, 0, 0.2],
+            [0, 0.2, 0],
+        ]
+        with pytest.raises(ValueError, match="neighbours"):
+            structures.TaskGraph.from_similarity(S, neighbours=3)
+
+    def test_networkx_graphs(self):
+        networkx = pytest.importorskip("networkx")
+        graph = networkx.Graph()
+        graph.add_nodes_from(["a", "b", "c"])
+        graph.add_edge("a", "b", weight=3.0)
+        assert structures.TaskGraph(graph).bind(["b", "c", "a"]).adjacency.tolist() == [[0, 0, 3], [0, 0, 0], [3, 0, 0]]
+
+    @pytest.mark.parametrize(
+        ("edges", "words"),
+        [([("a", "b", 1.0, 2.0)], "an edge must be"), ([("a", "a")], "to itself"), ([("a",)], "an edge must be")],
+    )
+    def test_what_is_no_graph(self, edges, words):
+        with pytest.raises(ValueError, match=words):
+            structures.TaskGraph(edges).bind(["a", "b"])

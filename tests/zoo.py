@@ -43,6 +43,7 @@ LEARNED = [
     structures.Sparse(0.3),
 ]
 STRUCTURES = KNOWN + LEARNED
+ON_FEATURES = [structures.FeatureSelection()]  # sit on the features: laws here, problems in tests of their own
 
 
 def name(component: object) -> str:

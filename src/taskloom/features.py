@@ -56,14 +56,17 @@ class LinearFeatures:
     """``Phi = X``; with more columns than rows, ``X' = QR`` and ``Phi = R'``, so that ``r`` is at most ``n``.
 
     No ``n x n`` matrix is formed when there are fewer columns than rows, and a sparse ``X`` is never made dense: it has no
-    sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``.
+    sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``. With
+    ``keep_columns`` the features are the columns, however many.
     """
 
-    def __init__(self, X: Matrix):
+    def __init__(self, X: Matrix, keep_columns: bool = False):
         self.basis: Array | None = None
         self.kernel: KernelFeatures | None = None
         self.X = self.phi = as_csr(X) if issparse(X) else X
         self.n_inputs = X.shape[1]  # how many weights a user sees: one for each column
+        if keep_columns:
+            return
         if issparse(X) and X.shape[1] >= X.shape[0]:
             require(bool(np.isfinite(entries(self.X)).all()), "X must be finite, got NaN or infinity")
             self.kernel = KernelFeatures(densely(self.X @ self.X.T))
@@ -153,10 +156,10 @@ def densely(K: Any) -> Array:
     return np.asarray(K.toarray() if issparse(K) else K, dtype=float)
 
 
-def build_features(X: Matrix, kernel: Any, **parameters: Any) -> LinearFeatures | KernelFeatures:
-    """The features of a kernel on the training inputs."""
+def build_features(X: Matrix, kernel: Any, keep_columns: bool = False, **parameters: Any) -> LinearFeatures | KernelFeatures:
+    """The features of a kernel on the training inputs; ``keep_columns`` for structures that sit on the columns of ``X``."""
     if isinstance(kernel, str) and kernel == "linear":
-        return LinearFeatures(X)
+        return LinearFeatures(X, keep_columns)
     K, n = _kernel_matrix(X, kernel_function(kernel, **parameters), kernel), X.shape[0]
     require(K.shape == (n, n), f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
     require(bool(np.isfinite(K).all()), "the kernel gave NaN or infinity; scale X or change the kernel's parameters")

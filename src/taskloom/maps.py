@@ -40,6 +40,15 @@ def features_to_tasks(W: Array, D: Array) -> Array:
     return tasks_to_features(W.T, D)
 
 
+def implied_tasks(W: Array, D: Array) -> Array:
+    """The task matrix that goes with a structure on the features: ``W'D^+W``, with the trace of ``D``.
+
+    For the trace penalty, which may sit on either side, it is the ``A`` of the task side.
+    """
+    shared = W.T @ pseudo_inverse(D) @ W
+    return symmetric(shared * (np.trace(D) / max(np.trace(shared), np.finfo(float).tiny)))
+
+
 def dual_to_weights(Phi: Array, C: Array) -> Array:
     """``W = Phi'C``: the weights of a predictor ``f = sum_i k(x_i, .) c_i``."""
     return Phi.T @ C

@@ -28,7 +28,14 @@ class Table:
 
 
 def as_table(X: Any) -> Any:
-    """A pyarrow table as a frame that scikit-learn can read (its ``columns`` are values, not names); all else as it is."""
+    """A pyarrow table as a frame that scikit-learn can read (its ``columns`` are values, not names), a masked array with its
+    missing entries marked as such; all else as it is."""
+    if isinstance(X, np.ma.MaskedArray):
+        numbers = X.dtype.kind in "biuf"
+        missing = np.ma.getmaskarray(X)
+        values = X.data.astype(np.result_type(X.dtype, np.float32) if numbers else object)
+        values[missing] = np.nan if numbers else None
+        return values
     if not (hasattr(X, "column_names") and hasattr(X, "schema")):
         return X
     names = X.column_names
@@ -201,8 +208,9 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
     if any(issparse(X) for X in inputs):
         require(numeric, f"sparse inputs hold their task as a number; name the tasks by numbers, not {names[0]!r}")
         return csr_array(sparse_hstack([sparse_vstack(inputs), np.array(labels, dtype=float)[:, None]])), y
-    column = np.array(labels, dtype=float if numeric else object)[:, None]
-    return np.hstack([np.vstack([np.asarray(X) for X in inputs]).astype(float if numeric else object), column]), y
+    whole = np.vstack([np.asarray(X) for X in inputs])
+    kind = (whole.dtype if whole.dtype.kind == "f" else np.dtype(float)) if numeric else np.dtype(object)
+    return np.hstack([whole.astype(kind), np.array(labels, dtype=kind)[:, None]]), y
 
 
 def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:

@@ -85,5 +85,5 @@ def task_strengths(task_weight: Any, total: Array) -> Array:
         return np.ones(n_tasks) if task_weight == "equal" else n_tasks * total / total.sum()
     c = np.asarray(task_weight, dtype=float)
     require(c.shape == (n_tasks,), f"task_weight needs one number for each of the {n_tasks} tasks, got shape {c.shape}")
-    require(bool((c > 0).all() and np.isfinite(c).all()), f"task_weight must be positive and finite, got {c.min()!r}")
+    require(bool((c > 0).all() and np.isfinite(c).all()), f"task_weight must be positive and finite, got {c.min():.3g}")
     return c

@@ -10,12 +10,14 @@ with ``f0 = sum_t beta0_t f_t``. The structure says what ``beta0``, ``M`` and ``
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse import vstack as sparse_vstack
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from .._component import require
@@ -23,6 +25,7 @@ from .._linalg import psd_eigh
 from ..features import KernelFeatures, LinearFeatures
 from ..losses import Loss
 from ..losses.shifted import Shifted
+from ..maps import implied_tasks
 from ..problem import Problem
 from ..solvers import solve
 from ..structures import Independent, Structure
@@ -110,11 +113,12 @@ class AddTask(MultiTaskEstimator):
     dual_coef_: Any
     intercept_: Any
     structure_: Any
+    feature_structure_: Any
     _scale: TargetScale
     _inner_products: Array
     _joining: tuple[Any, Joining]
 
-    def _targets_of_task(self, y, name):
+    def _targets_of_task(self, y, name, weight):
         """The targets of a new task as the fit reads them, its loss, the mean and spread that undo the reading, and the
         attributes that change with it."""
         raise NotImplementedError
@@ -145,13 +149,18 @@ class AddTask(MultiTaskEstimator):
         names = self.tasks_.tolist()
         require(name not in names, f"there is a task {shown(name)} already; choose another name")
         inputs = self._inputs_of_task(X)
-        values, loss, scale, attributes = self._targets_of_task(np.asarray(as_table(y)).ravel(), name)
-        check_consistent_length(inputs, values)
+        y = np.asarray(as_table(y)).ravel()
+        check_consistent_length(inputs, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
+        values, loss, scale, attributes = self._targets_of_task(y, name, weight)
         row = np.flatnonzero(~np.isnan(values))
         live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
         require(live, f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
         seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
+        if self._learned.on_features:
+            self._append_selected(name, inputs, seen, loss, scale)
+            self.__dict__.update(attributes)
+            return self
         A, join = self.structure_.astype(float), self._join(self._relation(relation))
         require(
             join.own == 0 or not (isinstance(self.kernel, str) and self.kernel == "precomputed"),
@@ -166,6 +175,16 @@ class AddTask(MultiTaskEstimator):
         self.structure_ = _bordered(A, A @ beta, float(beta @ A @ beta) + join.own).astype(self._dtype)
         self.__dict__.update(attributes)
         return self
+
+    def _append_selected(self, name, inputs, seen: Observations, loss: Loss, scale):
+        """Under a structure on the features the new task has the same ``D``, and nothing to do with other tasks otherwise."""
+        d = np.diag(self.feature_structure_).astype(float)
+        root = np.sqrt(d / (1 + self._ridge() / self._alpha() * d))
+        W, b = self._solve_one(np.asarray(inputs @ np.diag(root)), seen, loss)
+        everyone = np.vstack([self._weights_of_tasks(), root * W[:, 0]])
+        self._append(name, inputs, np.zeros(len(self.tasks_)), np.zeros(inputs.shape[0]), b, scale)
+        self.coef_[-1] = root * W[:, 0] * scale[1]
+        self.structure_ = implied_tasks(everyone.T, self.feature_structure_.astype(float)).astype(self._dtype)
 
     def _join(self, relation) -> Joining:
         """How a task joins the tasks of the fit; what was added since has no say, so the order of additions does not matter."""
@@ -244,6 +263,8 @@ class AddTask(MultiTaskEstimator):
                 tol=self.tol,
                 max_iter=self.max_iter,
             )
+            if not solution.certificate.optimal:
+                warnings.warn(solution.certificate.message, ConvergenceWarning, stacklevel=4)
             return solution.W, solution.b[0]
         rows, share = phi[seen.row], seen.weight / seen.weight.sum()
         x_mean, y_mean = (share @ rows, share @ seen.y) if self.fit_intercept else (np.zeros(phi.shape[1]), 0.0)

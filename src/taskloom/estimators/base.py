@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
 from .._component import require
 from ..features import KernelFeatures, LinearFeatures, build_features, kernel_function
 from ..losses import Loss, as_loss, mixed_loss
+from ..maps import implied_tasks
 from ..metrics import TaskScores
 from ..problem import Problem
 from ..solution import History
@@ -185,12 +186,19 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         losses = self._losses()
         scale = self._target_scale(observations, losses)
         observations = scale.apply(observations)
-        features = build_features(_double(inputs), self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+        structure = self._coded_structure(as_structure(self.structure))
+        require(
+            not structure.on_features or (isinstance(self.kernel, str) and self.kernel == "linear"),
+            f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r}",
+        )
+        features = build_features(
+            _double(inputs), self.kernel, structure.on_features, gamma=self.gamma, degree=self.degree, coef0=self.coef0
+        )
         problem = Problem(
             features.phi,
             observations,
             mixed_loss(losses, observations.task),
-            self._coded_structure(as_structure(self.structure)),
+            structure,
             float(self.alpha),
             float(self.ridge),
             self.fit_intercept,
@@ -344,10 +352,14 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return attributes
 
     def _store(self, data: Prepared, solution) -> None:
-        for stale in ("coef_", "dual_coef_", "X_fit_", "added_tasks_", "_posterior", "_joining"):
+        for stale in ("feature_structure_", "coef_", "dual_coef_", "X_fit_", "added_tasks_", "_posterior", "_joining"):
             self.__dict__.pop(stale, None)
         self.__dict__.update(self._fitted(data, solution.W, solution.b))
-        self.structure_ = solution.A.astype(self._dtype)
+        A = solution.A
+        if data.problem.structure.on_features:
+            self.feature_structure_ = A.astype(self._dtype)
+            A = implied_tasks(solution.W, A)
+        self.structure_ = A.astype(self._dtype)
         self.certificate_ = solution.certificate
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()

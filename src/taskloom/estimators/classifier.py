@@ -153,7 +153,7 @@ max_iter, time_limit, warm_start, verbose, random_state
         structure = super()._coded_structure(structure)
         return SumToZero(structure) if self.coding == "simplex" and self._one_vs_rest else structure
 
-    def _targets_of_task(self, y, name):
+    def _targets_of_task(self, y, name, weight):
         """A new task has the classes of the others."""
         require(not self._one_vs_rest, "add_task needs binary tasks; here the tasks are the classes of one target")
         own = not isinstance(self.classes_, np.ndarray)

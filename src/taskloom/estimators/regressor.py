@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
 
 from .._component import require
 from ..features import row_squares
@@ -212,14 +213,16 @@ class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
             return TargetScale.none(observations.n_tasks)
         return TargetScale.of(observations, np.array([loss.targets != "signs" for loss in losses]))
 
-    def _targets_of_task(self, y, name):
+    def _targets_of_task(self, y, name, weight):
         """A new task's targets in the units of the fit, its loss, and how to undo the units."""
         require(not isinstance(self.loss, dict), "add_task cannot know the loss of a new task where each has its own")
         values, loss = _numbers(y), as_loss(self.loss)
-        seen = values[~np.isnan(values)]
+        seen = ~np.isnan(values)
+        weight = (np.ones(len(values)) if weight is None else weight)[seen]
         mean, spread = 0.0, 1.0
-        if self.standardize_targets and loss.targets != "signs" and seen.size:
-            mean, spread = float(seen.mean()), float(seen.std()) or 1.0
+        if self.standardize_targets and loss.targets != "signs" and weight.sum() > 0:
+            mean = float(np.average(values[seen], weights=weight))
+            spread = float(np.sqrt(np.average((values[seen] - mean) ** 2, weights=weight))) or 1.0
         return (values - mean) / spread, loss, (mean, spread), {}
 
     def _store(self, data: Prepared, solution) -> None:
@@ -254,6 +257,7 @@ class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
     @property
     def noise_(self):
         """Standard deviation of the noise of each task."""
+        check_is_fitted(self, "certificate_")
         return self._posterior_of_fit().noise * self._scale.spread
 
     def _posterior_of_fit(self) -> Posterior:
@@ -264,13 +268,17 @@ class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
             elif len(getattr(self, "fallback_tasks_", ())):
                 reason = "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
             raise AttributeError(f"standard deviations {reason}")
-        if "_posterior" not in self.__dict__:
+        if getattr(self, "_posterior", (None, None))[0] != (self.noise,):
             data, W, b, A = self._training
+            require(
+                not data.problem.structure.on_features,
+                f"standard deviations need a structure on the tasks; {data.problem.structure!r} sits on the features",
+            )
             noise = None
             if self.noise is not None:  # in units of the fit: a common level over tasks of different spread
                 noise = self.noise / float(np.sqrt(np.mean(self._scale.spread**2)))
-            self._posterior = Posterior(data.problem, W, b, A, noise)
-        return self._posterior
+            self._posterior = ((self.noise,), Posterior(data.problem, W, b, A, noise))
+        return self._posterior[1]
 
     def _deviation(self, X):
         posterior = self._posterior_of_fit()

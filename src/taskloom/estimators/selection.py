@@ -257,6 +257,11 @@ def cross_validate(
     return len(folds)
 
 
+def _template(structures: list[Structure]) -> Structure:
+    """The candidate that asks most of the features: one that sits on them needs the columns as they are."""
+    return next((structure for structure in structures if structure.on_features), structures[0])
+
+
 class CrossValidated(MultiTaskEstimator):
     """``fit`` of the cross-validated estimators; the rest they have from the plain ones."""
 
@@ -289,7 +294,7 @@ class CrossValidated(MultiTaskEstimator):
         self._validate_params()
         X, y = indexable(as_table(X), as_table(y))
         structures = self._candidates()
-        trial = Trial(self._plain(structures[0]), X, y, sample_weight, self.scoring)
+        trial = Trial(self._plain(_template(structures)), X, y, sample_weight, self.scoring)
         data = trial.estimator._prepare(X, y, sample_weight)
         candidates = [Candidate(structure, self._strengths(data, trial, structure)) for structure in structures]
         alone = Candidate(Independent(), grid_for(trial.estimator, data, Independent(), ALONE))

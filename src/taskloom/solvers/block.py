@@ -48,6 +48,11 @@ class Block(Solver):
         )
         require(self.memory >= 0, f"Block needs memory >= 0, got memory={self.memory!r}")
 
+    def accepts(self, problem: Problem) -> str | None:
+        if not problem.structure.on_features:
+            return None
+        return f'solver="block" works on the tasks; for {type(problem.structure).__name__} use solver="proximal" or "auto"'
+
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         return _BlockRun(self, problem, start)
 

@@ -39,6 +39,8 @@ class Factored(Solver):
         if problem.structure.either_side:
             return None
         name = type(problem.structure).__name__
+        if problem.structure.on_features:
+            return f'solver="factored" needs a structure of eigenvalues; for {name} use solver="proximal" or "auto"'
         return (
             f'solver="factored" needs a structure that ignores zero eigenvalues (trace, Schatten, unit trace, independent); '
             f'for {name} use solver="alternating" or "auto"'

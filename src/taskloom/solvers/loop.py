@@ -157,6 +157,7 @@ def _iterate(
         point = run.step(gap)
         gap = book.record(point)
         book.length = run.length
+        stop = limits.callback is not None and limits.callback(book.history)
         if book.relative_gap <= book.tol and run.finished != "change":
             return "optimal"
         if book.idle >= PATIENCE:
@@ -167,7 +168,7 @@ def _iterate(
                 run.retarget(kinks.problem)
         if run.finished is not None:
             return run.finished
-        if limits.callback is not None and limits.callback(book.history):
+        if stop:
             return "callback"
         if limits.time_limit is not None and book.history.seconds[-1] >= limits.time_limit:
             return "time_limit"
@@ -178,11 +179,8 @@ class _Book:
     """The best primal and dual points so far. They may come from different iterations: both bounds stay true."""
 
     def __init__(self, problem: Problem, tol: float, constant: float = 0.0):
-        self.problem, self.tol, self.constant = (
-            problem,
-            tol,
-            constant,
-        )  # the constant is part of the objective, and out of reach
+        self.problem, self.tol = problem, tol
+        self.constant = constant  # part of the objective, and out of reach
         self.history = History()
         self.began = time.perf_counter()
         self.primal, self.dual = np.inf, -np.inf

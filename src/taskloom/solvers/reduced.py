@@ -74,12 +74,14 @@ class Reduced:
 
     @staticmethod
     def of(problem: Problem) -> Reduced | None:
-        """The reduction, where there is one and it pays."""
+        """The reduction, where there is one and it pays; it turns the features, which a structure on them would not survive."""
+        if problem.structure.on_features:
+            return None
         return problem.once("reduced", lambda: Reduced._build(problem))
 
     @staticmethod
     def _build(problem: Problem) -> Reduced | None:
-        if issparse(problem.features) or problem.n_features < WORTHWHILE or problem.structure.on_features:
+        if issparse(problem.features) or problem.n_features < WORTHWHILE:
             return None
         inputs = SharedInputs.of(problem)
         return None if inputs is None else Reduced(problem, inputs)

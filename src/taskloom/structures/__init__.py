@@ -4,11 +4,13 @@ from .._component import resolve
 from .base import Structure
 from .clusters import Clusters
 from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, TaskGraph
+from .selection import FeatureSelection
 from .sparse import Sparse
 from .spectral import Frobenius, LogDet, Schatten, SchattenNorm, Trace, UnitTrace
 
 __all__ = [
     "Clusters",
+    "FeatureSelection",
     "Fixed",
     "Frobenius",
     "Independent",
@@ -27,6 +29,7 @@ __all__ = [
 
 _CATALOGUE: list[type] = [
     Clusters,
+    FeatureSelection,
     Fixed,
     Frobenius,
     Independent,

@@ -1,0 +1,61 @@
+"""Structures that sit on the columns of ``X`` and choose among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .base import Array, Ray, Structure
+
+TINY = np.finfo(float).tiny
+
+
+@dataclass(eq=False, repr=False)
+class FeatureSelection(Structure):
+    """``F(D) = tr D`` for a diagonal ``D`` on the features: the (2,1) norm ``2 sqrt(alpha) sum_j ||row j of W||``.
+
+    All tasks use the same few features. With shared inputs this is scikit-learn's ``MultiTaskLasso``, whose ``alpha`` is the
+    square root of ours; here tasks may also have inputs of their own.
+    """
+
+    on_features: ClassVar[bool] = True
+
+    @property
+    def low_rank(self) -> bool:
+        return True
+
+    def value(self, A: Array) -> float:
+        d = np.diag(A)
+        off = float(np.abs(A - np.diag(d)).max(initial=0.0))
+        return float(d.sum()) if off <= 1e-12 * max(float(np.abs(d).max(initial=0.0)), TINY) and np.all(d >= 0) else np.inf
+
+    def best_structure(self, S: Array) -> Array:
+        return np.diag(np.sqrt(np.maximum(np.diag(S), 0.0)))
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        energy = np.einsum("ij,ij->j", R, R)
+        d = np.sqrt(energy + floor)
+        return np.diag(d), float(np.divide(energy, d, out=np.zeros_like(d), where=d > 0).sum() + d.sum())
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        return 0.0 if np.diag(S).max(initial=0.0) <= 1 else np.inf
+
+    def prox(self, A: Array, step: float) -> Array:
+        return np.diag(np.maximum(np.diag(A) - step, 0.0))
+
+    def root(self, A: Array) -> Array:
+        d = np.diag(A)
+        return np.diag(np.sqrt(d))[:, d > 0]
+
+    def ray(self, S: Array, near: Array | None = None) -> Ray:
+        return _until(float(np.diag(S).max(initial=0.0)))
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        return _until(float(np.einsum("ij,ij->j", R, R).max(initial=0.0)))
+
+
+def _until(largest: float) -> Ray:
+    """0 as long as ``c`` times the largest diagonal entry is at most 1."""
+    return Ray(1 / max(largest, TINY), lambda c: 0.0 if c * largest <= 1 else np.inf)
