@@ -19,6 +19,7 @@ _HOMES = {
     "path": "solvers",
     "show_versions": "versions",
     "solve": "solvers",
+    "stability": "estimators",
     "stack": "tables",
     "unstack": "tables",
 }

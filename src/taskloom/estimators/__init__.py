@@ -4,6 +4,7 @@ from .classifier import MultiTaskClassifier
 from .classifier_cv import MultiTaskClassifierCV
 from .regressor import MultiTaskRegressor
 from .regressor_cv import MultiTaskRegressorCV
+from .stability import stability
 from .transfer import compare_to_single_task
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "MultiTaskRegressor",
     "MultiTaskRegressorCV",
     "compare_to_single_task",
+    "stability",
 ]

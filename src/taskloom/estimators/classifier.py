@@ -18,6 +18,7 @@ from ..structures.coded import SumToZero
 from ..tables import align_targets, as_table, column_names, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator
+from .reading import ReadStructure
 from .targets import distinct, signs_of, two_classes
 
 
@@ -32,7 +33,7 @@ def _is_logistic(estimator) -> bool:
     return True
 
 
-class MultiTaskClassifier(AddTask, ClassifierMixin, MultiTaskEstimator):
+class MultiTaskClassifier(AddTask, ReadStructure, ClassifierMixin, MultiTaskEstimator):
     """Learn many related binary tasks, or the classes of one target, together with the structure that relates them.
 
     A one-dimensional ``y`` with two classes is one task; with more, each class against the rest is a task. A

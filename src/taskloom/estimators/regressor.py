@@ -19,10 +19,11 @@ from ..posterior import Posterior
 from ..tables import align_targets, as_table, column_names, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
+from .reading import ReadStructure
 from .targets import TargetScale, signs_of, two_classes
 
 
-class MultiTaskRegressor(AddTask, RegressorMixin, MultiTaskEstimator):
+class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``,
