@@ -73,7 +73,7 @@ def solve(
     require(refusal is None, str(refusal))
     if start is not None and not np.any(start[0]):
         start = None  # a structure made from weights of zero has nowhere to go
-    limits = _Limits(max_iter, time_limit, callback)
+    limits = _Limits(max_iter, time_limit, callback, time.perf_counter())  # what is prepared below counts, too
     reduced = Reduced.of(problem)
     if reduced is None:
         return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")
@@ -93,6 +93,7 @@ class _Limits:
     max_iter: int
     time_limit: float | None
     callback: Callable[[History], bool | None] | None
+    began: float
 
     def after(self, n_iter: int) -> _Limits:
         return replace(self, max_iter=max(self.max_iter - n_iter, 1))
@@ -137,6 +138,7 @@ def _run(
 ) -> tuple[_Book, str]:
     """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
     book = _Book(problem, tol, constant)
+    book.began = limits.began
     book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
     status = "interrupted"
     with one_thread(), suppress(KeyboardInterrupt):
