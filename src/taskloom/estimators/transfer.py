@@ -12,7 +12,9 @@ from .._component import require
 from ..structures import Independent, as_structure
 from ..tables import as_table
 from .base import MultiTaskEstimator
-from .selection import ALONE, Candidate, CrossValidated, Trial, cross_validate, grid_for, ledger
+from .candidates import Candidate, ledger
+from .selection import CrossValidated
+from .trial import ALONE, Trial, cross_validate, grid_for
 
 Array = np.ndarray
 
