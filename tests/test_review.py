@@ -118,3 +118,16 @@ def test_a_task_column_is_a_name_or_a_whole_number(column):
 def test_unknown_task_weights_are_refused():
     with pytest.raises(ValueError, match="not a task of the data"):
         MultiTaskRegressor(task_weight={0: 1, 1: 1, 2: 1, 3: 1, "x": 2}).fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", ["absolute", "quantile", "epsilon_insensitive", "huber"])
+def test_targets_far_from_zero(loss):
+    """Mean 1000, spread 1: rounding in the line search once left losses with kinks short of their tolerance."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(40, 5))
+        Y = X @ rng.normal(size=(5, 4)) * 0.5 + rng.standard_t(3, size=(40, 4))
+        near, far = (solve(Problem(X, Y + shift, loss, "trace", 1e-3), tol=1e-6) for shift in (0.0, 1000.0))
+        assert far.certificate.optimal
+        assert abs(near.certificate.primal - far.certificate.primal) <= near.gap + far.gap + 1e-9
+        assert np.allclose(far.b, near.b + 1000, atol=0.2)

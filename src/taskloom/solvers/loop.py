@@ -103,16 +103,57 @@ def _solve_centred(
     problem: Problem, solver: Solver, tol: float, start: tuple | None, limits: _Limits, automatic: bool
 ) -> Solution:
     """Solve with the features moved to zero, where they lie far from it."""
-    shift = problem.once("offset", lambda: _offset(problem))
-    if shift is None:
+    move = problem.once("offset", lambda: _Move.of(problem))
+    if move is None:
         book, status = _run(problem, solver, tol, start, limits)
         return book.close(status, solver, automatic)
-    inner = problem.once("centred", lambda: replace(problem, features=problem.features - shift)).at(problem.alpha)
-    if start is not None:
-        start = Start(start[0], start[1] + shift @ start[0], getattr(start, "length", None))
-    book, status = _run(inner, solver, tol, start, limits, lambda W, b: (W, b - shift @ W))
+    inner = problem.once("centred", lambda: move.inner(problem)).at(problem.alpha)
+    book, status = _run(inner, solver, tol, move.inward(start), limits, move.outward)
     solution = book.close(status, solver, automatic)
-    return replace(solution, b=solution.b - shift @ solution.W)
+    W, b = move.outward(solution.W, solution.b)
+    return replace(solution, W=W, b=b)
+
+
+@dataclass(frozen=True, eq=False)
+class _Move:
+    """Features, and targets of losses that see differences only, moved to zero where they lie far from it.
+
+    With intercepts that is the same problem, better conditioned: nothing large cancels any more.
+    """
+
+    features: Array  # what is taken off every row
+    targets: Array  # what is taken off the targets of each task
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Move | None:
+        """The move that pays, if any does."""
+        features, targets = _offset(problem), _target_offset(problem)
+        if features is None and targets is None:
+            return None
+        nothing = np.zeros(problem.n_features), np.zeros(problem.n_tasks)
+        return cls(nothing[0] if features is None else features, nothing[1] if targets is None else targets)
+
+    def inner(self, problem: Problem) -> Problem:
+        seen = problem.observations
+        features = problem.features - self.features if np.any(self.features) else problem.features
+        return replace(problem, features=features, observations=replace(seen, y=seen.y - self.targets[seen.task]))
+
+    def inward(self, start: tuple | None) -> Start | None:
+        if start is None:
+            return None
+        return Start(start[0], start[1] + self.features @ start[0] - self.targets, getattr(start, "length", None))
+
+    def outward(self, W: Array, b: Array) -> tuple[Array, Array]:
+        return W, b - self.features @ W + self.targets
+
+
+def _target_offset(problem: Problem) -> Array | None:
+    """The best constants, where targets lie far from zero; a squared loss is solved in one step and needs no help."""
+    if not problem.fit_intercept or problem.loss.quadratic or problem.loss.targets != "numbers":
+        return None
+    seen, constants = problem.observations, problem.best_constants
+    spread = seen.sum_by_task(np.abs(seen.y - constants[seen.task])) / seen.counts
+    return constants if np.any(np.abs(constants) > 10 * spread) else None
 
 
 def _offset(problem: Problem) -> Array | None:
