@@ -5,8 +5,8 @@
 (a) shared inputs, n = 1000, T = 20, rbf kernel; (b) 60 tasks with 40 examples of their own, d = 50, linear. A 5-fold, 30-alpha
 ``MultiTaskRegressorCV`` with the trace structure (its transfer ledger and its refit included) against one cold
 ``MultiTaskRegressor`` at the chosen alpha, and against the same search done fit by fit. (c) ``add_task`` against a refit with
-one more task, 200 tasks with 30 examples of their own, d = 50. BLAS is pinned to one thread; times are CPU seconds, the
-median of the repeats. Writes benchmarks/results/selection.json and selection.md.
+one more task, 200 tasks with 30 examples of their own, d = 50. BLAS is pinned to one thread; times are CPU seconds, medians
+of several runs where a run is short, and of the repeats. Writes benchmarks/results/selection.json and selection.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
 def measure_search(make: Callable[[int], tuple[Any, Any, dict]], seed: int, one_by_one: bool) -> dict[str, float]:
     X, y, options = make(seed)
     searching, search = seconds(lambda: MultiTaskRegressorCV("trace", **options).fit(X, y))
-    fitting, fit = seconds(lambda: MultiTaskRegressor("trace", alpha=search.alpha_, **options).fit(X, y))
+    cold = [seconds(lambda: MultiTaskRegressor("trace", alpha=search.alpha_, **options).fit(X, y)) for _ in range(5)]
+    fitting, fit = float(np.median([spent for spent, _ in cold])), cold[0][1]
     row = {
         "search": searching,
         "cold fit": fitting,
@@ -82,9 +83,10 @@ def measure_adding(seed: int) -> dict[str, float]:
     X, y, options = own_inputs(seed, n_tasks=201, n=30)
     old = X[:, -1] < 200
     model = MultiTaskRegressor("trace", alpha=0.1, **options).fit(X[old], y[old])
-    refitting, _ = seconds(lambda: MultiTaskRegressor("trace", alpha=0.1, **options).fit(X, y))
+    refits = [seconds(lambda: MultiTaskRegressor("trace", alpha=0.1, **options).fit(X, y))[0] for _ in range(3)]
+    refitting = float(np.median(refits))
     times = []
-    for _ in range(5):
+    for _ in range(15):
         fresh = copy.deepcopy(model)
         times.append(seconds(lambda fresh=fresh: fresh.add_task(X[~old], y[~old], name=200.0))[0])
     return {"add_task": float(np.median(times)), "refit": refitting, "ratio": float(np.median(times)) / refitting}

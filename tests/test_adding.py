@@ -56,7 +56,7 @@ def test_it_minimises_the_objective_with_the_old_tasks_frozen(structure, ridge):
 
     model = MultiTaskRegressor(structure, alpha=0.1, ridge=ridge, tol=1e-9).fit(X, Y)
     before, A = model.coef_.copy(), model.structure_.copy()
-    join = joining(structure, A, before @ before.T)
+    join = joining(structure, A, lambda: before @ before.T)
     model.add_task(X_NEW, Y_NEW, "new")
     objective = frozen_objective(model, join, ridge)
     best = minimize(objective, np.zeros(d + 1), method="BFGS", options={"gtol": 1e-10})

@@ -9,6 +9,7 @@ Tasks between which ``A`` is zero are independent, so each connected group of ta
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -134,7 +135,7 @@ class _Shared:
         return inner**2 @ self.weights @ self.spread + outside[:, None] * self.prior + self.flat
 
 
-class _Dense:
+class _Dense(ABC):
     """What the two dense forms share: the joint features of observations and of predictions."""
 
     def __init__(self, problem: Problem, R: Array, seen: _Seen):
@@ -156,8 +157,9 @@ class _Dense:
                 out[rows, t] = self._of_task(phi[rows], t)
         return out + outside[:, None] * self.prior
 
+    @abstractmethod
     def _of_task(self, phi: Array, t: int) -> Array:
-        raise NotImplementedError
+        """The variance of one task at features ``phi``, inside the span of the training inputs."""
 
 
 class _ByWeight(_Dense):

@@ -11,7 +11,9 @@ with ``f0 = sum_t beta0_t f_t``. The structure says what ``beta0``, ``M`` and ``
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,13 +50,15 @@ class Joining:
     def padded(self, n_tasks: int) -> Joining:
         """The same among more tasks, of which the later ones have no part in it."""
         more = n_tasks - len(self.mean)
+        if more == 0:
+            return self
         return Joining(np.pad(self.mean, (0, more)), np.pad(self.borrow, ((0, more), (0, 0))), self.own)
 
-    def ridged(self, rho: float, gram: Array) -> Joining:
+    def ridged(self, rho: float, gram: Callable[[], Array]) -> Joining:
         """With a ridge: ``D`` becomes ``(D^-1 + rho)^-1``, eigenvalue by eigenvalue, and the mean shrinks with it."""
         if rho == 0:
             return self
-        e, V = psd_eigh(self.borrow.T @ gram @ self.borrow)
+        e, V = psd_eigh(self.borrow.T @ gram() @ self.borrow)
         own = self.own / (1 + rho * self.own)
         after = (self.own + e) / (1 + rho * (self.own + e)) - own
         stretch = np.sqrt(np.divide(after, e, out=np.zeros_like(e), where=e > 0))
@@ -62,9 +66,9 @@ class Joining:
 
 
 def joining(
-    structure: Structure, A: Array, gram: Array, relation: Array | None = None, weights: Array | None = None
+    structure: Structure, A: Array, gram: Callable[[], Array], relation: Array | None = None, weights: Array | None = None
 ) -> Joining:
-    """What the frozen structure says about one more task; ``gram`` holds the inner products of the tasks' functions.
+    """What the frozen structure says about one more task; ``gram`` gives the inner products of the tasks' functions.
 
     With ``weights`` (``T x d``), fewer features than tasks make the decomposition smaller.
     """
@@ -79,14 +83,15 @@ def joining(
             d, V = psd_eigh(weights.T @ weights)
             g, V = d, weights @ (V / np.sqrt(np.maximum(d, np.finfo(float).tiny)))
         else:
-            g, V = psd_eigh(gram)
+            g, V = psd_eigh(gram())
         keep = g > 1e-12 * max(g[-1], np.finfo(float).tiny)
-        a = np.sum(V[:, keep] * (A @ V[:, keep]), axis=0)  # A and W'W share their eigenvectors at the optimum
-        return Joining(np.zeros(T), V[:, keep] * np.sqrt(np.maximum(a, 0.0) / g[keep]), 0.0)
+        g, V = g[keep], V[:, keep]
+        a = np.sum(V * (A @ V), axis=0)  # A and W'W share their eigenvectors at the optimum
+        return Joining(np.zeros(T), V * np.sqrt(np.maximum(a, 0.0) / g), 0.0)
     a, V = psd_eigh(A)
     keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
     root = V[:, keep] / np.sqrt(a[keep])  # W root root' W' = W A^+ W'
-    size = float(np.sum(root * (gram @ root)))
+    size = float(np.sum(root * (gram() @ root)))
     borrow = root * np.sqrt(a.sum() / size) if size > 0 else root[:, :0]
     own = float(np.mean(1 / np.einsum("tq,tq->t", root, root))) if keep.all() else 0.0
     return Joining(np.zeros(T), borrow, own)
@@ -161,7 +166,7 @@ class AddTask(MultiTaskEstimator):
             self._append_selected(name, inputs, seen, loss, scale)
             self.__dict__.update(attributes)
             return self
-        A, join = self.structure_.astype(float), self._join(self._relation(relation))
+        A, join = self.structure_.astype(float, copy=False), self._join(self._relation(relation))
         require(
             join.own == 0 or not (isinstance(self.kernel, str) and self.kernel == "precomputed"),
             'under this structure add_task needs the kernel between the new inputs, which kernel="precomputed" does not give; '
@@ -193,9 +198,9 @@ class AddTask(MultiTaskEstimator):
         if key is not None and getattr(self, "_joining", (None, None))[0] is key:
             join = self._joining[1]
         else:
-            A, W = self.structure_[:n_old, :n_old].astype(float), self._weights_of_tasks()
+            A, W = self.structure_[:n_old, :n_old].astype(float, copy=False), self._weights_of_tasks()
             W = None if W is None else W[:n_old]
-            gram = self._inner_products[:n_old, :n_old] if W is None else W @ W.T
+            gram = partial(self._inner_products_of, n_old)
             join = joining(self._learned, A, gram, relation, W).ridged(self._ridge() / self._alpha(), gram)
             self._joining = (key, join)
         return join.padded(len(self.tasks_))
@@ -232,6 +237,11 @@ class AddTask(MultiTaskEstimator):
         )
         return a
 
+    def _inner_products_of(self, n_tasks):
+        """Of the functions of the first tasks."""
+        W = self._weights_of_tasks()
+        return self._inner_products[:n_tasks, :n_tasks] if W is None else W[:n_tasks] @ W[:n_tasks].T
+
     def _weights_of_tasks(self):
         """Their weights in units of their standardized targets, if the kernel is linear."""
         return self.coef_.astype(float) / self._scale.spread[:, None] if hasattr(self, "coef_") else None
@@ -242,7 +252,7 @@ class AddTask(MultiTaskEstimator):
         offset = functions @ join.mean
         features: LinearFeatures | KernelFeatures
         if join.own == 0:
-            features = LinearFeatures(borrowed)
+            features = LinearFeatures(borrowed, keep_columns=True)
         else:
             features = KernelFeatures(borrowed @ borrowed.T + join.own * self._kernel(inputs, inputs))
         if loss.targets == "signs":

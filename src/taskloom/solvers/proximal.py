@@ -72,7 +72,7 @@ class _ProximalRun(Run):
         steep = float(np.linalg.norm(self.here.slope))
         self.length = length or (float(np.linalg.norm(A)) / steep if steep > 0 and np.any(A) else 1.0)
         self.values = [self.here.value]
-        self.fresh = True
+        self.fresh = not length  # along a path the first point is a guess: it is not worth a certificate
         self.moves = 0
 
     def _at(self, A: Array) -> _Point:
