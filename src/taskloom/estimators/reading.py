@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._component import require
 from .._linalg import psd_eigh
+from ..problem import Problem
 from ..structures import Clusters
 from ..tables import shown
 from .base import MultiTaskEstimator
@@ -34,14 +35,15 @@ class ReadStructure(MultiTaskEstimator):
     _pulls: Any
 
     def task_correlation(self):
-        """The learned relations as correlations, in the order of ``tasks_``.
+        """The learned relations as correlations, in the order of ``tasks_``; with several kernels, those of the sum.
 
         Returns
         -------
         ndarray of shape (n_tasks, n_tasks)
         """
         check_is_fitted(self, "certificate_")
-        return correlation(self.structure_.astype(float))
+        A = np.sum(self.structure_, axis=0) if isinstance(self.structure_, list) else self.structure_
+        return correlation(A.astype(float))
 
     def task_clusters(self, n=None):
         """Groups of tasks that are alike, by average linkage of ``1 - correlation``.
@@ -114,10 +116,20 @@ class ReadStructure(MultiTaskEstimator):
         super()._store(data, solution)
         self._pulls = None
         problem = data.problem
-        if not problem.structure.on_features and problem.n_tasks <= 5000:
-            a, V = psd_eigh(solution.A)
-            R = (V * (a / (1 + problem.ridge / problem.alpha * a))) @ V.T
-            self._pulls = R * (problem.correlate(solution.G).T @ solution.W) / (2 * problem.alpha)  # from s (rows) to t
+        if not problem.structure.keeps_columns and problem.n_tasks <= 5000:
+            Z, addends = problem.correlate(solution.G), solution.addends
+            if addends is None or not problem.structure.parted:
+                metrics = [solution.A] if addends is None else addends.structures  # on the same features metrics add up
+                self._pulls = sum(_metric(problem, A) for A in metrics) * (Z.T @ solution.W) / (2 * problem.alpha)
+            else:
+                parts = zip(addends.structures, problem.structure.features_of(Z), addends.weights, strict=True)
+                self._pulls = sum(_metric(problem, A) * (z.T @ W) for A, z, W in parts) / (2 * problem.alpha)
+
+
+def _metric(problem: Problem, A: Array) -> Array:
+    """``A``, less what a ridge takes: times ``Z'W`` it says what each task's data (rows) contribute to each task (columns)."""
+    a, V = psd_eigh(A)
+    return (V * (a / (1 + problem.ridge / problem.alpha * a))) @ V.T
 
 
 def _widest_gap(heights: Array) -> int:
