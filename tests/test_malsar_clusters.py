@@ -23,7 +23,7 @@ OURS = Clusters(K, mean=1 / (1 + E), between=1 / (1 + E), within=1 / E)
 
 
 def constrained(data_term, cost, *, ones: bool, intercept: bool = False):
-    """The minimum over ``W`` and ``M`` by Clarabel; ``ones`` adds ``M 1 = 1``, by writing ``M`` on the complement of the mean."""
+    """The minimum over ``W`` and ``M`` by Clarabel; ``ones`` adds ``M 1 = 1``: ``M`` is then written across the mean."""
     W, b = cp.Variable((DATA.d, T)), cp.Variable(T) if intercept else None
     if ones:
         H = np.linalg.svd(np.ones((1, T)))[2][1:].T
@@ -56,7 +56,7 @@ def bisect(excess, low, high):
 
 
 def value(W):
-    """Their objective at ``W`` and the best ``M`` for it: ``e + m_i = clip(level s_i)`` with ``s`` the singular values of ``W``."""
+    """Their objective at ``W`` and the best ``M`` for it: ``e + m_i`` is a clipped multiple of the singular value ``s_i``."""
     s = np.concatenate([np.linalg.svd(W, compute_uv=False), np.zeros(max(T - len(W), 0))])
     inverse_level = bisect(lambda x: np.clip(s / x, E, 1 + E).sum() - (K + T * E), 1e-12, 1e6)
     return loss_of(W) + COST * np.sum(s**2 / np.clip(s / inverse_level, E, 1 + E))
@@ -88,7 +88,7 @@ def project(M):
 
 
 def descend(slope_in_M, into_the_set, n_steps):
-    """Accelerated projected gradients in ``(W, M)`` with a backtracking step, which is how those packages go; all ``W`` on the way."""
+    """Accelerated projected gradients in ``(W, M)`` with backtracking, as those packages do; every ``W`` on the way."""
 
     def charge(W, inverse):
         return loss_of(W) + COST * np.trace(W @ inverse @ W.T)
