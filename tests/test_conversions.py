@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cells import assert_same, cells, logistic, minimise, rows_of, squares
 from sklearn.linear_model import MultiTaskElasticNet
+from sklearn.metrics.pairwise import rbf_kernel
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, structures
 from taskloom.structures import Clusters, FeatureSelection, Fixed, Frobenius, Independent, SharedMean, TaskGraph, Trace
@@ -213,3 +214,15 @@ class TestScikitLearn:
         ours = MultiTaskRegressor(FeatureSelection(), alpha=(0.3 * 0.7) ** 2, ridge=0.3 * 0.3, tol=1e-9).fit(X, Y)
         assert np.allclose(ours.coef_, theirs.coef_, atol=1e-5)
         assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
+
+
+class TestGaussianProcesses:
+    def test_the_posterior_mean_of_a_known_covariance(self):
+        """Covariance A x K with noise sigma^2, in full: only a task matrix that is given converts, not the learning of one."""
+        rng = np.random.default_rng(6)
+        X, B = rng.normal(size=(15, 2)), rng.normal(size=(3, 3))
+        Y, A, K, variance = rng.normal(size=(15, 3)), B @ B.T, rbf_kernel(X, gamma=0.5), 0.3
+        covariance = np.kron(A, K)
+        mean = covariance @ np.linalg.solve(covariance + variance * np.eye(45), Y.T.ravel())
+        model = regressor(Fixed(A), variance / 15, kernel="rbf", gamma=0.5).fit(X, Y)
+        assert np.allclose(model.predict(X), mean.reshape(3, 15).T, atol=1e-6)
