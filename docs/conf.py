@@ -47,7 +47,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"(?<!plot)/(?!plot_)\w+\.py$",
+    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("taskloom",),
@@ -78,7 +78,7 @@ pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
 
-def _skip(app, kind, name, member, skip, options):
+def _skip(app, kind, name, member, skip, options):  # noqa: ARG001 (Sphinx calls it so)
     """Leave out what scikit-learn brings along: it has pages of its own, and its docstrings link to them."""
     home = getattr(member, "__module__", None) or ""
     routed = name.startswith("set_") and name.endswith("_request")
@@ -87,4 +87,4 @@ def _skip(app, kind, name, member, skip, options):
 
 def setup(app):
     app.connect("autodoc-skip-member", _skip)
-    app.connect("builder-inited", lambda app: pictures.draw(HERE / "_pictures"))
+    app.connect("builder-inited", lambda _: pictures.draw(HERE / "_pictures"))

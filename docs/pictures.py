@@ -15,7 +15,18 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from taskloom import MultiTaskRegressor
-from taskloom.structures import Clusters, Dirty, FeatureSelection, Frobenius, Independent, Robust, SharedMean, Sparse, TaskGraph, Trace
+from taskloom.structures import (
+    Clusters,
+    Dirty,
+    FeatureSelection,
+    Frobenius,
+    Independent,
+    Robust,
+    SharedMean,
+    Sparse,
+    TaskGraph,
+    Trace,
+)
 
 T, D, N = 12, 10, 60
 

@@ -2,12 +2,12 @@
 Are my tasks related?
 =====================
 
-Learning tasks together helps where they have something in common. Where they have nothing in common it cannot help, and it may
-hurt. You do not have to know beforehand: the *transfer ledger* of a search compares every task learned together with the same task
-learned alone, on data that neither saw.
+Learning tasks together helps where they have something in common. Where they have nothing in common it cannot help, and
+it may hurt. You do not have to know beforehand: the *transfer ledger* of a search compares every task learned together
+with the same task learned alone, on data that neither saw.
 
-Here are two tables of the same shape. In the first, thirty-two shops of four hidden kinds react alike within their kind. In the second,
-every shop goes its own way.
+Here are two tables of the same shape. In the first, thirty-two shops of four hidden kinds react alike within their
+kind. In the second, every shop goes its own way.
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +27,8 @@ y = np.einsum("ij,ij->i", X, by_kind[task]) + noise
 y_unrelated = np.einsum("ij,ij->i", X, own_way[task]) + noise
 
 # %%
-# One search for each table. The task of each row travels in the last column of ``X``.
-# ``MultiTaskRegressorCV`` chooses the strength ``alpha`` by cross-validation.
+# One search for each table. The task of each row travels in the last column of ``X``. ``MultiTaskRegressorCV`` chooses
+# the strength ``alpha`` by cross-validation.
 
 table = np.column_stack([X, task])
 search = MultiTaskRegressorCV("trace", alphas=10, cv=4, task_column=-1, random_state=0).fit(table, y)
@@ -42,11 +42,13 @@ for name, ledger in (("related", related), ("unrelated", unrelated)):
     print(f"{name:9s}  mean R2 alone {alone:.2f}, together {together:.2f}; {clear} tasks gain clearly, {hurt} lose clearly")
 
 # %%
-# Each dot is a shop, with two standard errors to either side. Related shops gain; unrelated ones scatter around zero, which is the
-# answer "no, they are not related (or not in a way that this structure can express)".
+# Each dot is a shop, with two standard errors to either side. Related shops gain; unrelated ones scatter around zero,
+# which is the answer "no, they are not related (or not in a way that this structure can express)".
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
-for ax, ledger, title in zip(axes, (related, unrelated), ("Shops of four hidden kinds", "Shops with nothing in common"), strict=True):
+for ax, ledger, title in zip(
+    axes, (related, unrelated), ("Shops of four hidden kinds", "Shops with nothing in common"), strict=True
+):
     order = np.argsort(ledger["gain"])
     gain, error = ledger["gain"][order], ledger["standard_error"][order]
     colour = np.where(gain > 2 * error, "tab:blue", np.where(gain < -2 * error, "tab:red", "0.55"))
@@ -58,8 +60,8 @@ axes[0].set(ylabel="gain in R2 by learning together")
 plt.show()
 
 # %%
-# Who is related to whom is in ``structure_``; as correlations in ``task_correlation()``. Sorted by the groups that ``task_clusters``
-# finds, the four hidden kinds stand together (nobody told the model that there are four).
+# Who is related to whom is in ``structure_``; as correlations in ``task_correlation()``. Sorted by the groups that
+# ``task_clusters`` finds, the four hidden kinds stand together (nobody told the model that there are four).
 
 groups = search.task_clusters(4)
 order = np.argsort(groups, kind="stable")

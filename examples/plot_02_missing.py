@@ -2,8 +2,9 @@
 Some targets are missing
 ========================
 
-Rarely is every target measured for every row. Put ``NaN`` where nobody looked: a missing target drops out of the sum, and nothing is
-imputed. A row that one task lacks still teaches the others, and through the structure it teaches the task that lacks it.
+Rarely is every target measured for every row. Put ``NaN`` where nobody looked: a missing target drops out of the sum,
+and nothing is imputed. A row that one task lacks still teaches the others, and through the structure it teaches the
+task that lacks it.
 """
 
 import matplotlib.pyplot as plt
@@ -32,8 +33,8 @@ for share in shares:
         scores[name].append(macro_r2(Y_test, model.predict(X_test)))
 
 # %%
-# On the left, what the model sees when seven targets of ten are gone. On the right, the quality on fresh rows. The curve of the tasks
-# learned together falls later.
+# On the left, what the model sees when seven targets of ten are gone. On the right, the quality on fresh rows. The curve
+# of the tasks learned together falls later.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", width_ratios=[1, 2])
 axes[0].imshow(np.where(luck < 0.7, np.nan, 1), aspect="auto", cmap="Blues", vmin=0, vmax=1.4, interpolation="none")
@@ -49,6 +50,6 @@ for share, one, other in zip(shares, scores["alone"], scores["together"], strict
     print(f"{share:4.0%} missing: alone {one:.2f}, together {other:.2f}")
 
 # %%
-# Scores leave ``NaN`` out as well: ``model.score(X, Y)`` and everything in :mod:`taskloom.metrics` use the targets that are there. If a
-# target is missing *because of* its value (a meter that fails in the cold), no method of this kind can know; the certificate is about the
-# optimum of the objective, not about how the data came to be.
+# Scores leave ``NaN`` out as well: ``model.score(X, Y)`` and everything in :mod:`taskloom.metrics` use the targets that
+# are there. If a target is missing *because of* its value (a meter that fails in the cold), no method of this kind can
+# know; the certificate is about the optimum of the objective, not about how the data came to be.

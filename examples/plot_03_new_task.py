@@ -2,8 +2,9 @@
 A new task arrived
 ==================
 
-A model of many shops is in use, and one more shop opens. With two weeks of its own sales it cannot be learned alone. ``add_task`` learns
-it against what the others have taught, without a refit: a small convex problem that takes milliseconds.
+A model of many shops is in use, and one more shop opens. With two weeks of its own sales it cannot be learned alone.
+``add_task`` learns it against what the others have taught, without a refit: a small convex problem that takes
+milliseconds.
 """
 
 import time
@@ -20,8 +21,8 @@ old = shops.task < 52  # fifty-two shops are known; eight arrive later
 model = MultiTaskRegressor("trace", alpha=0.3, task_column=-1).fit(table[old], shops.y[old])
 
 # %%
-# Each new shop comes with 2, 3, ... 11 weeks. Three ways to predict its next forty weeks: learned alone, as the mean of the old shops (for
-# a shop without any data, ``unseen="mean"`` does that), and added to the model.
+# Each new shop comes with 2, 3, ... 11 weeks. Three ways to predict its next forty weeks: learned alone, as the mean of
+# the old shops (for a shop without any data, ``unseen="mean"`` does that), and added to the model.
 
 weeks = [2, 3, 4, 6, 8, 11]
 error = {"alone": [], "mean of the old shops": [], "added with add_task": []}
@@ -63,5 +64,5 @@ plt.show()
 print(f"add_task took {1000 * np.median(seconds):.1f} ms (median of {len(seconds)})")
 
 # %%
-# If you know how the new task relates to the old ones, say so with ``relation=``. And the structure is there to read: row ``-1`` of
-# ``task_correlation()`` tells which old shops the newcomer resembles.
+# If you know how the new task relates to the old ones, say so with ``relation=``. And the structure is there to read: row
+# ``-1`` of ``task_correlation()`` tells which old shops the newcomer resembles.

@@ -2,9 +2,10 @@
 Which tasks are outliers?
 =========================
 
-Most tasks have something in common, and a few do not: a mislabelled sensor, a patient with another disease. Forced into line, such a task
-is predicted badly, and it drags the others with it. ``Robust`` splits the weights into a shared part of low rank and a part of its own that
-is zero for most tasks; the tasks where it is not zero are named in ``outlier_tasks_``.
+Most tasks have something in common, and a few do not: a mislabelled sensor, a patient with another disease. Forced into
+line, such a task is predicted badly, and it drags the others with it. ``Robust`` splits the weights into a shared part
+of low rank and a part of its own that is zero for most tasks; the tasks where it is not zero are named in
+``outlier_tasks_``.
 """
 
 import matplotlib.pyplot as plt
@@ -29,11 +30,14 @@ print("found:  ", robust.outlier_tasks_.tolist())
 print(robust.certificate_.message)
 
 # %%
-# The two parts of the weights are there to read. The outliers stand in the second panel, and the first shows what the others share.
+# The two parts of the weights are there to read. The outliers stand in the second panel, and the first shows what the
+# others share.
 
 figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained", width_ratios=[1, 1, 1])
 top = np.abs(robust.coef_).max()
-for ax, part, title in zip(axes, (robust.shared_coef_, robust.own_coef_), ("what tasks share", "what tasks keep to themselves"), strict=False):
+for ax, part, title in zip(
+    axes, (robust.shared_coef_, robust.own_coef_), ("what tasks share", "what tasks keep to themselves"), strict=False
+):
     ax.imshow(part.T, cmap="RdBu", vmin=-top, vmax=top, aspect="auto", interpolation="none")
     ax.set(title=title, xlabel="sensor", ylabel="input", yticks=[])
 
@@ -42,7 +46,9 @@ for ax, part, title in zip(axes, (robust.shared_coef_, robust.own_coef_), ("what
 
 X_test = rng.normal(size=(500, d))
 trace = MultiTaskRegressor("trace", alpha=0.3).fit(X, Y)
-error = {name: np.mean((model.predict(X_test) - X_test @ W) ** 2, axis=0) for name, model in (("trace", trace), ("robust", robust))}
+error = {
+    name: np.mean((model.predict(X_test) - X_test @ W) ** 2, axis=0) for name, model in (("trace", trace), ("robust", robust))
+}
 odd = np.isin(np.arange(T), planted)
 axes[2].scatter(error["trace"][~odd], error["robust"][~odd], s=20, color="0.5", label="ordinary")
 axes[2].scatter(error["trace"][odd], error["robust"][odd], s=40, color="tab:red", label="planted outlier")
@@ -50,11 +56,13 @@ axes[2].axline((0, 0), slope=1, color="0.7", linewidth=1, zorder=0)
 axes[2].set(title="error on fresh rows", xlabel="trace structure", ylabel="robust structure", xscale="log", yscale="log")
 axes[2].legend()
 plt.show()
-print(f"mean squared error of the ordinary tasks: trace {error['trace'][~odd].mean():.3f}, robust {error['robust'][~odd].mean():.3f}")
+one, other = (error[name][~odd].mean() for name in ("trace", "robust"))
+print(f"mean squared error of the ordinary tasks: trace {one:.3f}, robust {other:.3f}")
 
 # %%
-# ``outliers`` is the price of going one's own way, between ``1/sqrt(T)`` (everyone does) and 1 (no one does). How many tasks are called
-# outliers along that price is a good picture of how sure the answer is: here the same three stay over a wide range.
+# ``outliers`` is the price of going one's own way, between ``1/sqrt(T)`` (everyone does) and 1 (no one does). How many
+# tasks are called outliers along that price is a good picture of how sure the answer is: here the same three stay over a
+# wide range.
 
 for price in (0.5, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0):
     model = MultiTaskRegressor(Robust(price), alpha=0.3).fit(X, Y)

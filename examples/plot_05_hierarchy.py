@@ -2,9 +2,9 @@
 A hierarchy is known
 ====================
 
-Shops lie in cities, cities in countries. Species, products, diagnoses and job titles have their trees too. When the tree is known, hand it
-over: ``TaskGraph.from_tree`` makes two tasks as close as the share of their branches that they have in common. Nothing has to be
-learned about the relations, so this works with very little data.
+Shops lie in cities, cities in countries. Species, products, diagnoses and job titles have their trees too. When the
+tree is known, hand it over: ``TaskGraph.from_tree`` makes two tasks as close as the share of their branches that they
+have in common. Nothing has to be learned about the relations, so this works with very little data.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,8 @@ tree = {f"{city} {k}": f"{country}/{city}" for country, towns in cities.items() 
 shops = list(tree)
 
 # %%
-# Plant weights that follow the tree: each country deviates from the world, each city from its country, each shop from its city.
+# Plant weights that follow the tree: each country deviates from the world, each city from its country, each shop from its
+# city.
 
 d = 8
 step = {}
@@ -42,11 +43,15 @@ def sample(rows):
 X_test, y_test = sample(100)
 
 # %%
-# Learn with 3, 5, 8, ... rows for each shop: alone, near the mean of all, and with the tree. Strengths come by cross-validation, on the
-# squared error (R2 would need more test rows for each shop).
+# Learn with 3, 5, 8, ... rows for each shop: alone, near the mean of all, and with the tree. Strengths come by
+# cross-validation, on the squared error (R2 would need more test rows for each shop).
 
 sizes = [3, 5, 8, 12, 20]
-candidates = {"alone": "independent", "near the mean of all": "shared_mean", "with the tree": TaskGraph.from_tree(tree, gamma=0.3)}
+candidates = {
+    "alone": "independent",
+    "near the mean of all": "shared_mean",
+    "with the tree": TaskGraph.from_tree(tree, gamma=0.3),
+}
 scores = {name: [] for name in candidates}
 for rows in sizes:
     X, y = sample(rows)

@@ -2,11 +2,11 @@
 Trend plus clusters
 ===================
 
-Many predictors are sums: something that all tasks share, plus something that is shared inside groups only. A list of kernels says so. Each
-kernel has a structure of its own, and all of it is still one convex problem with one certificate.
+Many predictors are sums: something that all tasks share, plus something that is shared inside groups only. A list of
+kernels says so. Each kernel has a structure of its own, and all of it is still one convex problem with one certificate.
 
-Twelve stations record a quantity through the year. All of them drift upward alike; half peak in the morning of the year, half in
-its evening.
+Twelve stations record a quantity through the year. All of them drift upward alike; half peak in the morning of the
+year, half in its evening.
 """
 
 import matplotlib.pyplot as plt
@@ -35,8 +35,8 @@ reading = truth(station, when) + 0.3 * rng.normal(size=station.size)
 table = np.column_stack([when, station])
 
 # %%
-# A linear kernel under ``SharedMean`` with a large ``gamma`` (nearly one trend for all), and a Gaussian kernel under ``Clusters(2)``
-# (two kinds of bump).
+# A linear kernel under ``SharedMean`` with a large ``gamma`` (nearly one trend for all), and a Gaussian kernel under
+# ``Clusters(2)`` (two kinds of bump).
 
 both = MultiTaskRegressor(
     [SharedMean(100.0), Clusters(2)], kernel=["linear", "rbf"], gamma=40.0, alpha=0.003, task_column=-1
@@ -72,7 +72,8 @@ plt.show()
 smooth_relations = both.structure_[1]
 same = kind[:, None] == kind[None, :]
 off = ~np.eye(T, dtype=bool)
-print(f"relation of stations of one kind {smooth_relations[same & off].mean():.2f}, of different kinds {smooth_relations[~same].mean():.2f}")
+alike, apart = smooth_relations[same & off].mean(), smooth_relations[~same].mean()
+print(f"relation of stations of one kind {alike:.2f}, of different kinds {apart:.2f}")
 
 grids = np.column_stack([np.tile(time[:, 0], T), np.repeat(np.arange(T), 200)])
 target = truth(grids[:, 1].astype(int), grids[:, 0])

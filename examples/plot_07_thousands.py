@@ -2,9 +2,9 @@
 Thousands of tasks
 ==================
 
-For structures of eigenvalues, such as the trace, the paper's last theorem lets the structure sit on the features instead of the tasks.
-Then nothing of size *tasks x tasks* is needed on the way, the tasks decouple in each step, and the cost grows in proportion to their
-number. ``solver="auto"`` chooses that side by itself.
+For structures of eigenvalues, such as the trace, the paper's last theorem lets the structure sit on the features
+instead of the tasks. Then nothing of size *tasks x tasks* is needed on the way, the tasks decouple in each step, and
+the cost grows in proportion to their number. ``solver="auto"`` chooses that side by itself.
 """
 
 import matplotlib.pyplot as plt
@@ -25,8 +25,8 @@ def many_tasks(T, rng):
 
 
 # %%
-# The number of tasks doubles and doubles again, at the same number of rows for each. The strength grows with the number of tasks, as the
-# noise in what they have in common does.
+# The number of tasks doubles and doubles again, at the same number of rows for each. The strength grows with the number
+# of tasks, as the noise in what they have in common does.
 
 sizes = [50, 100, 250, 500, 1000, 2000]
 seconds, errors = [], []
@@ -36,11 +36,13 @@ for T in sizes:
     model.fit(np.column_stack([X, task]), y)
     seconds.append(model.history_["seconds"][-1])
     errors.append(np.mean((model.coef_.T - W) ** 2) / np.mean(W**2))
-    print(f"{T:5d} tasks: optimum proved to {model.certificate_.relative_gap:.0e}, weights off by {errors[-1]:.2%} of their size")
+    print(
+        f"{T:5d} tasks: optimum proved to {model.certificate_.relative_gap:.0e}, weights off by {errors[-1]:.2%} of their size"
+    )
 
 # %%
-# The dotted line is time in proportion to the number of tasks. The error falls: the more tasks, the better the directions that they share
-# are known.
+# The dotted line is time in proportion to the number of tasks. The error falls: the more tasks, the better the directions
+# that they share are known.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 axes[0].loglog(sizes, seconds, marker="o", label="to a proved gap of 1e-5")
@@ -61,5 +63,7 @@ plt.show()
 size = np.linalg.svd(model.coef_, compute_uv=False)
 figure, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
 ax.bar(np.arange(1, d + 1), size, color=["tab:green"] * 3 + ["0.6"] * (d - 3))
-ax.set(title=f"{sizes[-1]} tasks, {d} inputs: what they have in common", xlabel="direction", ylabel="singular value of the weights")
+ax.set(
+    title=f"{sizes[-1]} tasks, {d} inputs: what they have in common", xlabel="direction", ylabel="singular value of the weights"
+)
 plt.show()

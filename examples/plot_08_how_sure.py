@@ -2,8 +2,8 @@
 How sure is it?
 ===============
 
-Three questions in one. How sure is a *prediction*? How sure is a *relation* between two tasks? And how sure is it that the *optimum* was
-found? Each has an answer of its own.
+Three questions in one. How sure is a *prediction*? How sure is a *relation* between two tasks? And how sure is it that
+the *optimum* was found? Each has an answer of its own.
 """
 
 import matplotlib.pyplot as plt
@@ -12,8 +12,8 @@ import numpy as np
 from taskloom import MultiTaskRegressor, stability
 
 # %%
-# **Predictions.** ``predict(X, return_std=True)`` gives the standard deviation of a Gaussian-process posterior whose mean is the fit. Here
-# one task has forty readings, and its sibling has six, all of them on the left.
+# **Predictions.** ``predict(X, return_std=True)`` gives the standard deviation of a Gaussian-process posterior whose mean
+# is the fit. Here one task has forty readings, and its sibling has six, all of them on the left.
 
 rng = np.random.default_rng(2)
 x = rng.random((60, 1)) * 6
@@ -47,8 +47,8 @@ plt.show()
 # %%
 # The posterior takes the structure and the strength as known, so the band is a little too narrow when data are few.
 #
-# **Relations.** ``stability`` fits again and again to rows drawn with replacement, and gives an interval for each pair of tasks. Here two
-# tasks are alike, one is their opposite, and one has nothing to do with them.
+# **Relations.** ``stability`` fits again and again to rows drawn with replacement, and gives an interval for each pair of
+# tasks. Here two tasks are alike, one is their opposite, and one has nothing to do with them.
 
 n = 50
 X = rng.normal(size=(n, 5))
@@ -58,19 +58,23 @@ found = stability(MultiTaskRegressor("frobenius", alpha=0.02), X, Z, n_resamples
 
 pairs = [(0, 1, "alike"), (0, 2, "opposed"), (1, 2, "opposed"), (0, 3, "unrelated"), (1, 3, "unrelated"), (2, 3, "unrelated")]
 figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
-for row, (t, s, planted) in enumerate(pairs):
+for row, (t, s, _) in enumerate(pairs):
     sure = found.certain[t, s]
     colour = "tab:blue" if sure else "0.6"
     ax.plot([found.lower[t, s], found.upper[t, s]], [row, row], color=colour, linewidth=3)
     ax.plot(found.median[t, s], row, "o", color=colour)
 ax.axvline(0, color="0.4", linewidth=1)
 ax.set_yticks(range(6), [f"tasks {t} and {s} ({planted})" for t, s, planted in pairs])
-ax.set(xlabel="learned correlation: median and 90 % of the resamples", xlim=(-1.05, 1.05), title="Blue: the interval does not hold zero")
+ax.set(
+    xlabel="learned correlation: median and 90 % of the resamples",
+    xlim=(-1.05, 1.05),
+    title="Blue: the interval does not hold zero",
+)
 ax.invert_yaxis()
 plt.show()
 
 # %%
-# **The optimum.** Every fit says how far, at most, its objective is from the minimum. That is a proof, not an estimate; see
-# :doc:`/certificates`.
+# **The optimum.** Every fit says how far, at most, its objective is from the minimum. That is a proof, not an estimate;
+# see :doc:`/certificates`.
 
 print(together.certificate_.message)

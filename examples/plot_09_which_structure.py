@@ -2,8 +2,9 @@
 Which structure fits?
 =====================
 
-Six worlds, each made by another kind of relation between tasks, and seven structures that look for relations. Every structure gets the
-best strength of its path, chosen on rows that were held out, and is then measured on fresh data, against tasks learned alone.
+Six worlds, each made by another kind of relation between tasks, and seven structures that look for relations. Every
+structure gets the best strength of its path, chosen on rows that were held out, and is then measured on fresh data,
+against tasks learned alone.
 """
 
 import matplotlib.pyplot as plt
@@ -44,14 +45,17 @@ candidates = {
 }
 
 # %%
-# Fourteen rows and ten inputs, so that nothing can be learned well alone. Errors are over those of tasks learned alone, the
-# mean of two draws: below 1, learning together helps.
+# Fourteen rows and ten inputs, so that nothing can be learned well alone. Errors are over those of tasks learned alone,
+# the mean of two draws: below 1, learning together helps.
 
 
 def error(structure, X, Y, held_out, fresh):
     """The error on fresh rows, at the strength that does best on the rows held out."""
     problem = Problem(X, Y, structure=structure)
-    tried = [(np.mean((held_out[0] @ s.W + s.b - held_out[1]) ** 2), s) for s in path(problem, strength_grid(problem, 10, 3.0), tol=1e-3)]
+    tried = [
+        (np.mean((held_out[0] @ s.W + s.b - held_out[1]) ** 2), s)
+        for s in path(problem, strength_grid(problem, 10, 3.0), tol=1e-3)
+    ]
     best = min(tried, key=lambda pair: pair[0])[1]
     return np.mean((fresh[0] @ best.W + best.b - fresh[1]) ** 2)
 
@@ -68,8 +72,9 @@ for draw in range(draws):
         ratio[i] += [error(structure, *data) / alone / draws for structure in candidates.values()]
 
 # %%
-# Read a row: which structure is best in that world. The structure that was made for a world wins there, often by a factor of two. Read
-# the last row: where nothing is shared, structures that are learned lose little. That is why a learned structure is a fair first guess.
+# Read a row: which structure is best in that world. The structure that was made for a world wins there, often by a factor
+# of two. Read the last row: where nothing is shared, structures that are learned lose little. That is why a learned
+# structure is a fair first guess.
 
 names = list(worlds(np.random.default_rng(0)))
 figure, ax = plt.subplots(figsize=(9.5, 4.6), layout="constrained")
@@ -77,12 +82,24 @@ image = ax.imshow(np.log2(ratio), cmap="RdBu_r", vmin=-1.6, vmax=1.6, aspect="au
 for i in range(len(names)):
     best = np.argmin(ratio[i])
     for j in range(len(candidates)):
-        ax.text(j, i, f"{ratio[i, j]:.2f}", ha="center", va="center", weight="bold" if j == best else "normal",
-                color="white" if abs(np.log2(ratio[i, j])) > 1 else "black")
+        ax.text(
+            j,
+            i,
+            f"{ratio[i, j]:.2f}",
+            ha="center",
+            va="center",
+            weight="bold" if j == best else "normal",
+            color="white" if abs(np.log2(ratio[i, j])) > 1 else "black",
+        )
 ax.set_xticks(range(len(candidates)), list(candidates), rotation=20, ha="right")
 ax.set_yticks(range(len(names)), names)
-ax.set(title="Error over the error of tasks learned alone (below 1: learning together helps)", xlabel="structure", ylabel="what relates the tasks")
+ax.set(
+    title="Error over the error of tasks learned alone (below 1: learning together helps)",
+    xlabel="structure",
+    ylabel="what relates the tasks",
+)
 plt.show()
 
 # %%
-# ``MultiTaskRegressorCV(structures=[...])`` makes this comparison on your own data; :doc:`/choosing` says which candidates to name.
+# ``MultiTaskRegressorCV(structures=[...])`` makes this comparison on your own data; :doc:`/choosing` says which
+# candidates to name.

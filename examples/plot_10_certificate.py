@@ -2,8 +2,8 @@
 Did it converge?
 ================
 
-Most solvers stop when their iterates hardly move. That can mean that they have arrived, or that they crawl. Every fit here carries two
-numbers that hold the true minimum between them, so nobody has to guess.
+Most solvers stop when their iterates hardly move. That can mean that they have arrived, or that they crawl. Every fit
+here carries two numbers that hold the true minimum between them, so nobody has to guess.
 """
 
 import warnings
@@ -24,8 +24,8 @@ y = np.einsum("ij,ij->i", X, W[:, task].T) + 0.1 * rng.normal(size=len(X))
 table = np.column_stack([X, task])
 
 # %%
-# The same problem three times: solved to a proof of 1e-8; stopped on purpose after eight iterations; and by the paper's Algorithm 1 exactly
-# as printed, which stops when its objective changes by little.
+# The same problem three times: solved to a proof of 1e-8; stopped on purpose after eight iterations; and by the paper's
+# Algorithm 1 exactly as printed, which stops when its objective changes by little.
 
 settings = {
     "to the end": {"tol": 1e-8},
@@ -40,9 +40,9 @@ for name, options in settings.items():
     print(f"{name}: {models[name].certificate_.message}\n")
 
 # %%
-# On the left, the bracket: the objective comes down, the dual bound comes up, and the minimum lies between. On the right, the size of
-# the bracket against the true distance from the minimum, for the run of Algorithm 1. The true distance is always below the bracket: that
-# is what makes it a proof.
+# On the left, the bracket: the objective comes down, the dual bound comes up, and the minimum lies between. On the right,
+# the size of the bracket against the true distance from the minimum, for the run of Algorithm 1. The true distance is
+# always below the bracket: that is what makes it a proof.
 
 best = models["to the end"].certificate_.primal
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
@@ -52,12 +52,21 @@ axes[0].plot(history["iteration"], history["objective"], marker="o", markersize=
 axes[0].plot(history["iteration"], history["dual"], marker="o", markersize=3, label="bound (dual)")
 axes[0].axvline(8, color="tab:red", linestyle=":", label="stopped here on purpose")
 low, high = history["dual"][min(2, len(history["dual"]) - 1)], history["objective"][min(2, len(history["dual"]) - 1)]
-axes[0].set(title="The minimum lies in the shaded part", xlabel="iteration", ylim=(low - 0.5 * (high - low), high + 0.5 * (high - low)))
+axes[0].set(
+    title="The minimum lies in the shaded part", xlabel="iteration", ylim=(low - 0.5 * (high - low), high + 0.5 * (high - low))
+)
 axes[0].legend()
 printed = models["Algorithm 1, stop on change"].history_
 axes[1].semilogy(printed["iteration"], printed["gap"] / best, label="what is proved: duality gap")
-axes[1].semilogy(printed["iteration"], np.maximum(printed["objective"] - best, 1e-16) / best, label="what is true: distance from the minimum")
-axes[1].semilogy(printed["iteration"][1:], np.abs(np.diff(printed["objective"])) / best, color="0.6", label="what the printed rule watches: change")
+axes[1].semilogy(
+    printed["iteration"], np.maximum(printed["objective"] - best, 1e-16) / best, label="what is true: distance from the minimum"
+)
+axes[1].semilogy(
+    printed["iteration"][1:],
+    np.abs(np.diff(printed["objective"])) / best,
+    color="0.6",
+    label="what the printed rule watches: change",
+)
 axes[1].set(title="Algorithm 1 as printed", xlabel="iteration", ylabel="relative to the objective")
 axes[1].legend()
 plt.show()

@@ -1,28 +1,44 @@
-"""What the pages in docs show runs, and the headings that estimators link to are there."""
+"""What the pages in docs show runs and prints what they say, and what they name is there."""
 
 import ast
+import contextlib
+import io
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import taskloom
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 PAGE = DOCS / "estimators.md"
+TESTS = {file.name: file for file in Path(__file__).parent.glob("test_*.py")}
+# A block of Python runs; a block of text right after it is what it prints. (Code that is not ours to run is ```py.)
+BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize(("name", "least"), [("estimators.md", 10), ("structures.md", 2), ("methods.md", 2)])
-def test_a_page_runs_from_top_to_bottom(name, least):
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_a_page_runs_from_top_to_bottom(page):
     """Every block, in order, in one namespace; a failure names the line of the page."""
-    page = DOCS / name
     text = page.read_text()
     namespace = {}
-    blocks = list(re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE))
-    assert len(blocks) >= least
-    for block in blocks:
+    for block in BLOCK.finditer(text):
         above = text[: block.start(1)].count("\n")
-        exec(compile("\n" * above + block[1], str(page), "exec"), namespace)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * above + block[1], str(page), "exec"), namespace)
+        if block[2] is not None:
+            assert printed.getvalue().rstrip() == block[2].rstrip(), f"{page.name}, line {above}"
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("estimators.md", 10), ("structures.md", 2), ("methods.md", 2), ("start.md", 5), ("layouts.md", 4), ("coming_from.md", 4)],
+)
+def test_pages_have_blocks_to_run(name, least):
+    assert len(BLOCK.findall((DOCS / name).read_text())) >= least
 
 
 @pytest.mark.parametrize("name", ["MultiTaskRegressor", "MultiTaskClassifier", "MultiTaskRegressorCV", "MultiTaskClassifierCV"])
@@ -45,12 +61,59 @@ def _tests_of(file):
     return names
 
 
+def test_every_test_that_is_named_exists():
+    """On every page: `test_x.py`, `test_x.py::name`, and a bare `TestName` or `test_name`."""
+    names = {name: _tests_of(file) for name, file in TESTS.items()}
+    everywhere = set().union(*names.values()) | {inner.split("::")[-1] for inner in set().union(*names.values())}
+    for page in DOCS.glob("*.md"):
+        text = page.read_text()
+        for file, name in re.findall(r"`(?:tests/)?(test_\w+\.py)(?:::([\w:]+))?", text):
+            assert file in names, f"{page.name} names {file}"
+            assert not name or name in names[file], f"{page.name} names {file}::{name}"
+        for name in re.findall(r"`((?:Test[A-Z]|test_)\w+)`", text):
+            assert name in everywhere, f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("name", ["theory.md", "notation.md"])
+def test_every_file_that_is_named_exists(name):
+    files = set(re.findall(r"`((?:\w+/)*(?!test_)\w+\.py)`", (DOCS / name).read_text()))
+    assert len(files) >= 10
+    for file in files:
+        assert any((base / file).exists() for base in (ROOT / "src" / "taskloom", ROOT)), f"{name} names {file}"
+
+
+def test_every_statement_of_the_paper_has_code_and_a_test():
+    """Each section of theory.md says where it is implemented and what checks it; so does each row of its tables."""
+    text = (DOCS / "theory.md").read_text()
+    sections = re.split(r"^##+ ", text, flags=re.MULTILINE)[1:]
+    for section in sections:
+        title, body = section.split("\n", 1)
+        if body.strip() and "|---|" not in body:
+            assert "- Code: " in body, title
+            assert re.search(r"^- Test: .*`test_\w+\.py::", body, flags=re.MULTILINE), title
+    for row in re.findall(r"^\| .*\|$", text, flags=re.MULTILINE):
+        assert row.endswith("| test |") or re.search(r"`test_\w+\.py::[\w:]+`", row), row
+
+
 def test_every_conversion_names_a_test_that_exists():
-    """Each row of each table in methods.md is backed by a test, and so is every test that its prose names."""
+    """Each row of each table in methods.md is backed by a test."""
     text = (DOCS / "methods.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.endswith("| test |")]
     assert len(rows) >= 30
     for row in rows:
         assert re.search(r"`test_\w+\.py::[\w:]+`", row), row
-    for file, name in re.findall(r"`(test_\w+\.py)::([\w:]+)`", text):
-        assert name in _tests_of(Path(__file__).parent / file), f"{file} has no {name}"
+
+
+def test_every_public_module_is_in_the_reference():
+    listed = re.findall(r"^   (taskloom\S*)$", (DOCS / "api.md").read_text(), flags=re.MULTILINE)
+    for name in taskloom.__all__:
+        if isinstance(getattr(taskloom, name), ModuleType):
+            assert f"taskloom.{name}" in listed, f"add taskloom.{name} to docs/api.md"
+
+
+def test_rows_of_a_table_have_as_many_cells_as_its_head():
+    """A bar splits a cell even inside code, so norms in tables are written norm(x)."""
+    for page in DOCS.glob("*.md"):
+        for table in re.findall(r"(?:^\|.*\|$\n?)+", page.read_text(), flags=re.MULTILINE):
+            bars = {line.count("|") for line in table.splitlines()}
+            assert len(bars) == 1, f"{page.name}: {table[:200]}"

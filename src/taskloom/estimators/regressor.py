@@ -94,7 +94,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     history_ : dict of arrays
         ``iteration``, ``objective``, ``dual``, ``gap``, ``seconds``.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Examples
     --------
