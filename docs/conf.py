@@ -26,8 +26,6 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_templates", "gallery/*.py", "gallery/*.ipynb"]
 templates_path = ["_templates"]
-# Pages that others still write are in the toctree by pattern; a pattern that matches nothing yet is no mistake.
-suppress_warnings = ["toc.empty_glob"]
 
 myst_enable_extensions = ["colon_fence", "attrs_block", "attrs_inline"]
 myst_heading_anchors = 3
@@ -85,6 +83,14 @@ def _skip(app, kind, name, member, skip, options):  # noqa: ARG001 (Sphinx calls
     return True if home.startswith("sklearn") or routed or name == "get_metadata_routing" else None
 
 
+def _pages_there_are(app, page, source):  # noqa: ARG001
+    """Pages that are named by a pattern may be missing; Sphinx would warn of a pattern that matches nothing."""
+    if page == "index":
+        lines = source[0].split("\n")
+        source[0] = "\n".join(line for line in lines if not line.endswith("*") or any(HERE.glob(f"{line}.md")))
+
+
 def setup(app):
+    app.connect("source-read", _pages_there_are)
     app.connect("autodoc-skip-member", _skip)
     app.connect("builder-inited", lambda _: pictures.draw(HERE / "_pictures"))

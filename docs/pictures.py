@@ -68,7 +68,7 @@ def matrices():
         "independent": Independent().matrix(T),
         "shared_mean": _scaled(SharedMean(5.0).matrix(T)),
         "chain": _scaled(TaskGraph.chain(T, gamma=0.3).matrix(T)),
-        "tree": _scaled(TaskGraph.from_tree(tree, gamma=4.0).matrix(T)),
+        "tree": _scaled(TaskGraph.from_tree(tree, gamma=1.5).matrix(T)),
         "clusters": _relations(Clusters(3, mean=1.0), groups, 0.1),
         "trace": _relations(Trace(), plane, 0.02),
         "frobenius": _relations(Frobenius(), plane, 0.02),

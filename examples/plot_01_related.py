@@ -16,13 +16,13 @@ import numpy as np
 from taskloom import MultiTaskRegressorCV
 
 rng = np.random.default_rng(1)
-n_shops, weeks, d = 32, 24, 12
+n_shops, weeks, d = 32, 40, 20
 kind = np.arange(n_shops) % 4
 task = np.repeat(np.arange(n_shops), weeks)
 X = rng.normal(size=(n_shops * weeks, d))
 by_kind = rng.normal(size=(4, d))[kind] + 0.2 * rng.normal(size=(n_shops, d))  # weights that shops of a kind nearly share
 own_way = rng.normal(size=(n_shops, d))  # weights that no two shops share
-noise = 1.8 * rng.normal(size=len(X))
+noise = 2.5 * rng.normal(size=len(X))
 y = np.einsum("ij,ij->i", X, by_kind[task]) + noise
 y_unrelated = np.einsum("ij,ij->i", X, own_way[task]) + noise
 
@@ -36,27 +36,30 @@ control = MultiTaskRegressorCV("trace", alphas=10, cv=4, task_column=-1, random_
 related, unrelated = search.transfer_, control.transfer_
 
 for name, ledger in (("related", related), ("unrelated", unrelated)):
-    alone, together = (np.mean(ledger[column]) for column in ("alone", "together"))
-    clear = int(np.sum(ledger["gain"] > 2 * ledger["standard_error"]))
-    hurt = int(np.sum(ledger["gain"] < -2 * ledger["standard_error"]))
-    print(f"{name:9s}  mean R2 alone {alone:.2f}, together {together:.2f}; {clear} tasks gain clearly, {hurt} lose clearly")
+    alone, together, gain = (ledger[column] for column in ("alone", "together", "gain"))
+    error = gain.std(ddof=1) / np.sqrt(n_shops)
+    print(
+        f"{name:9s}  mean R2 alone {alone.mean():.2f}, together {together.mean():.2f}; gain {gain.mean():+.2f} +- {error:.2f}"
+    )
 
 # %%
-# Each dot is a shop, with two standard errors to either side. Related shops gain; unrelated ones scatter around zero,
-# which is the answer "no, they are not related (or not in a way that this structure can express)".
+# Each dot is a shop, with one standard error over the folds to either side; the line is the mean of all shops. Related
+# shops gain. Unrelated ones scatter around zero, which is the answer "no, they are not related, or not in a way that this
+# structure can express". Single shops are noisy: four folds do not say much about one of them. Trust the mean first.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
-for ax, ledger, title in zip(
-    axes, (related, unrelated), ("Shops of four hidden kinds", "Shops with nothing in common"), strict=True
-):
+titles = "Shops of four hidden kinds", "Shops with nothing in common"
+for ax, ledger, title in zip(axes, (related, unrelated), titles, strict=True):
     order = np.argsort(ledger["gain"])
     gain, error = ledger["gain"][order], ledger["standard_error"][order]
-    colour = np.where(gain > 2 * error, "tab:blue", np.where(gain < -2 * error, "tab:red", "0.55"))
+    colour = np.where(gain > 0, "tab:blue", "tab:red")
     ax.axhline(0, color="0.4", linewidth=1)
-    ax.vlines(np.arange(n_shops), gain - 2 * error, gain + 2 * error, color=colour, alpha=0.5)
+    ax.axhline(gain.mean(), color="tab:green", linestyle="--", label=f"mean {gain.mean():+.2f}")
+    ax.vlines(np.arange(n_shops), gain - error, gain + error, color=colour, alpha=0.4)
     ax.scatter(np.arange(n_shops), gain, c=colour, s=18)
     ax.set(title=title, xlabel="shops, sorted by gain", xticks=[])
-axes[0].set(ylabel="gain in R2 by learning together")
+    ax.legend(loc="upper left")
+axes[0].set_ylabel("gain in R2 by learning together")
 plt.show()
 
 # %%

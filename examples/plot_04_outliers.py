@@ -33,13 +33,14 @@ print(robust.certificate_.message)
 # The two parts of the weights are there to read. The outliers stand in the second panel, and the first shows what the
 # others share.
 
-figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained", width_ratios=[1, 1, 1])
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
 top = np.abs(robust.coef_).max()
 for ax, part, title in zip(
-    axes, (robust.shared_coef_, robust.own_coef_), ("what tasks share", "what tasks keep to themselves"), strict=False
+    axes, (robust.shared_coef_, robust.own_coef_), ("what tasks share", "what tasks keep to themselves"), strict=True
 ):
     ax.imshow(part.T, cmap="RdBu", vmin=-top, vmax=top, aspect="auto", interpolation="none")
     ax.set(title=title, xlabel="sensor", ylabel="input", yticks=[])
+plt.show()
 
 # %%
 # And it pays: with the outliers set apart, the shared part is learned better than by the plain trace structure.
@@ -50,11 +51,12 @@ error = {
     name: np.mean((model.predict(X_test) - X_test @ W) ** 2, axis=0) for name, model in (("trace", trace), ("robust", robust))
 }
 odd = np.isin(np.arange(T), planted)
-axes[2].scatter(error["trace"][~odd], error["robust"][~odd], s=20, color="0.5", label="ordinary")
-axes[2].scatter(error["trace"][odd], error["robust"][odd], s=40, color="tab:red", label="planted outlier")
-axes[2].axline((0, 0), slope=1, color="0.7", linewidth=1, zorder=0)
-axes[2].set(title="error on fresh rows", xlabel="trace structure", ylabel="robust structure", xscale="log", yscale="log")
-axes[2].legend()
+figure, ax = plt.subplots(figsize=(5.5, 4.2), layout="constrained")
+ax.scatter(error["trace"][~odd], error["robust"][~odd], s=20, color="0.5", label="ordinary")
+ax.scatter(error["trace"][odd], error["robust"][odd], s=40, color="tab:red", label="planted outlier")
+ax.axline((0, 0), slope=1, color="0.7", linewidth=1, zorder=0)
+ax.set(title="error on fresh rows", xlabel="trace structure", ylabel="robust structure", xscale="log", yscale="log")
+ax.legend()
 plt.show()
 one, other = (error[name][~odd].mean() for name in ("trace", "robust"))
 print(f"mean squared error of the ordinary tasks: trace {one:.3f}, robust {other:.3f}")

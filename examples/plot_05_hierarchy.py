@@ -50,7 +50,7 @@ sizes = [3, 5, 8, 12, 20]
 candidates = {
     "alone": "independent",
     "near the mean of all": "shared_mean",
-    "with the tree": TaskGraph.from_tree(tree, gamma=0.3),
+    "with the tree": TaskGraph.from_tree(tree, gamma=2.0),
 }
 scores = {name: [] for name in candidates}
 for rows in sizes:
@@ -64,7 +64,7 @@ for rows in sizes:
 # %%
 # The relations that the tree implies on the left; what they are worth on the right.
 
-A = TaskGraph.from_tree(tree, gamma=0.3)
+A = TaskGraph.from_tree(tree, gamma=2.0)
 A = A.bind(shops).matrix(len(shops))
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.3), layout="constrained")
 size = np.sqrt(np.diag(A))

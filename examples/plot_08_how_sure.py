@@ -28,8 +28,8 @@ Y[rng.random(60) < 0.3, 0] = np.nan
 left = np.flatnonzero(x[:, 0] < 3)[:6]
 Y[np.setdiff1d(np.arange(60), left), 1] = np.nan
 
-together = MultiTaskRegressor("frobenius", kernel="rbf", gamma=0.5, alpha=0.002, task_weight="size").fit(x, Y)
-alone = MultiTaskRegressor("independent", kernel="rbf", gamma=0.5, alpha=0.02, task_weight="size").fit(x, Y)
+together = MultiTaskRegressor("frobenius", kernel="rbf", gamma=0.5, alpha=1e-4, task_weight="size").fit(x, Y)
+alone = MultiTaskRegressor("independent", kernel="rbf", gamma=0.5, alpha=0.003, task_weight="size").fit(x, Y)
 
 grid = np.linspace(0, 6, 200)[:, None]
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
@@ -50,11 +50,11 @@ plt.show()
 # **Relations.** ``stability`` fits again and again to rows drawn with replacement, and gives an interval for each pair of
 # tasks. Here two tasks are alike, one is their opposite, and one has nothing to do with them.
 
-n = 50
+n = 100
 X = rng.normal(size=(n, 5))
 w, other = rng.normal(size=(2, 5))
 Z = np.column_stack([X @ w, X @ w, -X @ w, X @ (other - w * (w @ other) / (w @ w))]) + 1.5 * rng.normal(size=(n, 4))
-found = stability(MultiTaskRegressor("frobenius", alpha=0.02), X, Z, n_resamples=40)
+found = stability(MultiTaskRegressor("frobenius", alpha=0.02), X, Z, n_resamples=60, level=0.98)
 
 pairs = [(0, 1, "alike"), (0, 2, "opposed"), (1, 2, "opposed"), (0, 3, "unrelated"), (1, 3, "unrelated"), (2, 3, "unrelated")]
 figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -66,7 +66,7 @@ for row, (t, s, _) in enumerate(pairs):
 ax.axvline(0, color="0.4", linewidth=1)
 ax.set_yticks(range(6), [f"tasks {t} and {s} ({planted})" for t, s, planted in pairs])
 ax.set(
-    xlabel="learned correlation: median and 90 % of the resamples",
+    xlabel="learned correlation: median and 98 % of the resamples",
     xlim=(-1.05, 1.05),
     title="Blue: the interval does not hold zero",
 )

@@ -14,7 +14,7 @@ from taskloom import Problem, path
 from taskloom.solvers import strength_grid
 from taskloom.structures import Clusters, Robust, SharedMean, TaskGraph
 
-T, d = 16, 10
+T, d = 20, 10
 
 
 def worlds(rng):
@@ -26,7 +26,7 @@ def worlds(rng):
     columns[:3] = 1.6 * rng.normal(size=(3, T))
     return {
         "all near a mean": near_mean,
-        "four groups": centre[:, np.arange(T) // 4] + 0.2 * rng.normal(size=(d, T)),
+        "four groups": centre[:, np.arange(T) % 4] + 0.2 * rng.normal(size=(d, T)),
         "two common directions": rng.normal(size=(d, 2)) @ rng.normal(size=(2, T)) * 0.8,
         "a chain in time": walk,
         "the same three inputs": columns,
@@ -36,7 +36,7 @@ def worlds(rng):
 
 candidates = {
     "SharedMean": SharedMean(5.0),
-    "Clusters(4)": Clusters(4),
+    "Clusters(4)": Clusters(4, mean=1.0, within=30.0),
     "Trace": "trace",
     "Frobenius": "frobenius",
     "TaskGraph.chain": TaskGraph.chain(T, gamma=0.2),
@@ -54,7 +54,7 @@ def error(structure, X, Y, held_out, fresh):
     problem = Problem(X, Y, structure=structure)
     tried = [
         (np.mean((held_out[0] @ s.W + s.b - held_out[1]) ** 2), s)
-        for s in path(problem, strength_grid(problem, 10, 3.0), tol=1e-3)
+        for s in path(problem, strength_grid(problem, 10, 4.5), tol=1e-3)
     ]
     best = min(tried, key=lambda pair: pair[0])[1]
     return np.mean((fresh[0] @ best.W + best.b - fresh[1]) ** 2)
@@ -72,9 +72,10 @@ for draw in range(draws):
         ratio[i] += [error(structure, *data) / alone / draws for structure in candidates.values()]
 
 # %%
-# Read a row: which structure is best in that world. The structure that was made for a world wins there, often by a factor
-# of two. Read the last row: where nothing is shared, structures that are learned lose little. That is why a learned
-# structure is a fair first guess.
+# Read a row: bold is the best structure in that world. The one that was made for a world is the best there, or as good as
+# the best, and lowers the error by a fifth to more than a half. Read the last row: where nothing is shared, structures
+# that are learned lose little, because their strength can be turned down. That is why a learned structure is a fair first
+# guess, and a known one should be known.
 
 names = list(worlds(np.random.default_rng(0)))
 figure, ax = plt.subplots(figsize=(9.5, 4.6), layout="constrained")
