@@ -1,5 +1,6 @@
 """How the pages are built: ``sphinx-build -W --keep-going -b html docs docs/_build/html``, without a network."""
 
+import re
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -39,7 +40,7 @@ autodoc_typehints_format = "short"
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "params_style")]
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -83,6 +84,11 @@ def _skip(app, kind, name, member, skip, options):  # noqa: ARG001 (Sphinx calls
     return True if home.startswith("sklearn") or routed or name == "get_metadata_routing" else None
 
 
+def _escape(app, kind, name, obj, options, lines):  # noqa: ARG001
+    """``coef_, intercept_`` in a list of attributes are names, not links."""
+    lines[:] = [re.sub(r"_(?=, |$)", r"\\_", line) if re.match(r"\w+_, \w+_", line) else line for line in lines]
+
+
 def _pages_there_are(app, page, source):  # noqa: ARG001
     """Pages that are named by a pattern may be missing; Sphinx would warn of a pattern that matches nothing."""
     if page == "index":
@@ -91,6 +97,7 @@ def _pages_there_are(app, page, source):  # noqa: ARG001
 
 
 def setup(app):
+    app.connect("autodoc-process-docstring", _escape, priority=100)
     app.connect("source-read", _pages_there_are)
     app.connect("autodoc-skip-member", _skip)
     app.connect("builder-inited", lambda _: pictures.draw(HERE / "_pictures"))

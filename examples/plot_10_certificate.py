@@ -6,6 +6,7 @@ Most solvers stop when their iterates hardly move. That can mean that they have 
 here carries two numbers that hold the true minimum between them, so nobody has to guess.
 """
 
+import textwrap
 import warnings
 
 import matplotlib.pyplot as plt
@@ -27,17 +28,18 @@ table = np.column_stack([X, task])
 # The same problem three times: solved to a proof of 1e-8; stopped on purpose after eight iterations; and by the paper's
 # Algorithm 1 exactly as printed, which stops when its objective changes by little.
 
+as_printed = Alternating(delta=1e-3, A0=np.eye(T), stop="change")
 settings = {
     "to the end": {"tol": 1e-8},
     "stopped after 8": {"tol": 1e-8, "max_iter": 8},
-    "Algorithm 1, stop on change": {"solver": Alternating(delta=1e-3, A0=np.eye(T), stop="change"), "tol": 1e-4},
+    "Algorithm 1": {"solver": as_printed, "tol": 1e-4},
 }
 models = {}
 for name, options in settings.items():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # we stop early on purpose
         models[name] = MultiTaskRegressor("trace", alpha=1.0, task_column=-1, **options).fit(table, y)
-    print(f"{name}: {models[name].certificate_.message}\n")
+    print(textwrap.fill(f"{name}: {models[name].certificate_.message}", 100), "\n")
 
 # %%
 # On the left, the bracket: the objective comes down, the dual bound comes up, and the minimum lies between. On the right,
@@ -45,31 +47,22 @@ for name, options in settings.items():
 # always below the bracket: that is what makes it a proof.
 
 best = models["to the end"].certificate_.primal
-figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-history = models["to the end"].history_
-axes[0].fill_between(history["iteration"], history["dual"], history["objective"], alpha=0.2, step=None)
-axes[0].plot(history["iteration"], history["objective"], marker="o", markersize=3, label="objective (primal)")
-axes[0].plot(history["iteration"], history["dual"], marker="o", markersize=3, label="bound (dual)")
-axes[0].axvline(8, color="tab:red", linestyle=":", label="stopped here on purpose")
-low, high = history["dual"][min(2, len(history["dual"]) - 1)], history["objective"][min(2, len(history["dual"]) - 1)]
-axes[0].set(
-    title="The minimum lies in the shaded part", xlabel="iteration", ylim=(low - 0.5 * (high - low), high + 0.5 * (high - low))
-)
-axes[0].legend()
-printed = models["Algorithm 1, stop on change"].history_
-axes[1].semilogy(printed["iteration"], printed["gap"] / best, label="what is proved: duality gap")
-axes[1].semilogy(
-    printed["iteration"], np.maximum(printed["objective"] - best, 1e-16) / best, label="what is true: distance from the minimum"
-)
-axes[1].semilogy(
-    printed["iteration"][1:],
-    np.abs(np.diff(printed["objective"])) / best,
-    color="0.6",
-    label="what the printed rule watches: change",
-)
-axes[1].set(title="Algorithm 1 as printed", xlabel="iteration", ylabel="relative to the objective")
-axes[1].legend()
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+seen = models["to the end"].history_
+left.fill_between(seen["iteration"], seen["dual"], seen["objective"], alpha=0.2)
+left.plot(seen["iteration"], seen["objective"], marker="o", markersize=3, label="objective (primal)")
+left.plot(seen["iteration"], seen["dual"], marker="o", markersize=3, label="bound (dual)")
+left.axvline(8, color="tab:red", linestyle=":", label="stopped here on purpose")
+left.set(title="The minimum lies in the shaded part", xlabel="iteration", ylim=(0.7 * best, 1.4 * best))
+left.legend()
+
+seen = models["Algorithm 1"].history_
+away, change = (seen["objective"] - best) / best, np.abs(np.diff(seen["objective"])) / best
+right.semilogy(seen["iteration"], seen["gap"] / best, label="what is proved: duality gap")
+right.semilogy(seen["iteration"], away, label="what is true: distance from the minimum")
+right.semilogy(seen["iteration"][1:], change, color="0.6", label="what the printed rule watches: change")
+right.set(title="Algorithm 1 as printed", xlabel="iteration", ylabel="relative to the objective")
+right.legend()
 plt.show()
 
-change = models["Algorithm 1, stop on change"].certificate_
-print(f"Algorithm 1 stopped {100 * (change.primal / best - 1):.2f} % above the minimum")
+print(f"Algorithm 1 stopped {away[-1]:.1%} above the minimum")

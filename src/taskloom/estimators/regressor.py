@@ -26,7 +26,7 @@ from .targets import TargetScale, signs_of, two_classes
 class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
-    Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``,
+    Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``::
 
         sum_t c_t/S_t sum_{i in t} s_i loss(y_i, f_t(x_i) + b_t) + alpha tr(A^+ G) + ridge tr(G) + F(A)
 
