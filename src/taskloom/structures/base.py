@@ -32,6 +32,7 @@ class Structure(Component, ABC):
     on_features: ClassVar[bool] = False  # sits on the features as they are (r x r), and nowhere else
     either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
 
+    zeroes_relations: ClassVar[bool] = False  # sets single relations to zero
     keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not turned
     parted: ClassVar[bool] = False  # the weights are stacked addends, each with a variable of its own
 
