@@ -49,8 +49,8 @@ class ReadStructure(MultiTaskEstimator):
     def task_clusters(self, n=None):
         """Groups of tasks that are alike, by average linkage of ``1 - correlation``.
 
-        Under ``Clusters`` by Ward's linkage in the leading eigenvectors of the structure: what it relaxes is the projection onto
-        them, and single correlations are noisier.
+        Under ``Clusters`` by Ward's linkage in the leading eigenvectors of the structure: what it relaxes is the projection
+        onto them, and single correlations are noisier.
 
         Parameters
         ----------
