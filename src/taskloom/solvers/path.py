@@ -27,6 +27,9 @@ def alpha_max(problem: Problem) -> float:
     there; the one with the smallest ``||Z||`` is used, which gives a strength that is large enough, if not always smallest.
     """
     structure = problem.structure
+    if not structure.convex:
+        instead, share = _convex_instead(problem)
+        return alpha_max(instead) / share
     Z = _correlations_at_zero(problem)
     if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks):
         Z = Z.T
@@ -64,6 +67,9 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
 
 def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
     """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the best constant."""
+    if not problem.structure.convex:
+        instead, by = _convex_instead(problem)
+        return _little_to_learn(instead, share) / by
     structure, Z = problem.structure, _correlations_at_zero(problem)
     root = Z.T if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks) else Z
     _, conjugate = structure.ray_of_root(root / 2)
@@ -74,6 +80,13 @@ def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
         worth = conjugate(1 / middle) - nothing
         low, high = (middle, high) if worth > share * problem.scale else (low, middle)
     return high
+
+
+def _convex_instead(problem: Problem) -> tuple[Problem, float]:
+    """The problem under a convex structure that learns at least as much from little, and the factor on ``alpha`` there."""
+    structure: Any = problem.structure
+    instead, share = structure.learns_less_than()
+    return problem.with_structure(instead), share
 
 
 def _correlations_at_zero(problem: Problem) -> Array:

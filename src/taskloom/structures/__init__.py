@@ -4,6 +4,8 @@ from .._component import resolve
 from .base import Structure
 from .clusters import Clusters
 from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, TaskGraph
+from .learned_graphs import LearnedGraph, SparsePrecision
+from .low_rank import LowRank
 from .selection import FeatureSelection
 from .sparse import Sparse
 from .spectral import Frobenius, LogDet, Schatten, SchattenNorm, Trace, UnitTrace
@@ -14,13 +16,16 @@ __all__ = [
     "Fixed",
     "Frobenius",
     "Independent",
+    "LearnedGraph",
     "LogDet",
+    "LowRank",
     "OutputCode",
     "OutputMetric",
     "Schatten",
     "SchattenNorm",
     "SharedMean",
     "Sparse",
+    "SparsePrecision",
     "Structure",
     "TaskGraph",
     "Trace",
@@ -33,13 +38,16 @@ _CATALOGUE: list[type] = [
     Fixed,
     Frobenius,
     Independent,
+    LearnedGraph,
     LogDet,
+    LowRank,
     OutputCode,
     OutputMetric,
     Schatten,
     SchattenNorm,
     SharedMean,
     Sparse,
+    SparsePrecision,
     TaskGraph,
     Trace,
     UnitTrace,
