@@ -22,9 +22,7 @@ STATUS = {
     "interrupted": (
         "Interrupted after {n_iter} iterations; this is the best iterate so far, with a {measure} (asked for {tol:.1e})"
     ),
-    "callback": (
-        "Stopped by a callback after {n_iter} iterations, at a {measure} (asked for {tol:.1e})"
-    ),
+    "callback": ("Stopped by a callback after {n_iter} iterations, at a {measure} (asked for {tol:.1e})"),
     "stalled": (
         "No further progress after {n_iter} iterations, at a {measure} (asked for {tol:.1e}): "
         "this is as far as rounding lets this solver go. Loosen tol, raise alpha, or rescale the inputs"

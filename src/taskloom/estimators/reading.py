@@ -68,8 +68,11 @@ class ReadStructure(MultiTaskEstimator):
         label = fcluster(tree, n, "maxclust")
         return np.unique(label, return_index=True)[1].argsort().argsort()[label - 1]
 
-    def task_graph(self, threshold=0.5):
-        """The pairs of tasks whose correlation is at least ``threshold`` in size, strongest first.
+    def task_graph(self, threshold=None):
+        """The pairs of tasks whose correlation is at least ``threshold`` in size (0.5 unless told), strongest first.
+
+        Under ``LearnedGraph`` and ``SparsePrecision`` the edges are those that were learned, with the correlation of two tasks
+        given all others (from ``A^-1``); all edges, down to 0.001, unless told.
 
         Returns
         -------
@@ -77,6 +80,9 @@ class ReadStructure(MultiTaskEstimator):
             Edges as :class:`~taskloom.structures.TaskGraph` and networkx's ``add_weighted_edges_from`` take them.
         """
         C, names = self.task_correlation(), self.tasks_.tolist()
+        if self._learned.precision_graph:
+            C = -correlation(np.linalg.inv(self.structure_.astype(float)))
+        threshold = (0.001 if self._learned.precision_graph else 0.5) if threshold is None else threshold
         one, other = np.nonzero(np.triu(np.abs(C) >= threshold, k=1))
         order = np.argsort(-np.abs(C[one, other]), kind="stable")
         return [(names[t], names[s], float(C[t, s])) for t, s in zip(one[order], other[order], strict=True)]

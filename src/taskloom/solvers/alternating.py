@@ -49,7 +49,9 @@ class Alternating(Solver):
         if self.stop == "change" and not problem.loss.smooth:
             return 'Alternating(stop="change") needs a smooth loss: its rule cannot tell a renewed smoothing from progress'
         if problem.structure.task_factor:
-            return f'solver="alternating" needs exact steps, which {problem.structure!r} has not; use solver="factored" or "auto"'
+            return (
+                f'solver="alternating" needs exact steps, which {problem.structure!r} has not; use solver="factored" or "auto"'
+            )
         return None
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:

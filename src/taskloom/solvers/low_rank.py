@@ -1,6 +1,6 @@
 """Variable projection on ``A = BB' + diag(e^2)``: tasks eliminated exactly, limited-memory BFGS on ``[B, e]``.
 
-    h(A) + tr A,   grad_A = I - Z1'Z1 / (4 alpha),   grad_B = 2 grad_A B,   grad_e = 2 diag(grad_A) e
+h(A) + tr A,   grad_A = I - Z1'Z1 / (4 alpha),   grad_B = 2 grad_A B,   grad_e = 2 diag(grad_A) e
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class LearnedGraph(NonConvex):
         The price of an edge.
     """
 
-    gamma: float = 1.0
+    gamma: float = 10.0
     sparsity: float = 0.0
 
     interior: ClassVar[bool] = True
@@ -107,22 +107,25 @@ class LearnedGraph(NonConvex):
 
 @dataclass(eq=False, repr=False)
 class SparsePrecision(NonConvex):
-    """``F(A) = mu (log det A + tr A^-1) + l1 sum_{t != s} |(A^-1)_ts|``: a sparse Gaussian graph of the tasks.
+    """``F(A) = mu log det A + eps tr A^-1 + l1 sum_{t != s} |(A^-1)_ts|``: a sparse Gaussian graph of the tasks.
 
-    Given the tasks this is a graphical lasso for ``A^-1`` with ``alpha W'W / mu + I`` in place of the sample covariance (Zhang
-    and Schneider 2010; Goncalves, Von Zuben and Banerjee 2016). Two tasks without an edge are independent given the others.
-    Nothing learned is ``A = I``; ``log det A`` grows slowly, so that large weights are shrunk little.
+    Given the tasks this is a graphical lasso for ``A^-1``, with ``(alpha W'W + eps I) / mu`` in place of the sample covariance
+    (Zhang and Schneider 2010; Goncalves, Von Zuben and Banerjee 2016). Two tasks without an edge are independent given the
+    others. ``log det A`` grows slowly, so that large weights are shrunk little.
 
     Parameters
     ----------
     mu : float > 0
-        How much the log-determinant weighs; relations are learned where ``alpha ||f_t||^2`` exceeds it.
+        How much the log-determinant weighs; it decides how far weights are shrunk, as the variance of a prior would.
     l1 : float >= 0
         The price of an edge, in units of ``alpha W'W``.
+    eps : float > 0
+        Relations are learned where ``alpha W'W`` exceeds it; nothing learned is ``A = eps / mu I``.
     """
 
-    mu: float = 0.01
-    l1: float = 0.01
+    mu: float = 0.1
+    l1: float = 0.001
+    eps: float = 0.001
 
     interior: ClassVar[bool] = True
     precision_graph: ClassVar[bool] = True
@@ -130,9 +133,10 @@ class SparsePrecision(NonConvex):
     def check(self) -> None:
         require(is_number(self.mu) and self.mu > 0, f"SparsePrecision needs mu > 0, got mu={self.mu!r}")
         require(is_number(self.l1) and self.l1 >= 0, f"SparsePrecision needs l1 >= 0, got l1={self.l1!r}")
+        require(is_number(self.eps) and self.eps > 0, f"SparsePrecision needs eps > 0, got eps={self.eps!r}")
 
     def learns_less_than(self) -> tuple[Structure, float]:
-        return Independent(), 1.0
+        return Independent(), self.mu / self.eps
 
     def value(self, A: Array) -> float:
         sign, logdet = np.linalg.slogdet(A)
@@ -140,26 +144,29 @@ class SparsePrecision(NonConvex):
             return np.inf
         P = np.linalg.inv(A)
         off = float(np.abs(P).sum() - np.abs(np.diag(P)).sum())
-        return self.mu * float(logdet + np.trace(P)) + self.l1 * off
+        return self.mu * float(logdet) + self.eps * float(np.trace(P)) + self.l1 * off
+
+    def _price(self, size: Array) -> Array:
+        """What an edge costs next to ``mu``, where tasks are measured in these sizes."""
+        price = self.l1 / self.mu / np.outer(size, size)
+        np.fill_diagonal(price, 0.0)
+        return price
 
     def best_structure(self, S: Array) -> Array:
         """The graphical lasso on the scale of correlations, where all diagonals are 1."""
-        C = S / self.mu + np.eye(len(S))
+        C = (S + self.eps * np.eye(len(S))) / self.mu
         size = np.sqrt(np.diag(C))
-        price = self.l1 / self.mu / np.outer(size, size)
-        np.fill_diagonal(price, 0.0)
-        A = graphical_lasso(C / np.outer(size, size), price)[0]
-        return A * np.outer(size, size)
+        if self.l1 == 0:
+            return C
+        return graphical_lasso(C / np.outer(size, size), self._price(size))[0] * np.outer(size, size)
 
     def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
         """The step of a proximal gradient method, in units of ``1 / sqrt(A_tt A_ss)`` for each entry of ``A^-1``."""
         size = np.sqrt(np.diag(A))
         scaled = np.outer(size, size)
         P = inverse(A) * scaled
-        slope = ((A @ pull @ A) / self.mu + np.eye(len(A)) - A) / scaled
-        price = self.l1 / self.mu / scaled
-        np.fill_diagonal(price, 0.0)
-        return self.mu * float(np.linalg.norm(P - shrink(P - slope, price))) / unit
+        slope = ((A @ pull @ A + self.eps * np.eye(len(A))) / self.mu - A) / scaled
+        return self.mu * float(np.linalg.norm(P - shrink(P - slope, self._price(size)))) / unit
 
 
 def shrink(M: Array, price: Array) -> Array:
@@ -202,7 +209,9 @@ def graphical_lasso(C: Array, price: Array, n_steps: int = 100) -> tuple[Array, 
             break
         before = value
         largest = 1 / float(np.linalg.eigvalsh(A)[-1]) ** 2
-        P, value, A = search(P, value, A, lambda c, P=P, slope=slope, a=largest: shrink(P - 27 * c * a * slope, 27 * c * a * price))
+        P, value, A = search(
+            P, value, A, lambda c, P=P, slope=slope, a=largest: shrink(P - 27 * c * a * slope, 27 * c * a * price)
+        )
         sign, move = _newton_move(P, A, C - A, price)
         P, value, A = search(P, value, A, lambda c, P=P, move=move, sign=sign: np.where((Q := P + c * move) * sign > 0, Q, 0.0))
         if value >= before:  # rounding hides what is left
