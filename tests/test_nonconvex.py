@@ -1,4 +1,4 @@
-"""Structures that are not convex: planted relations are found, a stationary point is known as such, and nothing more is claimed."""
+"""Structures that are not convex: planted relations are found, a stationary point is known as such, nothing more is claimed."""
 
 import warnings
 

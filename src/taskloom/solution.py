@@ -54,7 +54,7 @@ def sentence(status: str, relative_gap: float, stationarity: float | None, n_ite
 class Certificate:
     """The proof that comes with a fit: ``dual <= minimum <= primal``, for the problem the user posed.
 
-    Under a structure that is not convex there is no proof: ``dual`` is ``-inf``, the gaps are ``inf``, and ``stationarity`` says
+    Under a structure that is not convex there is no proof: ``dual`` is ``-inf``, the gaps are ``inf``; ``stationarity`` says
     how nearly the fit stands at a stationary point (``None`` for convex problems). It is the norm of the slope of ``J`` in the
     weights and in the parameters of the structure, projected on their constraints, in units of the loss of the best constant
     predictor; the best of several stationary points is not told from the others.
@@ -70,7 +70,7 @@ class Certificate:
 
     @property
     def converged(self) -> bool:
-        """Whether the fit got as far as can be told: a gap within the tolerance, or a stationary point where there is no gap."""
+        """Whether the fit got as far as can be told: a gap within the tolerance, or else a stationary point."""
         return self.status in ("optimal", "stationary")
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +15,8 @@ from .._linalg import symmetric
 from .base import Array, Structure
 from .known import Independent
 from .nonconvex import NonConvex
+
+SHORTER = 3.0 ** -np.arange(40)  # the lengths that a search tries
 
 
 def contrasts(M: Array, one: Array, other: Array) -> Array:
@@ -190,15 +192,12 @@ def graphical_lasso(C: Array, price: Array, n_steps: int = 100) -> tuple[Array, 
         logdet = 2 * float(np.log(np.diag(factor[0])).sum())
         return float(np.vdot(C, P) + np.vdot(price, np.abs(P))) - logdet, symmetric(cho_solve(factor, np.eye(len(P))))
 
-    def search(P: Array, value: float, A: Array, point: Callable[[float], Array]) -> tuple[Array, float, Array]:
+    def first_better(P: Array, value: float, A: Array, candidates: Iterable[Array]) -> tuple[Array, float, Array]:
         """The first of shorter and shorter steps that pays."""
-        length = 1.0
-        for _ in range(40):
-            Q = point(length)
+        for Q in candidates:
             new_value, new_A = at(Q)
             if new_value < value:
                 return Q, new_value, new_A
-            length /= 3
         return P, value, A
 
     P = np.eye(len(C))
@@ -208,12 +207,10 @@ def graphical_lasso(C: Array, price: Array, n_steps: int = 100) -> tuple[Array, 
         if np.abs(P - shrink(P - slope, price)).max() <= 1e-11:
             break
         before = value
-        largest = 1 / float(np.linalg.eigvalsh(A)[-1]) ** 2
-        P, value, A = search(
-            P, value, A, lambda c, P=P, slope=slope, a=largest: shrink(P - 27 * c * a * slope, 27 * c * a * price)
-        )
+        longest = 27 / float(np.linalg.eigvalsh(A)[-1]) ** 2
+        P, value, A = first_better(P, value, A, (shrink(P - c * slope, c * price) for c in longest * SHORTER))
         sign, move = _newton_move(P, A, C - A, price)
-        P, value, A = search(P, value, A, lambda c, P=P, move=move, sign=sign: np.where((Q := P + c * move) * sign > 0, Q, 0.0))
+        P, value, A = first_better(P, value, A, (np.where((Q := P + c * move) * sign > 0, Q, 0.0) for c in SHORTER))
         if value >= before:  # rounding hides what is left
             break
     return A, P

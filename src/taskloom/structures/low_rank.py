@@ -80,7 +80,7 @@ class LowRank(NonConvex):
         That is found by splitting roots ``R`` of ``S`` into what is common and what is the tasks' own, given ``A``, and
         choosing the best ``A`` for the two parts, in turns: the cost never rises.
         """
-        factor = self.first_factor(S, 0.0 if not self.specific else 1e-3)
+        factor = self.first_factor(S, 1e-3 if self.specific else 0.0)
         if not self.specific:
             return factor @ factor.T
         R = psd_root(S).T
@@ -96,7 +96,7 @@ class LowRank(NonConvex):
         return common + np.diag(own)
 
     def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
-        """``||(I - pull) B||`` in units of ``sqrt(unit)``, and the slope in ``d`` in units of ``unit``, projected on ``d >= 0``.
+        """``||(I - pull) B||`` in units of ``sqrt(unit)``; the slope in ``d``, projected on ``d >= 0``, in units of ``unit``.
 
         Where ``B`` has a column to spare, new directions count as well: no eigenvalue of the slope may be negative.
         """
