@@ -327,6 +327,20 @@ def test_reading_bootstrap_and_one_more_task(F):
     assert model.add_task(X[:20], X[:20] @ np.ones(6), "new").predict(X).shape == (len(X), 5)
 
 
+@EVERY
+@pytest.mark.parametrize("value", [0.0, 7.0])
+def test_constant_targets_leave_nothing_to_learn(F, value):
+    model = MultiTaskRegressor(F).fit(small()[0], np.full((60, 3), value))
+    assert model.certificate_.status == "stationary"
+    assert np.allclose(model.predict(small()[0]), value, atol=1e-6)
+
+
+def test_one_task_alone():
+    X = small()[0]
+    for F in zoo.NON_CONVEX:
+        assert MultiTaskRegressor(F).fit(X, X @ np.arange(6.0)).certificate_.converged
+
+
 def test_classifiers():
     X, Y = small("logistic")
     model = MultiTaskClassifier(LowRank(2), alpha=0.02).fit(X, Y)

@@ -268,8 +268,9 @@ class _Book:
         """Certify an iterate, remember it if it is the best, and return its own gap."""
         self.last_gap = self._certify(point)
         self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
-        if self.shortfall < 0.999 * self._milestone:
-            self.idle, self._milestone = 0, self.shortfall
+        left = self.gap if self.convex else self.stationarity
+        if left < 0.999 * self._milestone:
+            self.idle, self._milestone = 0, left
         else:
             self.idle += 1
         return self.last_gap
