@@ -13,11 +13,10 @@ from taskloom._component import snake_case
 SOURCE = Path(taskloom.__file__).parent
 
 
-@pytest.mark.parametrize(
-    ("kind", "listed"),
-    [(losses, zoo.LOSSES), (structures, zoo.STRUCTURES + zoo.ON_FEATURES + zoo.SUMS)],
-    ids=["losses", "structures"],
-)
+ALL_STRUCTURES = zoo.STRUCTURES + zoo.ON_FEATURES + zoo.SUMS + zoo.NON_CONVEX
+
+
+@pytest.mark.parametrize(("kind", "listed"), [(losses, zoo.LOSSES), (structures, ALL_STRUCTURES)], ids=["losses", "structures"])
 def test_every_exported_component_is_in_the_zoo(kind, listed):
     abstract = {"Loss", "Structure"}
     missing = set(kind.__all__) - abstract - {type(component).__name__ for component in listed}
@@ -26,7 +25,7 @@ def test_every_exported_component_is_in_the_zoo(kind, listed):
 
 @pytest.mark.parametrize(
     ("as_component", "listed"),
-    [(losses.as_loss, zoo.LOSSES), (structures.as_structure, zoo.STRUCTURES + zoo.ON_FEATURES + zoo.SUMS)],
+    [(losses.as_loss, zoo.LOSSES), (structures.as_structure, ALL_STRUCTURES)],
     ids=["losses", "structures"],
 )
 def test_every_exported_component_can_be_named(as_component, listed):

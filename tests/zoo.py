@@ -46,6 +46,13 @@ STRUCTURES = KNOWN + LEARNED
 SUMS = [structures.Robust(), structures.Dirty()]  # split the weights into addends: tests/test_addends.py
 ON_FEATURES = [structures.FeatureSelection()]  # sit on the features: laws here, problems in tests of their own
 
+NON_CONVEX = [  # no conjugate, no prox: tests/test_nonconvex.py has laws of their own
+    structures.LowRank(2),
+    structures.LowRank(1, specific=False),
+    structures.LearnedGraph(3.0, sparsity=0.01),
+    structures.SparsePrecision(0.1, l1=0.003),
+]
+
 
 def name(component: object) -> str:
     """A short test id."""

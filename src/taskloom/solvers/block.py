@@ -12,7 +12,7 @@ from .._linalg import psd_root, spectrum, symmetric
 from ..features import weighted_gram
 from ..problem import Problem
 from .barrier import UnsupervisedStep
-from .base import Iterate, Run, Solver
+from .base import Iterate, Run, Solver, needs_convex
 from .extrapolation import Extrapolation
 from .sides import TaskSide
 
@@ -49,6 +49,8 @@ class Block(Solver):
         require(self.memory >= 0, f"Block needs memory >= 0, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
+        if not problem.structure.convex:
+            return needs_convex(self.name, problem)
         if not (problem.structure.on_features or problem.unfolded().structure.parted):
             return None
         return f'solver="block" works on the tasks; for {type(problem.structure).__name__} use solver="proximal" or "auto"'

@@ -4,6 +4,8 @@ from .._component import resolve
 from .base import Structure
 from .clusters import Clusters
 from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, TaskGraph
+from .learned_graphs import LearnedGraph, SparsePrecision
+from .low_rank import LowRank
 from .parts import Parts as Parts  # not for users: lists of kernels make one
 from .robust import Dirty, Robust
 from .selection import FeatureSelection
@@ -17,7 +19,9 @@ __all__ = [
     "Fixed",
     "Frobenius",
     "Independent",
+    "LearnedGraph",
     "LogDet",
+    "LowRank",
     "OutputCode",
     "OutputMetric",
     "Robust",
@@ -25,6 +29,7 @@ __all__ = [
     "SchattenNorm",
     "SharedMean",
     "Sparse",
+    "SparsePrecision",
     "Structure",
     "TaskGraph",
     "Trace",
@@ -38,7 +43,9 @@ _CATALOGUE: list[type] = [
     Fixed,
     Frobenius,
     Independent,
+    LearnedGraph,
     LogDet,
+    LowRank,
     OutputCode,
     OutputMetric,
     Robust,
@@ -46,6 +53,7 @@ _CATALOGUE: list[type] = [
     SchattenNorm,
     SharedMean,
     Sparse,
+    SparsePrecision,
     TaskGraph,
     Trace,
     UnitTrace,
