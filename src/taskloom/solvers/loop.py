@@ -303,6 +303,10 @@ class _Book:
         words = STATUS[status].format(n_iter=len(self.history), relative_gap=relative, tol=self.tol)
         picked = "auto picked " if automatic else ""
         message = f"{words} ({picked}solver {solver!r})."
+        notes = [part.proof for part in (problem.structure, problem.loss) if part.proof]
+        if not np.isfinite(self.dual):
+            notes = ["No certificate is available: no finite bound on the conjugates of the loss and the penalty was found"]
+        message = " ".join([message, *(f"{note}." for note in notes)])
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
         assert self.A is not None
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)

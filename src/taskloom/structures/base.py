@@ -33,6 +33,8 @@ class Structure(Component, ABC):
     either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
 
     bounds_slopes: ClassVar[bool] = False  # F* is 0 where S <= I, else infinite: a bound on the singular values of Z
+    proof: ClassVar[str] = ""  # what a reader of the certificate must know about the bound on F*, if anything
+
     interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
 
     @property
