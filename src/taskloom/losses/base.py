@@ -48,8 +48,13 @@ class Loss(Component, ABC):
         raise TypeError(f"{type(self).__name__} has no curvature; it offers prox")
 
     def majorant(self, y: Array, z: Array) -> Array:
-        """The curvature of a parabola that touches the loss at ``z`` and lies above it: where Newton's own step fails."""
-        return np.full_like(z, self.max_curvature)
+        """The curvature of a parabola that touches the loss at ``z`` and lies above it: where Newton's own step fails.
+
+        Where curvatures have no bound, no parabola does; then the largest curvature within a step of 1 stands in for it.
+        """
+        if np.isfinite(self.max_curvature):
+            return np.full_like(z, self.max_curvature)
+        return np.maximum.reduce([self.curvature(y, z + step) for step in (-1.0, 0.0, 1.0)])
 
     def pick(self, which: Array | tuple[Array, ...]) -> Loss:
         """The loss of a selection of observations; only a loss that holds one number for each has to do anything."""

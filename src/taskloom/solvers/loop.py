@@ -149,7 +149,7 @@ class _Move:
 
 def _target_offset(problem: Problem) -> Array | None:
     """The best constants, where targets lie far from zero; a squared loss is solved in one step and needs no help."""
-    if not problem.fit_intercept or problem.loss.quadratic or problem.loss.targets != "numbers":
+    if not problem.fit_intercept or problem.loss.quadratic or not problem.loss.of_differences:
         return None
     seen, constants = problem.observations, problem.best_constants
     spread = seen.sum_by_task(np.abs(seen.y - constants[seen.task])) / seen.counts

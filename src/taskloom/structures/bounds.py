@@ -17,7 +17,9 @@ from .base import Array, Ray
 
 TINY = np.finfo(float).tiny
 LIFTS = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)  # shares of the identity that make room where S is singular
-SIZES = (1.0, 1e2, 1e4)  # lengths of the step to the slope, in units of the structure at hand
+# Where slopes are looked for: the length of the step (in units of the structure at hand) and the lift. Long steps give the
+# sharpest bounds; shorter ones reach further while the structure at hand is still far from the best one.
+PLACES = ((1e4, 1e-10), (1e4, 1e-7), (1e4, 1e-4), (1e2, 1e-7), (1.0, 1e-4), (1.0, 1e-2))
 
 
 class Penalty(Protocol):
@@ -95,15 +97,14 @@ def _supports(F: Penalty, S: Array, near: Array) -> Iterator[tuple[float, float]
     level = float(np.trace(S)) / len(S)
     unit = max(float(np.trace(near)), 1e-12) / max(float(np.trace(S)), TINY)
     below = float(np.vdot(S, near)) - F.value(near)
-    for size in SIZES:
-        for lift in LIFTS:
-            N, P, bound = support(F, near + size * unit * (S + lift * level * np.eye(len(S))), size * unit)
-            far = reach(S, N)
-            below = max(below, float(np.vdot(S, P)) - F.value(P))
-            if far > 0 and np.isfinite(bound):
-                yield far, bound
-            if far >= 1 and bound - below <= 1e-13 * (abs(bound) + float(np.vdot(N, P))):
-                return
+    for size, lift in PLACES:
+        N, P, bound = support(F, near + size * unit * (S + lift * level * np.eye(len(S))), size * unit)
+        far = reach(S, N)
+        below = max(below, float(np.vdot(S - N, P)) + bound)
+        if far > 0 and np.isfinite(bound):
+            yield far, bound
+        if far >= 1 and bound - below <= 1e-10 * (abs(bound) + float(np.vdot(N, P))):
+            return
 
 
 def best_structures(F: Penalty, root: Array) -> list[Array]:
