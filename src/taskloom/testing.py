@@ -60,14 +60,11 @@ def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
     _insist((s >= lower - room) & (s <= upper + room), f"{name}.slopes must give an interval that holds every slope")
     s = np.clip(s, lower, upper)
     star = loss.conjugate(y, s)
-    _insist(
-        value + star - s * z >= -size * (1 + np.abs(s * z)) if loss.smooth else star + far - s * other >= -size,
-        f"{name}.conjugate is too small: l(y, z) + l*(y, s) >= s z must hold (Fenchel and Young)",
-    )
-    _insist(
-        far + star - s * other >= -size * (1 + np.abs(s * other)),
-        f"{name}.conjugate is too small: l(y, z) + l*(y, s) >= s z must hold (Fenchel and Young)",
-    )
+    for at, there in ((z, value), (other, far)):
+        _insist(
+            there + star - s * at >= -size * (1 + np.abs(s * at)),
+            f"{name}.conjugate is too small: l(y, z) + l*(y, s) >= s z must hold (Fenchel and Young)",
+        )
     if loss.smooth:
         _insist(
             np.abs(value + star - s * z) <= 1e-6 * (1 + np.abs(value) + np.abs(s * z)),
@@ -139,7 +136,7 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
         _insist(middle <= (values[i] + values[j]) / 2 + slack, f"{name}.value must be convex: it lies above a chord")
     for step in (0.1, 1.0):
         _check_prox(F, name, symmetric(rng.normal(size=(n_tasks, n_tasks))), step, points, rtol)
-    for A, value in zip(points, values, strict=True):
+    for A in points:
         S = random_psd() * 10 ** rng.uniform(-2, 0)
         star = F.conjugate(S, A)
         for B, other in zip(points, values, strict=True):
@@ -148,7 +145,6 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
                 f"{name}.conjugate is too small: F(A) + F*(S) >= <S, A> must hold (Fenchel and Young)",
             )
         _check_step(F, name, S + 0.01 * np.eye(n_tasks), points, rtol)
-        del value
 
 
 def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], rtol: float) -> None:
@@ -163,14 +159,12 @@ def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], r
                 f"{name}.prox must minimise step * value(B) + ||B - A||^2 / 2 over positive semidefinite B",
             )
     N = (M - P) / step  # a slope of F at P: the conjugate is known there
-    n, V = np.linalg.eigh(symmetric(N))
-    if n[0] >= 0:
+    if np.linalg.eigvalsh(symmetric(N))[0] >= 0:
         exact, found = float(np.vdot(N, P)) - F.value(P), F.conjugate((1 - 1e-9) * N, P)
         _insist(
             found <= exact + 1e-3 * (1 + abs(exact)),
             f"{name}.conjugate is too large: F(A) + F*(S) = <S, A> must hold at a slope S of F at A",
         )
-    del V
 
 
 def _check_step(F: Any, name: str, S: Array, points: list[Array], rtol: float) -> None:

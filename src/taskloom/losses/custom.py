@@ -11,8 +11,6 @@ from .._component import require
 from . import numeric
 from .base import Array, Loss
 
-QUIET = {"over": "ignore", "under": "ignore", "invalid": "ignore", "divide": "ignore"}  # far out, an author's exp overflows
-
 
 def has_methods(loss: Any) -> bool:
     """Whether an object brings what a loss must bring."""
@@ -31,8 +29,8 @@ class CustomLoss(Loss):
         known: ``curvature(y, z)``, ``conjugate(y, s)``, ``slopes(y)``, and the attributes ``max_curvature``, ``targets`` and
         ``of_differences``. Their meaning is that of ``Loss``; all are entrywise.
 
-    What is missing is found numerically: curvatures from differences of slopes, the conjugate from a bracket that bounds it from
-    above (the certificate says so), its interval from the slopes far out.
+    What is missing is found numerically: curvatures from differences of slopes, the conjugate from a bracket that bounds it
+    from above (the certificate says so), its interval from the slopes far out.
     """
 
     loss: Any
@@ -71,7 +69,7 @@ class CustomLoss(Loss):
         return "" if known else f"The conjugate of the loss was bounded numerically, from its {source}"
 
     def _call(self, name: str, *arguments: Any) -> Array:
-        with np.errstate(**QUIET):  # type: ignore[call-overload]
+        with np.errstate(all="ignore"):  # far out, an author's exponential overflows
             return np.asarray(getattr(self.loss, name)(*arguments), dtype=float)
 
     def value(self, y: Array, z: Array) -> Array:
@@ -95,7 +93,7 @@ class CustomLoss(Loss):
     def conjugate(self, y: Array, s: Array) -> Array:
         if self._own("conjugate") is not None:
             return self._call("conjugate", y, s)
-        with np.errstate(**QUIET):  # type: ignore[call-overload]
+        with np.errstate(all="ignore"):
             return numeric.conjugate(self.value, self._point_and_slope, y, s)
 
     def _point_and_slope(self, y: Array, m: Array) -> tuple[Array, Array]:
@@ -108,7 +106,7 @@ class CustomLoss(Loss):
         if self._own("slopes") is not None:
             return self.loss.slopes(y)
         y = np.asarray(y, dtype=float)
-        with np.errstate(**QUIET):  # type: ignore[call-overload]
+        with np.errstate(all="ignore"):
             lower, upper = numeric.interval(self._slope_far_out, y)
             for edge in (lower, upper):  # the edge itself may lie outside, by rounding or by the author's own rule
                 out = np.isfinite(edge) & ~np.isfinite(self.conjugate(y, np.where(np.isfinite(edge), edge, 0.0)))

@@ -1,8 +1,8 @@
 """What follows from the value and the prox of a penalty alone: bounds on its conjugate, and its best structure.
 
 With ``P = prox(M, step)`` the matrix ``N = (M - P) / step`` is a slope of ``F`` (and of the cone) at ``P``, so that
-``F*(N) = <N, P> - F(P)`` exactly. ``F*`` looks at ``A >= 0`` only, so it grows with its argument: where ``c S <= N`` as matrices,
-``F*(c S) <= F*(N)``. No conjugate is needed, and the bound is as good as the prox.
+``F*(N) = <N, P> - F(P)`` exactly. ``F*`` looks at ``A >= 0`` only, so it grows with its argument: where ``c S <= N`` as
+matrices, ``F*(c S) <= F*(N)``. No conjugate is needed, and the bound is as good as the prox.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def ray(F: Penalty, S: Array, near: Array, at_zero: float) -> Ray:
     Between 0 and a slope ``F*`` lies below the chord (``at_zero`` is ``F*(0)``).
     """
     if not np.any(S):
-        return Ray(np.inf, lambda c: at_zero)
+        return Ray(np.inf, lambda _: at_zero)
     found = [(0.0, at_zero), *_supports(F, S, near)]
     most = max(far for far, _ in found)
 
@@ -193,7 +193,7 @@ def _roots(root: Array) -> tuple[Array, Array]:
 
 
 def _dual(root: Array, at: Support) -> tuple[float, Array]:
-    """The dual function at a slope, and the ``A = L (L'NL)^(-1/2) L'`` that it implies; singular values keep small ones true."""
+    """The dual function at a slope, and the ``A = L (L'NL)^(-1/2) L'`` that it implies (singular values keep small ones)."""
     n, V = np.linalg.eigh(at.N)
     if not n[0] > 0:
         return -np.inf, at.P

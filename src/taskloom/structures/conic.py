@@ -127,7 +127,7 @@ class ConicPenalty:
         if not own:
             return A, F, constraints, None
         given = self.cp.Parameter((self.n_tasks, self.n_tasks))
-        return A, F, constraints, (self.cp.Problem(self.cp.Minimize(F), [*constraints, A == given]), given)
+        return A, F, constraints, (self.cp.Problem(self.cp.Minimize(F), [*constraints, given == A]), given)
 
     def prox(self, A: Array, step: float) -> Array:
         with self._busy:

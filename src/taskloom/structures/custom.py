@@ -60,15 +60,11 @@ class CustomStructure(Structure):
     penalty: Any
 
     def check(self) -> None:
-        what = self.penalty
-        require(
-            not isinstance(what, type),
-            f"penalty={getattr(what, '__name__', what)} is a class; pass an object of it: {getattr(what, '__name__', what)}(...)",
-        )
+        what, name = self.penalty, getattr(self.penalty, "__name__", self.penalty)
+        require(not isinstance(what, type), f"penalty={name} is a class; pass an object of it: {name}(...)")
         require(
             has_methods(what) or callable(what),
-            "CustomStructure needs a function of a CVXPY variable, or an object with the methods value and prox; "
-            f"got {what!r}",
+            f"CustomStructure needs a function of a CVXPY variable, or an object with the methods value and prox; got {what!r}",
         )
         self._forget()
 
