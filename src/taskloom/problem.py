@@ -318,9 +318,11 @@ class Problem:
         low, high = np.full(seen.n_tasks, np.inf), np.full(seen.n_tasks, -np.inf)
         np.minimum.at(low, seen.task, seen.y)
         np.maximum.at(high, seen.task, seen.y)
-        if not self.loss.of_differences:
-            low, high = low - 1.0, high + 1.0
-        for _ in range(10):  # a minimiser may lie outside the range of y; classes that are one-sided have none
+        if not self.loss.of_differences:  # then the range of y says nothing
+            low, high = np.full_like(low, -2.0), np.full_like(high, 2.0)
+        for _ in range(
+            10 if self.loss.targets != "numbers" else 40
+        ):  # a minimiser may lie outside the range of y; classes that are one-sided have none
             width = high - low
             edge = 1e-6 * width  # right beside the edges: a whole width out it may be uphill again
             below, above = cost(low - edge) < cost(low), cost(high + edge) < cost(high)

@@ -136,6 +136,7 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
         _insist(middle <= (values[i] + values[j]) / 2 + slack, f"{name}.value must be convex: it lies above a chord")
     for step in (0.1, 1.0):
         _check_prox(F, name, symmetric(rng.normal(size=(n_tasks, n_tasks))), step, points, rtol)
+        _check_prox(F, name, random_psd(), step, points, rtol)
     for A in points:
         S = random_psd() * 10 ** rng.uniform(-2, 0)
         star = F.conjugate(S, A)
@@ -161,6 +162,10 @@ def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], r
     N = (M - P) / step  # a slope of F at P: the conjugate is known there
     if np.linalg.eigvalsh(symmetric(N))[0] >= 0:
         exact, found = float(np.vdot(N, P)) - F.value(P), F.conjugate((1 - 1e-9) * N, P)
+        _insist(
+            found >= exact - rtol * (1 + abs(exact)),
+            f"{name}.conjugate is too small: F(A) + F*(S) = <S, A> must hold at a slope S of F at A",
+        )
         _insist(
             found <= exact + 1e-3 * (1 + abs(exact)),
             f"{name}.conjugate is too large: F(A) + F*(S) = <S, A> must hold at a slope S of F at A",

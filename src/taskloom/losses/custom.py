@@ -10,6 +10,7 @@ import numpy as np
 from .._component import require
 from . import numeric
 from .base import Array, Loss
+from .smoothed import Smoothed
 
 
 def has_methods(loss: Any) -> bool:
@@ -42,6 +43,7 @@ class CustomLoss(Loss):
             has_methods(self.loss),
             f"CustomLoss needs an object with the methods value and slope, or value and prox; got {self.loss!r}",
         )
+        self._edges: tuple[Any, Any] = (None, None)  # the last targets whose slopes were asked for, and the answer
 
     def _own(self, name: str) -> Any:
         return getattr(self.loss, name, None)
@@ -96,6 +98,9 @@ class CustomLoss(Loss):
         with np.errstate(all="ignore"):
             return numeric.conjugate(self.value, self._point_and_slope, y, s)
 
+    def smoothed(self, guess: Array, width: Array | float) -> Smoothed:
+        return Smoothed(self, guess, width) if self._own("conjugate") is not None else _Envelope(self, guess, width)
+
     def _point_and_slope(self, y: Array, m: Array) -> tuple[Array, Array]:
         if self._own("slope") is not None:
             return m, self.slope(y, m)
@@ -106,6 +111,13 @@ class CustomLoss(Loss):
         if self._own("slopes") is not None:
             return self.loss.slopes(y)
         y = np.asarray(y, dtype=float)
+        key = (y.shape, y.tobytes())
+        known = self._edges
+        if known[0] != key:  # the same targets again and again: a smoothed loss asks at every step
+            known = self._edges = key, self._find_slopes(y)
+        return known[1]
+
+    def _find_slopes(self, y: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             lower, upper = numeric.interval(self._slope_far_out, y)
             for edge in (lower, upper):  # the edge itself may lie outside, by rounding or by the author's own rule
@@ -119,3 +131,17 @@ class CustomLoss(Loss):
         z = np.clip(z, -1e12, 1e12)  # m - prox must not drown in m: a step of a hundredth keeps fourteen digits
         step = np.abs(z) / 100
         return (z - self.prox(y, z, step)) / step
+
+
+class _Envelope(Smoothed):
+    """The same stand-in, its value read off the prox: a conjugate that is found numerically costs many of them."""
+
+    def value(self, y: Array, z: Array) -> Array:
+        shifted = z + self.width * self.guess
+        u = self.loss.prox(y, shifted, self.width)
+        s = (shifted - u) / self.width
+        return s * (z - u) + self.loss.value(y, u) - self.width * (s - self.guess) ** 2 / 2
+
+    def pick(self, which: Array | tuple[Array, ...]) -> _Envelope:
+        cut = super().pick(which)
+        return _Envelope(cut.loss, cut.guess, cut.width)

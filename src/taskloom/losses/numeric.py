@@ -51,10 +51,8 @@ def _close(value: Callable, slopes: Slopes, y: Array, s: Array, low: Array, high
     weight_low, weight_high = np.ones_like(s), np.ones_like(s)
     for k in range(200):
         below, above = s - g_low, g_high - s
-        wide = z_high - z_low
-        bound = _tangents(value, y, s, (z_low, below), (z_high, above))
-        slack = np.minimum(below, above) * wide
-        size = np.maximum(np.abs(s) * np.minimum(np.abs(z_low), np.abs(z_high)), np.abs(bound))
+        slack = np.minimum(below, above) * (z_high - z_low)
+        size = np.abs(s) * np.minimum(np.abs(z_low), np.abs(z_high))
         if np.all((slack <= EPS * np.maximum(size, 1.0)) | (high - low <= 4 * EPS * np.maximum(np.abs(low), np.abs(high)))):
             break
         middle = low + (high - low) / 2
@@ -69,7 +67,7 @@ def _close(value: Callable, slopes: Slopes, y: Array, s: Array, low: Array, high
         weight_low = np.where(left, 1.0, weight_low / 2)
         low, z_low, g_low = np.where(left, middle, low), np.where(left, z, z_low), np.where(left, g, g_low)
         high, z_high, g_high = np.where(left, high, middle), np.where(left, z_high, z), np.where(left, g_high, g)
-    return bound
+    return _tangents(value, y, s, (z_low, s - g_low), (z_high, g_high - s))
 
 
 def _tangents(value: Callable, y: Array, s: Array, lower: tuple[Array, Array], upper: tuple[Array, Array]) -> Array:

@@ -42,7 +42,7 @@ class ConicPenalty:
         A = self.cp.Variable((self.n_tasks, self.n_tasks), PSD=True)
         result = self.function(A)
         F, constraints = result if isinstance(result, tuple) else (result, [])
-        return A, self.cp.Constant(F) if np.isscalar(F) else F, list(constraints)
+        return A, self.cp.Constant(F) if isinstance(F, int | float) else F, list(constraints)
 
     def _check(self) -> None:
         cp = self.cp
