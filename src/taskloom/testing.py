@@ -151,7 +151,8 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
 def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], rtol: float) -> None:
     P = F.prox(M, step)
     at = step * F.value(P) + float(np.sum((P - M) ** 2)) / 2
-    for A in points:
+    level = max(float(np.abs(P).max()), 0.1) * np.eye(len(P))
+    for A in (*points, 0.5 * P, 1.5 * P, P + level):  # any point will do: outside the domain the value is infinite
         for share in (1e-3, 1e-2, 0.1, 1.0):
             B = P + share * (A - P)
             beaten = step * F.value(B) + float(np.sum((B - M) ** 2)) / 2
