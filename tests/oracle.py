@@ -22,6 +22,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.linalg
 import scipy.optimize
+import scipy.special
 
 Array = np.ndarray
 
@@ -182,6 +183,12 @@ def losses(loss: Any, y: Array, z: cp.Expression) -> cp.Expression:
             return cp.pos(1 - cp.multiply(y, z))
         case "SquaredHinge":
             return cp.square(cp.pos(1 - cp.multiply(y, z)))
+        case "CustomLoss":
+            return losses(loss.loss, y, z)
+        case "LogCosh":
+            return cp.logistic(2 * (z - y)) - (z - y) - np.log(2)
+        case "Poisson":
+            return cp.exp(z) - cp.multiply(y, z) + scipy.special.xlogy(y, y) - y
         case name:
             raise NotImplementedError(f"the oracle does not know the loss {name}")
 
@@ -282,6 +289,12 @@ def structure_value(structure: Any, A: cp.Variable) -> tuple[cp.Expression, list
             return cp.trace(A) - structure.mu * cp.log_det(A), []
         case "Sparse":
             return cp.trace(A) + structure.l1 * cp.sum(cp.abs(cp.multiply(1 - np.eye(T), A))), []
+        case "CustomStructure":
+            return structure_value(structure.penalty, A)
+        case "TraceAndSize":
+            return cp.trace(A) + cp.sum_squares(A) / 2, []
+        case "Banded":
+            return cp.trace(A), [A[structure.apart] == 0]
         case name:
             raise NotImplementedError(f"the oracle does not know the structure {name}")
 

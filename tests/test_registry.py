@@ -42,7 +42,7 @@ def test_every_exported_component_can_be_named(as_component, listed):
 LAYERS = [
     {"_component", "_linalg", "versions"},
     {"losses", "structures", "features", "tasks", "tables"},
-    {"problem", "solution", "maps", "metrics"},
+    {"problem", "solution", "maps", "metrics", "testing"},
     {"solvers", "posterior", "leave_one_out"},
     {"estimators"},
     {"methods", "datasets"},

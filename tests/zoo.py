@@ -7,6 +7,38 @@ import numpy as np
 from taskloom import losses, structures
 
 T = 4
+
+
+class LogCosh:
+    """``log cosh(z - y)`` with the least that a loss of one's own must bring."""
+
+    max_curvature = 1.0
+    of_differences = True
+
+    def value(self, y, z):
+        return np.logaddexp(z - y, y - z) - np.log(2)
+
+    def slope(self, y, z):
+        return np.tanh(z - y)
+
+    def __repr__(self):
+        return "LogCosh()"
+
+
+class TraceAndSize:
+    """``tr A + ||A||^2 / 2`` with the least that a penalty of one's own must bring."""
+
+    def value(self, A):
+        return float(np.trace(A) + np.vdot(A, A) / 2)
+
+    def prox(self, A, step):
+        a, V = np.linalg.eigh(A)
+        return (V * np.maximum((a - step) / (1 + step), 0.0)) @ V.T
+
+    def __repr__(self):
+        return "TraceAndSize()"
+
+
 LOSSES = [
     losses.Squared(),
     losses.Huber(0.7),
@@ -16,6 +48,7 @@ LOSSES = [
     losses.Logistic(),
     losses.Hinge(),
     losses.SquaredHinge(),
+    losses.CustomLoss(LogCosh()),
 ]
 
 _rng = np.random.default_rng(0)
@@ -41,6 +74,7 @@ LEARNED = [
     structures.Clusters(2),
     structures.LogDet(0.3),
     structures.Sparse(0.3),
+    structures.CustomStructure(TraceAndSize()),
 ]
 STRUCTURES = KNOWN + LEARNED
 SUMS = [structures.Robust(), structures.Dirty()]  # split the weights into addends: tests/test_addends.py

@@ -300,10 +300,10 @@ class Problem:
         return self.once("scale", self._scale)
 
     def _scale(self) -> float:
-        zero = np.zeros(self.n_tasks)
-        if not self.fit_intercept:
-            return self.loss_term(zero[self.observations.task])
-        return self.loss_term(self.best_constants[self.observations.task])
+        constants = self.best_constants if self.fit_intercept else np.zeros(self.n_tasks)
+        scale = self.loss_term(constants[self.observations.task])
+        require(scale >= 0, f"a loss must not be negative, got {scale:.3g} for constant predictions; add a function of y to it")
+        return scale
 
     @property
     def best_constants(self) -> Array:
@@ -317,14 +317,17 @@ class Problem:
             return seen.sum_by_task(v * seen.y) / seen.sum_by_task(v)
 
         def cost(b: Array) -> Array:
-            return seen.sum_by_task(v * self.loss.value(seen.y, b[seen.task]))
+            with np.errstate(over="ignore"):  # a bracket may reach far beyond where an exponential ends
+                return seen.sum_by_task(v * self.loss.value(seen.y, b[seen.task]))
 
         low, high = np.full(seen.n_tasks, np.inf), np.full(seen.n_tasks, -np.inf)
         np.minimum.at(low, seen.task, seen.y)
         np.maximum.at(high, seen.task, seen.y)
-        if self.loss.targets != "numbers":
-            low, high = low - 1.0, high + 1.0
-        for _ in range(10):  # a minimiser may lie outside the range of y; classes that are one-sided have none
+        if not self.loss.of_differences:  # then the range of y says nothing
+            low, high = np.full_like(low, -2.0), np.full_like(high, 2.0)
+        for _ in range(
+            10 if self.loss.targets != "numbers" else 40
+        ):  # a minimiser may lie outside the range of y; classes that are one-sided have none
             width = high - low
             edge = 1e-6 * width  # right beside the edges: a whole width out it may be uphill again
             below, above = cost(low - edge) < cost(low), cost(high + edge) < cost(high)

@@ -1,22 +1,40 @@
 """Losses: each brings its value, its slope or prox, and its conjugate. ``Problem`` weighs and adds them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from .._component import resolve
 from .base import Array, Loss
 from .classification import Hinge, Logistic, SquaredHinge
+from .custom import CustomLoss, has_methods
 from .mixed import Mixed
 from .regression import Absolute, EpsilonInsensitive, Huber, Quantile, Squared
 
-__all__ = ["Absolute", "EpsilonInsensitive", "Hinge", "Huber", "Logistic", "Loss", "Quantile", "Squared", "SquaredHinge"]
+__all__ = [
+    "Absolute",
+    "CustomLoss",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Quantile",
+    "Squared",
+    "SquaredHinge",
+]
 
-_CATALOGUE: list[type] = [Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge]
+_CATALOGUE: list[type] = [Absolute, CustomLoss, EpsilonInsensitive, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge]
 
 
-def as_loss(loss: str | Loss) -> Loss:
-    """The loss object for a name such as ``"squared_hinge"``, or the object itself."""
+def as_loss(loss: Any) -> Loss:
+    """The loss object for a name such as ``"squared_hinge"``, or the object itself.
+
+    Any other object with ``value`` and ``slope`` or ``prox`` becomes a ``CustomLoss``.
+    """
+    if not isinstance(loss, Loss) and has_methods(loss):
+        return CustomLoss(loss)
     return resolve(loss, Loss, _CATALOGUE, "loss")
 
 

@@ -157,7 +157,7 @@ class _Move:
 
 def _target_offset(problem: Problem) -> Array | None:
     """The best constants, where targets lie far from zero; a squared loss is solved in one step and needs no help."""
-    if not problem.fit_intercept or problem.loss.quadratic or problem.loss.targets != "numbers":
+    if not problem.fit_intercept or problem.loss.quadratic or not problem.loss.of_differences:
         return None
     seen, constants = problem.observations, problem.best_constants
     spread = seen.sum_by_task(np.abs(seen.y - constants[seen.task])) / seen.counts
@@ -331,9 +331,18 @@ class _Book:
         relative, slope = self.relative_gap, None if self.convex else self.stationarity
         picked = f"{'auto picked ' if automatic else ''}solver {solver!r}"
         message = sentence(status, relative, slope, len(self.history), self.tol, picked)
+        message = " ".join([message, *self._notes()])
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message, slope)
         assert self.A is not None
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
+
+    def _notes(self) -> list[str]:
+        """What a reader of the certificate must know besides the gap."""
+        if not self.convex:
+            return []
+        if not np.isfinite(self.dual):
+            return ["No certificate is available: no finite bound on the conjugates of the loss and the penalty was found."]
+        return [f"{part.proof}." for part in (self.problem.structure, self.problem.loss) if part.proof]
 
     def _settle(self) -> None:
         """Hand back the best structure for the weights: what is certified is then what is returned."""
