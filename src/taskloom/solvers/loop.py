@@ -111,7 +111,7 @@ def _solve_centred(
     book, status = _run(inner, solver, tol, move.inward(start), limits, move.outward)
     solution = book.close(status, solver, automatic)
     W, b = move.outward(solution.W, solution.b)
-    return replace(solution, W=W, b=b)
+    return replace(solution, W=W, b=problem.loss.intercepts(b))
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +305,7 @@ class _Book:
         message = f"{words} ({picked}solver {solver!r})."
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
         assert self.A is not None
-        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
+        return Solution(self.W, problem.loss.intercepts(self.b), self.A, self.G, certificate, self.history, solver.name, self.length)
 
     def _settle(self) -> None:
         """Hand back the best structure for the weights: what is certified is then what is returned."""

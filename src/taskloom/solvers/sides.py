@@ -15,9 +15,11 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._linalg import compose, psd_eigh
+from ..losses import RowLoss
 from ..problem import Problem
 from .coupled import Coupled, MeanGram
 from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
+from .rows import row_fit
 from .shared import SharedInputs, separable_weights
 from .sparse_columns import SparseColumns
 
@@ -96,6 +98,8 @@ class TaskSide(Side):
         L = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_tasks(L, problem.alpha))
+        if isinstance(problem.loss, RowLoss):
+            return self._read(*row_fit(problem, None, L, self._dual, self._b))
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
         large = min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit
         if large or issparse(problem.features):
@@ -197,6 +201,8 @@ class FeatureSide(Side):
         Q = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_features(Q, problem.alpha))
+        if isinstance(problem.loss, RowLoss):
+            return self._read(*row_fit(problem, Q, None, self._dual, self._b))
         inputs = self._sparse_inputs(Q) if issparse(problem.features) else self._dense_inputs(Q)
         B = np.zeros((Q.shape[1], problem.n_tasks))
         b = np.zeros(problem.n_tasks)
@@ -248,6 +254,8 @@ def choose_side(problem: Problem) -> Side:
         return FeatureSide(problem)
     if not problem.structure.either_side:
         return TaskSide(problem)
+    if isinstance(problem.loss, RowLoss):  # nothing decouples: the smaller structure is the better one
+        return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
     small = problem.n_tasks < problem.n_features and (
         problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
     )
