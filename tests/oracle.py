@@ -153,6 +153,8 @@ def data_term(loss: Any, Phi: Array, Y: Array, v: Array, W: cp.Expression, b: cp
     With a free intercept, a task whose labels are all alike drives the logistic loss to zero as ``b_t`` goes to
     infinity, where no solver arrives: its term is replaced by that infimum.
     """
+    if type(loss).__name__ in ("Softmax", "MulticlassHinge"):
+        return v[:, 0] @ row_losses(loss, Y, Phi @ W + np.ones((len(Phi), 1)) @ cp.reshape(b, (1, Y.shape[1]), order="C"))
     total: cp.Expression = cp.Constant(0.0)
     for t in range(Y.shape[1]):
         seen = v[:, t] > 0
@@ -161,6 +163,13 @@ def data_term(loss: Any, Phi: Array, Y: Array, v: Array, W: cp.Expression, b: cp
             continue
         total = total + weight @ losses(loss, y, Phi[seen] @ W[:, t] + b[t])
     return total
+
+
+def row_losses(loss: Any, Y: Array, Z: cp.Expression) -> cp.Expression:
+    """``loss(y_i, z_i)`` for every row; ``Y`` is +1 at the class of the row. One loss a row, so its weight is that of one entry."""
+    own = (Y > 0).astype(float)
+    highest = cp.log_sum_exp(Z, axis=1) if type(loss).__name__ == "Softmax" else cp.max(Z + (1 - own), axis=1)
+    return highest - cp.sum(cp.multiply(own, Z), axis=1)
 
 
 def losses(loss: Any, y: Array, z: cp.Expression) -> cp.Expression:
