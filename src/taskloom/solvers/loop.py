@@ -305,7 +305,8 @@ class _Book:
         message = f"{words} ({picked}solver {solver!r})."
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
         assert self.A is not None
-        return Solution(self.W, problem.loss.intercepts(self.b), self.A, self.G, certificate, self.history, solver.name, self.length)
+        self.b = problem.loss.intercepts(self.b)
+        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
 
     def _settle(self) -> None:
         """Hand back the best structure for the weights: what is certified is then what is returned."""

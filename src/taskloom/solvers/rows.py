@@ -1,7 +1,7 @@
 """The supervised step for losses of whole rows, on either side: all classes in one Newton system.
 
-With ``W = C B R'`` (on the tasks ``C = I`` and ``R = L / sqrt(2 alpha)``, on the features ``C = Q / sqrt(2 alpha)`` and ``R = I``)
-and ``P = Phi C``, the step minimises ``sum_i v_i l(y_i, (P B R')_i + b) + ||B||^2 / 2``. A row of the Hessian of the loss is
+With ``W = C B R'``, ``P = Phi C`` (on the tasks ``C = I``, ``R = L / sqrt(2 alpha)``; on the features ``C = Q / sqrt(2 alpha)``,
+``R = I``) the step minimises ``sum_i v_i l(y_i, (P B R')_i + b) + ||B||^2 / 2``. A row of the Hessian of the loss is
 ``diag(h) - hh'/sum(h)``: multiply by ``h`` after taking out the mean that ``h`` weighs. Small systems are dense; larger ones
 go by conjugate gradients, with the mean over the rows as preconditioner.
 """
@@ -46,6 +46,7 @@ class _Inputs:
                 basis, R = np.linalg.qr(self.P.T)
                 self.P, self.C = R.T, basis if C is None else C @ basis
         self.width = (phi if self.C is None else self.C).shape[1]
+        self._spectrum: tuple[Array, Array] | None = None
 
     def forward(self, B: Array) -> Array:
         return self.phi @ self.outward(B) if self.P is None else self.P @ B
@@ -58,13 +59,15 @@ class _Inputs:
     def outward(self, B: Array) -> Array:
         return B if self.C is None else self.C @ B
 
-    def gram(self, v: Array, centre: bool) -> Array:
-        """``P'VP``, centred where there are intercepts."""
-        gram = weighted_gram(self.phi if self.P is None else self.P, v)
-        if self.P is None and self.C is not None:
-            gram = self.C.T @ gram @ self.C
-        mean = self.back(v[:, None])
-        return gram - mean @ mean.T / v.sum() if centre else gram
+    def spectrum(self, v: Array, centre: bool) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of ``P'VP``, centred where there are intercepts: once for these inputs."""
+        if self._spectrum is None:
+            gram = weighted_gram(self.phi if self.P is None else self.P, v)
+            if self.P is None and self.C is not None:
+                gram = self.C.T @ gram @ self.C
+            mean = self.back(v[:, None])
+            self._spectrum = psd_eigh(gram - mean @ mean.T / v.sum() if centre else gram)
+        return self._spectrum
 
 
 class RowDesign(Design):
@@ -180,7 +183,7 @@ class _IterativeDirection(_RowDirection):
         super().__init__(design, h, intercept)
         problem, R = design.problem, design.R
         v = problem.observations.weight[: len(h)]
-        g, U = self._inputs_spectrum(v)
+        g, U = design.inputs.spectrum(v, intercept)
         mean = self.mean_hessian / v.sum()
         m, V = psd_eigh(mean if R is None else R.T @ mean @ R)
         scale = 1 + g[:, None] * m
@@ -190,13 +193,6 @@ class _IterativeDirection(_RowDirection):
             (size, size), matvec=lambda x: (U @ ((U.T @ x.reshape(design.shape) @ V) / scale) @ V.T).ravel(), dtype=float
         )
         self.inverse = np.linalg.inv(self.own) if intercept else None
-
-    def _inputs_spectrum(self, v: Array) -> tuple[Array, Array]:
-        """Of the inputs' Gram matrix: once for all steps of this design (for all designs, on the task side)."""
-        inputs = self.design.inputs
-        if not hasattr(inputs, "spectrum"):
-            inputs.spectrum = psd_eigh(inputs.gram(v, self.intercept))
-        return inputs.spectrum
 
     def _taken(self, U: Array) -> Array:
         """What is left of ``U`` once the intercepts have absorbed what they can."""
