@@ -55,24 +55,37 @@ def class_shares(seen: Observations) -> Array:
 def row_slopes(seen: Observations, slopes: Array, balance: bool) -> Array:
     """Slopes near these with a finite conjugate: ``s + e_y`` are probabilities; with ``balance``, every class adds up to zero.
 
-    A shift of each class balances, and may leave the domain. The slopes of the predictor that knows the shares of the classes
-    and nothing else are balanced too, and inside: a mixture with just enough of them is both.
+    A shift of each class balances, and may leave the domain. Then probabilities are scaled, which leaves zeros alone, and
+    what that cannot do is done by the slopes of the predictor that knows the shares of the classes and nothing else: they are
+    balanced too, and inside, so a mixture with just enough of them is both.
     """
     own = (seen.y > 0).reshape(seen.n_tasks, -1)
-    v = seen.weight[: own.shape[1]]
+    v = seen.weight[: own.shape[1]] / seen.weight[: own.shape[1]].sum()
     others = np.where(own, 0.0, np.maximum(slopes.reshape(own.shape), 0.0))
     s = _closed(own, others / np.maximum(others.sum(axis=0), 1.0))
     if not balance:
         return s.ravel()
-    s = s - (s @ v / v.sum())[:, None]
-    p = s + own
-    if p.min() >= 0:
-        return s.ravel()
-    shares = np.broadcast_to(class_shares(seen)[:, None], p.shape)
+    shifted = s - (s @ v)[:, None]
+    if (shifted + own).min() < 0:
+        s = _raked(own, s, v)
+        shifted = s - (s @ v)[:, None]
+    p = shifted + own
     short = p < 0
+    if not short.any():
+        return shifted.ravel()
+    shares = np.broadcast_to(class_shares(seen)[:, None], p.shape)
     share = float((-p[short] / (shares[short] - p[short])).max())
-    mixed = (1 - share) * s + share * (shares - own)
+    mixed = (1 - share) * shifted + share * (shares - own)
     return _closed(own, np.where(own, 0.0, np.maximum(mixed, 0.0))).ravel()
+
+
+def _raked(own: Array, s: Array, v: Array) -> Array:
+    """Scale probabilities by ``1 + d_k - mean_i d``, which keeps rows complete: one linear system says which ``d`` balance."""
+    p = np.maximum(s + own, 0.0)
+    spread = np.diag(p @ v) - (p * v) @ p.T
+    d = -np.linalg.lstsq(spread, s @ v, rcond=1e-12)[0]
+    factor = 1 + d[:, None] - d @ p
+    return _closed(own, np.where(own, 0.0, p * factor)) if factor.min() >= 0 else s
 
 
 def _closed(own: Array, others: Array) -> Array:

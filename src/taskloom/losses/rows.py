@@ -16,6 +16,7 @@ from scipy.special import xlogy
 from .._linalg import project_simplex
 from .base import Array, Loss
 
+OFF = 3e-3  # share of the largest curvature that a cautious step expects where there is none
 EDGE = 1e-13  # how far rounding may carry slopes out of the domain of the conjugate
 
 
@@ -186,3 +187,8 @@ class SmoothedHinge(RowLoss):
         own, z_rows = _by_row(y, z)
         face = self._probabilities(own, z_rows) > 0
         return (np.where(face.sum(axis=0) > 1, face, 0.0) / self.width).reshape(z.shape)  # a corner does not bend
+
+    def majorant(self, y: Array, z: Array) -> Array:
+        """Some curvature off the face too, for steps that leave it: far less than the bound, which would make them tiny."""
+        own, z_rows = _by_row(y, z)
+        return (np.where(self._probabilities(own, z_rows) > 0, 1.0, OFF) / self.width).reshape(z.shape)

@@ -1,6 +1,6 @@
 """The supervised step for losses of whole rows, on either side: all classes in one Newton system.
 
-With ``W = C B R'``, ``P = Phi C`` (on the tasks ``C = I``, ``R = L / sqrt(2 alpha)``; on the features ``C = Q / sqrt(2 alpha)``,
+With ``W = C B R'``, ``P = Phi C`` (on tasks ``C = I``, ``R = L / sqrt(2 alpha)``, on the features ``C = Q / sqrt(2 alpha)``,
 ``R = I``) the step minimises ``sum_i v_i l(y_i, (P B R')_i + b) + ||B||^2 / 2``. A row of the Hessian of the loss is
 ``diag(h) - hh'/sum(h)``: multiply by ``h`` after taking out the mean that ``h`` weighs. Small systems are dense; larger ones
 go by conjugate gradients, with the mean over the rows as preconditioner.
@@ -23,13 +23,25 @@ WORK = 2e8  # and most multiplications to set it up
 HELD = 5e6  # and most numbers to hold meanwhile
 
 
-def row_fit(problem: Problem, Q: Array | None, L: Array | None, dual: Array, b: Array) -> tuple[Array, Array, float]:
-    """Weights, centred intercepts and norm at ``D = QQ'`` or ``A = LL'``, from duals and intercepts to start with."""
+def row_fit(
+    problem: Problem, Q: Array | None, L: Array | None, dual: Array, W: Array | None, b: Array
+) -> tuple[Array, Array, float]:
+    """Weights, centred intercepts and norm at ``D = QQ'`` or ``A = LL'``; duals, weights and intercepts are from the last step.
+
+    Duals follow a change of the structure, but only those of a minimum belong to its weights: the better start is taken.
+    """
     seen = problem.observations
     design = RowDesign(problem, Q, L)
     intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
     batch = Batch(problem.loss, seen.y[None], seen.weight[None], design, intercepts)
-    fit = newton(batch, design.start(dual[None]), b[None] if problem.fit_intercept else np.zeros((1, 0)))
+    offset = b[None] if problem.fit_intercept else np.zeros((1, 0))
+
+    def value(coef: Array) -> float:
+        z = design.predict(coef) + batch.offsets(offset)
+        return problem.loss_term(z[0]) + float(np.vdot(coef, coef)) / 2
+
+    starts = [design.start(dual[None])] + ([] if W is None else [design.coefficients(W)])
+    fit = newton(batch, min(starts, key=value), offset)
     b = problem.loss.intercepts(fit.b[0]) if problem.fit_intercept else np.zeros(problem.n_tasks)
     return design.weights(fit.coef), b, fit.norm
 
@@ -58,6 +70,10 @@ class _Inputs:
 
     def outward(self, B: Array) -> Array:
         return B if self.C is None else self.C @ B
+
+    def inward(self, W: Array) -> Array:
+        """The nearest ``B`` to weights ``CB``."""
+        return W if self.C is None else np.linalg.lstsq(self.C, W, rcond=None)[0]
 
     def spectrum(self, v: Array, centre: bool) -> tuple[Array, Array]:
         """Eigenvalues and eigenvectors of ``P'VP``, centred where there are intercepts: once for these inputs."""
@@ -91,6 +107,11 @@ class RowDesign(Design):
     def weights(self, coef: Array) -> Array:
         """``W`` for coefficients."""
         return self.inputs.outward(self._spread(coef.reshape(self.shape)))
+
+    def coefficients(self, W: Array) -> Array:
+        """The coefficients nearest to weights."""
+        B = self.inputs.inward(W)
+        return (B if self.R is None else np.linalg.lstsq(self.R, B.T, rcond=None)[0].T).reshape(1, -1)
 
     def _spread(self, B: Array) -> Array:
         return B if self.R is None else B @ self.R.T
