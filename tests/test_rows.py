@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from taskloom import (
     MultiTaskClassifier,
@@ -403,6 +404,11 @@ class TestEstimator:
         assert model.decision_function(self.X).shape == (80,)
         assert np.array_equal(model.predict(self.X), model.decision_function(self.X) > 0)
         assert model.score(self.X, self.label > 1) > 0.7
+
+
+@parametrize_with_checks([MultiTaskClassifier(loss="softmax", tol=1e-6)])
+def test_scikit_learn_approves(estimator, check):
+    check(estimator)
 
 
 class TestPath:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar
 
 import numpy as np
@@ -251,4 +252,7 @@ max_iter, time_limit, warm_start, verbose, random_state
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.task_column is None
         tags.classifier_tags.multi_label = self.task_column is None
+        with suppress(ValueError, TypeError):  # a loss that is none is refused by fit, not here
+            if isinstance(loss_of(self), RowLoss):
+                tags.target_tags.multi_output = tags.classifier_tags.multi_label = False
         return tags
