@@ -13,14 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._component import require
 from ..features import row_squares
-from ..losses import RowLoss, as_loss
+from ..losses import as_loss
 from ..metrics import mean_score
 from ..posterior import Posterior
 from ..tables import align_targets, as_table, column_names, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
 from .reading import ReadStructure
-from .targets import TargetScale, signs_of, two_classes
+from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
 class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
@@ -173,11 +173,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     def _targets(self, y, labels):
         """``Y`` as a float matrix with NaN where unobserved; sets ``tasks_`` for wide tables, ``classes_`` for labels."""
         self.__dict__.pop("classes_", None)
-        given = self.loss.values() if isinstance(self.loss, dict) else [self.loss]
-        require(
-            not any(isinstance(as_loss(loss), RowLoss) for loss in given),
-            f"loss={self.loss!r} compares the classes of one target; use MultiTaskClassifier",
-        )
+        refuse_row_losses(self.loss)
         if isinstance(self.loss, dict):
             return self._mixed_targets(y, labels)
         Y = _numbers(y)
