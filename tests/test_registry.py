@@ -11,21 +11,22 @@ from taskloom import losses, structures
 from taskloom._component import snake_case
 
 SOURCE = Path(taskloom.__file__).parent
+LOSSES = zoo.LOSSES + zoo.ROW_LOSSES
 
 
 ALL_STRUCTURES = zoo.STRUCTURES + zoo.ON_FEATURES + zoo.SUMS + zoo.NON_CONVEX
 
 
-@pytest.mark.parametrize(("kind", "listed"), [(losses, zoo.LOSSES), (structures, ALL_STRUCTURES)], ids=["losses", "structures"])
+@pytest.mark.parametrize(("kind", "listed"), [(losses, LOSSES), (structures, ALL_STRUCTURES)], ids=["losses", "structures"])
 def test_every_exported_component_is_in_the_zoo(kind, listed):
-    abstract = {"Loss", "Structure"}
+    abstract = {"Loss", "RowLoss", "Structure"}
     missing = set(kind.__all__) - abstract - {type(component).__name__ for component in listed}
     assert not missing, f"add {missing} to tests/zoo.py: that is all the testing it needs"
 
 
 @pytest.mark.parametrize(
     ("as_component", "listed"),
-    [(losses.as_loss, zoo.LOSSES), (structures.as_structure, ALL_STRUCTURES)],
+    [(losses.as_loss, LOSSES), (structures.as_structure, ALL_STRUCTURES)],
     ids=["losses", "structures"],
 )
 def test_every_exported_component_can_be_named(as_component, listed):
@@ -42,6 +43,7 @@ def test_every_exported_component_can_be_named(as_component, listed):
 LAYERS = [
     {"_component", "_linalg", "versions"},
     {"losses", "structures", "features", "tasks", "tables"},
+    {"rows"},
     {"problem", "solution", "maps", "metrics", "testing"},
     {"solvers", "posterior", "leave_one_out"},
     {"estimators"},

@@ -50,6 +50,7 @@ LOSSES = [
     losses.SquaredHinge(),
     losses.CustomLoss(LogCosh()),
 ]
+ROW_LOSSES = [losses.Softmax(), losses.MulticlassHinge()]  # of whole rows: their laws and problems are in test_rows.py
 
 _rng = np.random.default_rng(0)
 _B = _rng.normal(size=(T, T))
@@ -126,3 +127,12 @@ def data(loss, layout: str, seed: int = 0, n: int = 16, d: int = 5) -> tuple[np.
         if loss.targets == "signs":
             Y[0], Y[1] = 1.0, -1.0
     return X, Y
+
+
+def classes(seed: int = 0, n: int = 24, d: int = 3, noise: float = 0.7) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``X``, the class of each row, and the same as a table of -1/+1; every one of ``T`` classes occurs."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    label = np.argmax(X @ rng.normal(size=(d, T)) + noise * rng.gumbel(size=(n, T)), axis=1)
+    label[:T] = np.arange(T)
+    return X, label, np.where(label[:, None] == np.arange(T), 1.0, -1.0)

@@ -18,7 +18,8 @@ from scipy.sparse import issparse
 
 from ._component import is_number, require
 from .features import Matrix, as_csr, densely, entries
-from .losses import Loss, as_loss
+from .losses import Loss, RowLoss, as_loss
+from .rows import check_rows, class_shares, row_slopes
 from .structures import Structure, as_structure
 from .tasks import Observations
 
@@ -30,6 +31,7 @@ LOSS_FREE = (
     "transposed",
     "weights",
     "stacked",
+    "row inputs",
 )  # what ``once`` may keep when the loss changes
 
 
@@ -80,6 +82,8 @@ class Problem:
             f"ridge must be a finite number >= 0, got ridge={self.ridge!r}",
         )
         self.structure.check_tasks(self.n_tasks)
+        if isinstance(self.loss, RowLoss):
+            check_rows(self.loss, self.observations, self.fit_intercept)
         set_field(self, "_memo", {})  # what was computed once from the data: ``once`` fills it
 
     def at(self, alpha: float) -> Problem:
@@ -223,6 +227,8 @@ class Problem:
     def dual_candidate(self, slopes: Array) -> Array:
         """``G = -v s`` from slopes of the loss, moved until the conjugate is finite and intercepts are balanced."""
         seen = self.observations
+        if isinstance(self.loss, RowLoss):
+            return -seen.weight * row_slopes(seen, slopes, self.fit_intercept)
         lower, upper = (np.broadcast_to(edge, slopes.shape) for edge in self.loss.slopes(seen.y))
         s = np.clip(slopes, lower, upper)
         if self.fit_intercept:
@@ -315,6 +321,8 @@ class Problem:
         seen, v = self.observations, self.observations.weight
         if self.loss.quadratic:
             return seen.sum_by_task(v * seen.y) / seen.sum_by_task(v)
+        if isinstance(self.loss, RowLoss):
+            return self.loss.best_constants(class_shares(seen))
 
         def cost(b: Array) -> Array:
             with np.errstate(over="ignore"):  # a bracket may reach far beyond where an exponential ends

@@ -20,7 +20,7 @@ from ..tables import align_targets, as_table, column_names, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
 from .reading import ReadStructure
-from .targets import TargetScale, signs_of, two_classes
+from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
 class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
@@ -173,6 +173,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     def _targets(self, y, labels):
         """``Y`` as a float matrix with NaN where unobserved; sets ``tasks_`` for wide tables, ``classes_`` for labels."""
         self.__dict__.pop("classes_", None)
+        refuse_row_losses(self.loss)
         if isinstance(self.loss, dict):
             return self._mixed_targets(y, labels)
         Y = _numbers(y)

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from .._component import resolve
+from .._component import require, resolve
 from .base import Array, Loss
 from .classification import Hinge, Logistic, SquaredHinge
 from .custom import CustomLoss, has_methods
 from .mixed import Mixed
 from .regression import Absolute, EpsilonInsensitive, Huber, Quantile, Squared
+from .rows import MulticlassHinge, RowLoss, Softmax
 
 __all__ = [
     "Absolute",
@@ -20,12 +21,16 @@ __all__ = [
     "Huber",
     "Logistic",
     "Loss",
+    "MulticlassHinge",
     "Quantile",
+    "RowLoss",
+    "Softmax",
     "Squared",
     "SquaredHinge",
 ]
 
 _CATALOGUE: list[type] = [Absolute, CustomLoss, EpsilonInsensitive, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge]
+_CATALOGUE += [MulticlassHinge, Softmax]  # of whole rows
 
 
 def as_loss(loss: Any) -> Loss:
@@ -46,6 +51,8 @@ def mixed_loss(losses: Sequence[Loss], task: Array) -> Loss:
         k = next((k for k, part in enumerate(parts) if _alike(part, loss)), len(parts))
         parts += [loss] if k == len(parts) else []
         own.append(k)
+    whole = next((type(part).__name__ for part in parts if isinstance(part, RowLoss)), None)
+    require(len(parts) == 1 or whole is None, f"{whole} is one loss for the rows of all tasks; it does not mix with others")
     return parts[0] if len(parts) == 1 else Mixed(parts, np.array(own)[task])
 
 

@@ -70,6 +70,10 @@ class Loss(Component, ABC):
 
         return Smoothed(self, guess, width)
 
+    def intercepts(self, b: Array) -> Array:
+        """Of the intercepts that predict as ``b`` does, the ones to hand back; a loss of entries tells all of them apart."""
+        return b
+
     def unit(self, residual: Array) -> Array | float:
         """The size of the residuals, in which widths of a smoothing are measured; labels have none but 1."""
         return 1.0 if self.targets == "signs" else max(float(np.abs(residual).mean()), 1e-300)

@@ -119,7 +119,7 @@ def _solve_centred(
     book, status = _run(inner, solver, tol, move.inward(start), limits, move.outward)
     solution = book.close(status, solver, automatic)
     W, b = move.outward(solution.W, solution.b)
-    return replace(solution, W=W, b=b)
+    return replace(solution, W=W, b=problem.loss.intercepts(b))
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,6 +334,7 @@ class _Book:
         message = " ".join([message, *self._notes()])
         certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message, slope)
         assert self.A is not None
+        self.b = problem.loss.intercepts(self.b)
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
 
     def _notes(self) -> list[str]:
