@@ -41,6 +41,7 @@ LEARNED = [
     structures.Clusters(2),
     structures.LogDet(0.3),
     structures.Sparse(0.3),
+    structures.LogDet(0.3, l1=0.4),
 ]
 STRUCTURES = KNOWN + LEARNED
 ON_FEATURES = [structures.FeatureSelection()]  # sit on the features: laws here, problems in tests of their own

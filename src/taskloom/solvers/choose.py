@@ -18,7 +18,7 @@ def choose(problem: Problem) -> Solver:
     single one where ``A`` is known.
     """
     structure = problem.structure
-    if structure.known or structure.interior:
+    if structure.known:
         return Alternating()
     if structure.either_side:
         large = min(problem.n_tasks, problem.n_features) > 300

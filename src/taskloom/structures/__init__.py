@@ -5,8 +5,8 @@ from .base import Structure
 from .clusters import Clusters
 from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, TaskGraph
 from .selection import FeatureSelection
-from .sparse import Sparse
-from .spectral import Frobenius, LogDet, Schatten, SchattenNorm, Trace, UnitTrace
+from .sparse import LogDet, Sparse
+from .spectral import Frobenius, Schatten, SchattenNorm, Trace, UnitTrace
 
 __all__ = [
     "Clusters",

@@ -32,12 +32,16 @@ class Structure(Component, ABC):
     on_features: ClassVar[bool] = False  # sits on the features as they are (r x r), and nowhere else
     either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
 
-    bounds_slopes: ClassVar[bool] = False  # F* is 0 where S <= I, else infinite: a bound on the singular values of Z
     interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
 
     @property
     def low_rank(self) -> bool:
         """Whether the best ``A`` is typically singular (as under a trace penalty)."""
+        return False
+
+    @property
+    def searched(self) -> bool:
+        """Whether the step is itself an iteration, so that a solver should not ask for it often."""
         return False
 
     @abstractmethod
@@ -72,6 +76,22 @@ class Structure(Component, ABC):
     @abstractmethod
     def prox(self, A: Array, step: float) -> Array:
         """``argmin_B step F(B) + ||B - A||^2 / 2`` over positive semidefinite ``B``, for any symmetric ``A``."""
+
+    def proximal_step(self, A: Array, slope: Array, step: float) -> Array:
+        """``prox(A - step slope, step)``, or near enough to it that a step from ``A`` gains almost as much."""
+        return self.prox(A - step * slope, step)
+
+    def first_structure(self, R: Array, floor: float) -> Array:
+        """Where a solver may start that has weights ``R``: the step, or something like it."""
+        return self.best_of_root(R, floor)[0]
+
+    def remembering(self) -> Structure:
+        """The structure for one run of a solver: a copy of its own, where it gains from what it found a step before."""
+        return self
+
+    def whitened(self, R: Array) -> Array | None:
+        """``R`` in the units in which ``F*(R'R)`` is 0 as long as no singular value exceeds 1, where there are such units."""
+        return None
 
     def root(self, A: Array) -> Array:
         """A tall ``L`` with ``A = LL'``."""
