@@ -283,6 +283,11 @@ def structure_value(structure: Any, A: cp.Variable) -> tuple[cp.Expression, list
             return cp.trace(A) - structure.mu * cp.log_det(A) + structure.l1 * relations, []
         case "Sparse":
             return cp.trace(A) + structure.l1 * cp.sum(cp.abs(cp.multiply(1 - np.eye(T), A))), []
+        case "Sum":
+            weights = structure.weights or [1.0] * len(structure.members)
+            values = [structure_value(member, A) for member in structure.members]
+            total = sum(weight * value for weight, (value, _) in zip(weights, values, strict=True))
+            return total, [constraint for _, constraints in values for constraint in constraints]
         case name:
             raise NotImplementedError(f"the oracle does not know the structure {name}")
 

@@ -42,6 +42,8 @@ LEARNED = [
     structures.LogDet(0.3),
     structures.Sparse(0.3),
     structures.LogDet(0.3, l1=0.4),
+    structures.Frobenius() + 0.5 * structures.Sparse(0.3),
+    structures.Sum([structures.Trace(), structures.LogDet(0.3), structures.UnitTrace()], [1.0, 0.5, 2.0]),
 ]
 STRUCTURES = KNOWN + LEARNED
 ON_FEATURES = [structures.FeatureSelection()]  # sit on the features: laws here, problems in tests of their own

@@ -4,7 +4,8 @@ Under a trace penalty ``F*`` is finite only where no singular value of ``Z = Phi
 Near the optimum a few do, by a little. Shrinking all of ``G`` until they fit costs the bound in proportion to the excess;
 cutting only the excess costs its square. With shared inputs that is a multiplication of ``G`` from the right. With inputs of
 their own, each task changes its ``G`` as little as possible so that ``Z`` has the right components along the directions that
-touch the bound. A structure that bounds ``Z`` in other units says in which. Whatever comes out is only a candidate: its bound is computed like any other.
+touch the bound. A structure that bounds ``Z`` in other units says in which. Whatever comes out is only a candidate: its bound
+is computed like any other.
 """
 
 from __future__ import annotations

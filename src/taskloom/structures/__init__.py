@@ -7,6 +7,7 @@ from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, Tas
 from .selection import FeatureSelection
 from .sparse import LogDet, Sparse
 from .spectral import Frobenius, Schatten, SchattenNorm, Trace, UnitTrace
+from .sums import Sum
 
 __all__ = [
     "Clusters",
@@ -22,6 +23,7 @@ __all__ = [
     "SharedMean",
     "Sparse",
     "Structure",
+    "Sum",
     "TaskGraph",
     "Trace",
     "UnitTrace",
@@ -40,6 +42,7 @@ _CATALOGUE: list[type] = [
     SchattenNorm,
     SharedMean,
     Sparse,
+    Sum,
     TaskGraph,
     Trace,
     UnitTrace,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -93,6 +94,18 @@ class Structure(Component, ABC):
         """``R`` in the units in which ``F*(R'R)`` is 0 as long as no singular value exceeds 1, where there are such units."""
         return None
 
+    def __add__(self, other: Any) -> Structure:
+        """Both penalties on the same ``A``."""
+        from .sums import added  # a sum is a structure itself
+
+        return added(self, other) if isinstance(other, Structure) else NotImplemented
+
+    def __rmul__(self, factor: Any) -> Structure:
+        """The penalty, that many times."""
+        from .sums import scaled
+
+        return scaled(self, factor)
+
     def root(self, A: Array) -> Array:
         """A tall ``L`` with ``A = LL'``."""
         return psd_root(A)
@@ -118,3 +131,16 @@ class Structure(Component, ABC):
 
     def check_tasks(self, n_tasks: int) -> None:
         """Raise ``ValueError`` when the structure cannot describe this many tasks."""
+
+
+class Remembering(Structure):
+    """A structure whose prox is a search for multipliers, which a copy for one run remembers from step to step."""
+
+    _N: Array | None = None
+    _remembers = False
+    _proves = False  # whether what is remembered belongs to the structure at hand
+
+    def remembering(self) -> Structure:
+        twin = copy.copy(self)
+        twin._remembers = True
+        return twin

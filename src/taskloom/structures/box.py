@@ -53,9 +53,9 @@ def climb(
 ) -> tuple[Array, Array]:
     """Maximise a concave function with slope ``slope_of(image(x))`` over ``|x| <= bound``: the last image, and its ``x``.
 
-    The slope changes by at most ``1 / length`` times a move, so the step is known, and Nesterov's momentum (given up whenever it
-    points downhill) needs no values. At most ``bound sum |slope| - <x, slope>`` is left to gain: ``enough`` of that may stay,
-    and what rounding may hide.
+    The slope changes by at most ``1 / length`` times a move, so the step is known, and Nesterov's momentum (given up
+    whenever it points downhill) needs no values. At most ``bound sum |slope| - <x, slope>`` is left to gain: ``enough`` of that
+    may stay, and what rounding may hide.
     """
     ahead, momentum = x, 1.0
     for _ in range(n_steps):

@@ -8,17 +8,16 @@ over the symmetric ``N`` with zero diagonal and entries within ``l1``. Every que
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from .._linalg import compose, symmetric
-from .base import Array, Ray
+from .base import Array, Ray, Remembering, Structure
 from .box import climb, maximise_in_box
 from .spectral import TINY, SpectralStructure
 
@@ -44,16 +43,12 @@ def _with_l1(method: Callable[..., Any]) -> Callable[..., Any]:
     return either
 
 
-class Relations(SpectralStructure):
+class Relations(Remembering, SpectralStructure):
     """``tr A - mu log det A + l1 sum_{t != s} |A_ts|`` with ``mu >= 0``; subclasses say what ``mu`` and ``l1`` are.
 
     A copy made by ``remembering`` keeps the last ``N``: from one proximal step to the next it hardly changes, whatever their
     lengths, and at the optimum it is also the one that proves the bound.
     """
-
-    _N: Array | None = None
-    _remembers = False
-    _proves = False  # whether the remembered N belongs to the structure at hand
 
     @property
     @abstractmethod
@@ -87,11 +82,8 @@ class Relations(SpectralStructure):
         shifted, mu = a - step, self.strengths[0]
         return (shifted + np.sqrt(shifted**2 + 4 * step * mu)) / 2 if mu > 0 else np.maximum(shifted, 0.0)
 
-    @_with_l1
-    def remembering(self) -> Self:
-        twin = copy.copy(self)
-        twin._remembers = True
-        return twin
+    def remembering(self) -> Structure:
+        return super().remembering() if self.searched else self
 
     @_with_l1
     def value(self, A: Array) -> float:
@@ -133,8 +125,8 @@ class Relations(SpectralStructure):
         return s[keep, None] * Vt[keep]
 
     def _search_step(self, R: Array) -> Array:
-        if len(R) == 0 and self.strengths[0] == 0:
-            return np.zeros((R.shape[1], R.shape[1]))
+        if len(R) == 0:
+            return np.diag(self.f_best(np.zeros(R.shape[1])))
         dual = self._step_dual(R)
         start = np.zeros((R.shape[1], R.shape[1])) if self._N is None else self._N
         start = start if np.isfinite(dual(start)[0]) else np.zeros_like(start)
@@ -187,8 +179,10 @@ class Relations(SpectralStructure):
         return B
 
     def _prox_and_dual(self, A: Array, step: float, N: Array | None = None, origin: Array | None = None) -> tuple[Array, Array]:
-        """The prox is ``B(N)``, the prox without ``l1`` at ``A - step N``, at the best ``N``; with an ``origin``, near enough to
-        it: what is left to gain is a small share of what a step from the origin gains."""
+        """The prox is ``B(N)``, the prox without ``l1`` at ``A - step N``, at the best ``N``.
+
+        With an ``origin``, near enough to it: what is left to gain is a small share of what a step from the origin gains.
+        """
         l1 = self.strengths[1]
 
         def B(N: Array) -> Array:
@@ -203,9 +197,10 @@ class Relations(SpectralStructure):
 
     # --- the bound ----------------------------------------------------------------------------------------------
 
-    @_with_l1
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         s, V = np.linalg.eigh(symmetric(S))
+        if not self.searched:  # in a sum, S may have negative eigenvalues, and a log det sees them
+            return Ray(self.f_reach(s), lambda c: float(self.f_conjugate(c * s)))
         return self.ray_of_root(np.sqrt(np.maximum(s, 0.0))[:, None] * V.T, near)
 
     @_with_l1
@@ -215,7 +210,7 @@ class Relations(SpectralStructure):
         The ``N`` of the prox around ``near`` is the best one at the optimum.
         """
         mu, T = self.strengths[0], R.shape[1]
-        best, constant = Ray(0.0, lambda c: np.inf), T * (mu * np.log(mu) - mu) if mu > 0 else 0.0
+        best, constant = Ray(0.0, _bound(0.0, np.inf, 0.0, np.zeros(0))), T * (mu * np.log(mu) - mu) if mu > 0 else 0.0
         for C in self._roots(R, near):
             RC = solve_triangular(C, R.T, lower=True, check_finite=False)
             s = np.maximum(np.linalg.eigvalsh(RC.T @ RC if len(R) < T else RC @ RC.T), 0.0)
@@ -231,25 +226,23 @@ class Relations(SpectralStructure):
             return None
         return solve_triangular(next(self._roots(R, None)), R.T, lower=True, check_finite=False).T
 
-    @_with_l1
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return self.ray(S, near).conjugate(1.0)
 
     def _roots(self, R: Array, near: Array | None) -> Iterator[Array]:
         """``C`` with ``CC' = I + N``, ``N`` shrunk where it leaves ``I + N`` singular: a few of them, from bold to safe."""
-        if self._N is None and self._remembers and not self._proves:
+        if self._N is not None and self._proves:
+            N = self._N
+        elif self._N is None and self._remembers:  # before the first step any N will do
             N = np.zeros((R.shape[1], R.shape[1]))
-        elif not self._proves:
+        else:
             near = np.zeros((R.shape[1], R.shape[1])) if near is None else near
             size = max(float(np.trace(near)), 1e-12)
             N = self._prox_and_dual(near + size * R.T @ R, size, self._N)[1]
             if self._remembers:
                 self._N = N
-        else:
-            N = self._N
         for share in (1.0, 1 - 1e-9, 1 - 1e-6, 0.999, 0.9, 0.0):
-            C = _cholesky(np.eye(len(N)) + share * N)
-            if C is not None:
+            if (C := _cholesky(np.eye(len(N)) + share * N)) is not None:
                 yield C
 
 

@@ -25,9 +25,9 @@ class Sparse(Relations):
 
 @dataclass(eq=False, repr=False)
 class LogDet(Relations):
-    """``F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|``: no task direction dies (Lozano and Sindhwani's penalty, made convex).
+    """``F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|``: no task direction dies, and few relations live.
 
-    Without ``l1`` it sees the eigenvalues of ``A`` alone.
+    Lozano and Sindhwani's penalty, made convex. Without ``l1`` it sees the eigenvalues of ``A`` alone.
     """
 
     mu: float = 1.0
