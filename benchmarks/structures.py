@@ -4,8 +4,8 @@
 
 100 tasks with 30 examples of their own, d = 50: five planted directions, some noise in the weights, noise in the targets, which
 are scaled to unit variance. Every structure is solved at 0.1 and at 0.01 of the strength at which ``Trace`` learns nothing.
-BLAS is pinned to one thread; times are CPU seconds. Each structure is measured right after a ``Trace`` of its own, and the table
-has the medians of those ratios over runs and data sets. Writes benchmarks/results/structures.json and structures.md.
+BLAS is pinned to one thread; times are CPU seconds. Each structure is measured right after a ``Trace`` of its own, and
+the table has the medians of those ratios over runs and data sets. Writes benchmarks/results/structures.json and structures.md.
 ``--quick`` is 30 tasks, once, and writes nothing.
 """
 

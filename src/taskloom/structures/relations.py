@@ -9,7 +9,7 @@ over the symmetric ``N`` with zero diagonal and entries within ``l1``. Every que
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -21,6 +21,7 @@ from .base import Array, Ray, Remembering, Structure
 from .box import climb, maximise_in_box
 from .spectral import TINY, SpectralStructure
 
+SHARES = (1.0, *(1 - 10.0**-k for k in range(10, 0, -1)))  # of N
 FEW = 10  # eigenproblems that a proximal step may take: N is remembered, so the next step goes on where this one stopped
 
 
@@ -209,41 +210,56 @@ class Relations(Remembering, SpectralStructure):
 
         The ``N`` of the prox around ``near`` is the best one at the optimum.
         """
-        mu, T = self.strengths[0], R.shape[1]
-        best, constant = Ray(0.0, _bound(0.0, np.inf, 0.0, np.zeros(0))), T * (mu * np.log(mu) - mu) if mu > 0 else 0.0
-        for C in self._roots(R, near):
-            RC = solve_triangular(C, R.T, lower=True, check_finite=False)
-            s = np.maximum(np.linalg.eigvalsh(RC.T @ RC if len(R) < T else RC @ RC.T), 0.0)
-            reach = (1 - 1e-15 if mu > 0 else 1.0) / max(float(s[-1]), TINY)
-            level = constant - 2 * mu * float(np.log(np.diag(C)).sum())
-            if reach > best.reach:
-                best = Ray(reach, _bound(reach, level, mu, s))
-        return best
+        mu = self.strengths[0]
+        C, s = self._widest(R, near)
+        level = R.shape[1] * (mu * np.log(mu) - mu) - 2 * mu * float(np.log(np.diag(C)).sum()) if mu > 0 else 0.0
+        reach = self.f_reach(s)
+
+        def bound(c: float) -> float:
+            if c > reach:
+                return np.inf
+            return level - mu * float(np.log1p(-c * s).sum()) if mu > 0 else 0.0
+
+        return Ray(reach, bound)
 
     def whitened(self, R: Array) -> Array | None:
         """Without ``mu`` and with an ``N`` at hand: ``R'R <= I + N`` is ``R C^-T`` with singular values up to 1."""
         if self._N is None or not self._proves or self.strengths[0] > 0:
             return None
-        return solve_triangular(next(self._roots(R, None)), R.T, lower=True, check_finite=False).T
+        return solve_triangular(self._widest(R, None)[0], R.T, lower=True, check_finite=False).T
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return self.ray(S, near).conjugate(1.0)
 
-    def _roots(self, R: Array, near: Array | None) -> Iterator[Array]:
-        """``C`` with ``CC' = I + N``, ``N`` shrunk where it leaves ``I + N`` singular: a few of them, from bold to safe."""
+    def _dual_point(self, R: Array, near: Array | None) -> Array:
+        """An ``N`` for a bound: the one at hand, or the one of the prox around ``near``."""
         if self._N is not None and self._proves:
-            N = self._N
-        elif self._N is None and self._remembers:  # before the first step any N will do
-            N = np.zeros((R.shape[1], R.shape[1]))
-        else:
-            near = np.zeros((R.shape[1], R.shape[1])) if near is None else near
-            size = max(float(np.trace(near)), 1e-12)
-            N = self._prox_and_dual(near + size * R.T @ R, size, self._N)[1]
-            if self._remembers:
-                self._N = N
-        for share in (1.0, 1 - 1e-9, 1 - 1e-6, 0.999, 0.9, 0.0):
-            if (C := _cholesky(np.eye(len(N)) + share * N)) is not None:
-                yield C
+            return self._N
+        if self._N is None and self._remembers:  # before the first step any N will do
+            return np.zeros((R.shape[1], R.shape[1]))
+        near = np.zeros((R.shape[1], R.shape[1])) if near is None else near
+        size = max(float(np.trace(near)), 1e-12)
+        N = self._prox_and_dual(near + size * R.T @ R, size, self._N)[1]
+        if self._remembers:
+            self._N = N
+        return N
+
+    def _widest(self, R: Array, near: Array | None) -> tuple[Array, Array]:
+        """``C`` with ``CC' = I + N`` and the eigenvalues of ``C^-1 R'R C^-T``, where ``c R'R`` reaches furthest.
+
+        At the optimum ``I + N`` may be as singular as ``R'R``, and a little indefinite before: ``N`` is shrunk as much as pays.
+        """
+        N = self._dual_point(R, near)
+        best, last = (np.eye(len(N)), _squares(R)), np.inf
+        for share in SHARES:
+            C = _cholesky(np.eye(len(N)) + share * N)
+            if C is None:
+                continue
+            s = _squares(solve_triangular(C, R.T, lower=True, check_finite=False).T)
+            if s[-1] > last:
+                break
+            best, last = ((C, s) if s[-1] < best[1][-1] else best), s[-1]
+        return best
 
 
 def _masked(found: tuple[float, Array]) -> tuple[float, Array]:
@@ -260,10 +276,6 @@ def _cholesky(R: Array) -> Array | None:
     return C if float(np.diag(C).min()) > 1e-6 else None
 
 
-def _bound(reach: float, level: float, mu: float, s: Array) -> Callable[[float], float]:
-    def bound(c: float) -> float:
-        if c > reach:
-            return np.inf
-        return level - mu * float(np.log1p(-c * s).sum()) if mu > 0 else 0.0
-
-    return bound
+def _squares(R: Array) -> Array:
+    """The squared singular values of ``R``, ascending."""
+    return np.maximum(np.linalg.eigvalsh(R @ R.T if len(R) < R.shape[1] else R.T @ R), 0.0)
