@@ -49,7 +49,7 @@ def climb(
     bound: float,
     length: float,
     enough: Callable[[Array], float],
-    n_steps: int = 2000,
+    n_steps: int = 500,
 ) -> tuple[Array, Array]:
     """Maximise a concave function with slope ``slope_of(image(x))`` over ``|x| <= bound``: the last image, and its ``x``.
 

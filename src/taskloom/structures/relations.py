@@ -194,7 +194,7 @@ class Relations(Remembering, SpectralStructure):
             return 0.1 * float(np.sum((B - origin) ** 2)) / step if origin is not None else 0.0
 
         start = np.clip(off_diagonal(A) / step, -l1, l1) if N is None else N
-        return climb(B, off_diagonal, start, l1, 1 / step, enough, 2000 if origin is None else FEW)
+        return climb(B, off_diagonal, start, l1, 1 / step, enough, 500 if origin is None else FEW)
 
     # --- the bound ----------------------------------------------------------------------------------------------
 

@@ -283,7 +283,8 @@ def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array 
     reach = q * step
     x = np.zeros((q, *A.shape)) if M is None else M
     ahead, momentum = x, 1.0
-    for k in range(5000 if origin is None else FEW):
+    rounds = FEW if origin is not None else 5000 if A.ndim == 1 else 500  # those on eigenvalues cost next to nothing
+    for k in range(rounds):
         B, point = _prox(first, A - step * ahead.sum(axis=0), step), ahead
         V = point + B / reach
         new = np.empty_like(V)
