@@ -14,8 +14,7 @@ def choose(problem: Problem) -> Solver:
 
     Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
-    with a low-rank optimum under a loss with kinks. Alternation needs few steps where ``F`` keeps ``A`` well conditioned, and a
-    single one where ``A`` is known.
+    with a low-rank optimum under a loss with kinks. Alternation needs a single step where ``A`` is known.
     """
     structure = problem.structure
     if structure.known:
