@@ -76,6 +76,9 @@ LEARNED = [
     structures.LogDet(0.3),
     structures.Sparse(0.3),
     structures.CustomStructure(TraceAndSize()),
+    structures.LogDet(0.3, l1=0.4),
+    structures.Frobenius() + 0.5 * structures.Sparse(0.3),
+    structures.Sum([structures.Trace(), structures.LogDet(0.3), structures.UnitTrace()], [1.0, 0.5, 2.0]),
 ]
 STRUCTURES = KNOWN + LEARNED
 SUMS = [structures.Robust(), structures.Dirty()]  # split the weights into addends: tests/test_addends.py

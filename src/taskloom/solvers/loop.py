@@ -73,6 +73,8 @@ def solve(
     require(is_number(tol) and tol >= 0, f"tol must be a number >= 0, got tol={tol!r}")
     require(max_iter >= 1, f"max_iter must be at least 1, got max_iter={max_iter!r}")
     chosen = as_solver(solver, problem)
+    if (structure := problem.structure.remembering()) is not problem.structure:
+        problem = problem.with_structure(structure)  # what it remembers belongs to this run alone
     refusal = chosen.accepts(problem)
     require(refusal is None, str(refusal))
     if start is not None and not np.any(start[0]):
@@ -347,6 +349,8 @@ class _Book:
 
     def _settle(self) -> None:
         """Hand back the best structure for the weights: what is certified is then what is returned."""
+        if self.A is not None and self.problem.structure.searched:
+            return
         penalty, A = self.problem.best_penalty(self.W)
         z = self.problem.predict(self.W, self.b) if self.z is None else self.z
         primal = self.problem.loss_term(z) + penalty + self.constant

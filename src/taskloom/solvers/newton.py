@@ -261,10 +261,11 @@ class Batch:
     v: Array
     design: Design
     intercepts: Intercepts | None
+    enough: float = 0.0  # how far above the minimum a solution may stay
 
     def pick(self, which: Array) -> Batch:
         intercepts = None if self.intercepts is None else self.intercepts.pick(which)
-        return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), intercepts)
+        return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), intercepts, self.enough)
 
     def offsets(self, b: Array) -> Array | float:
         return 0.0 if self.intercepts is None else self.intercepts.spread(b)
@@ -300,7 +301,8 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
         coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active])
         idle[active] = np.where(decrement < 0.5 * least[active], 0, idle[active] + 1)
         least[active] = np.minimum(least[active], decrement)
-        active = active[(decrement > 1e-15 * np.maximum(np.abs(value), 1e-300)) & (idle[active] < PATIENCE)]
+        floor = np.maximum(1e-15 * np.maximum(np.abs(value), 1e-300), batch.enough)
+        active = active[(decrement > floor) & (idle[active] < PATIENCE)]
         if active.size == 0:
             break
     return batch.finish(coef, b)
@@ -315,8 +317,9 @@ def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
         dcoef, db = direction(coef, batch.v * batch.loss.slope(batch.y, z))
         coef, b = coef + dcoef, b + db
         after = batch.v * batch.loss.slope(batch.y, batch.design.predict(coef) + batch.offsets(b))
-        left = np.abs(batch.design.start(after) + coef).max(initial=0.0)  # X'g + beta, or g + u: zero at the minimum
-        if left <= 1e-13 * np.abs(coef).max(initial=0.0):
+        left = batch.design.start(after) + coef  # X'g + beta, or g + u: zero at the minimum
+        close = np.abs(left).max(initial=0.0) <= 1e-13 * np.abs(coef).max(initial=0.0)
+        if close or float(np.vdot(left, left)) <= 2 * batch.enough:
             break
     return batch.finish(coef, b)
 

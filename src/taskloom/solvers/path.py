@@ -47,7 +47,7 @@ def alpha_max(problem: Problem) -> float:
     low = high
     while vanishes(low):
         high, low = low, low / 4
-    for _ in range(60):
+    for _ in range(16 if structure.searched else 60):  # a search is slow, and exact to a few digits, where it barely succeeds
         middle = np.sqrt(low * high)
         low, high = (low, middle) if vanishes(middle) else (middle, high)
     return float(high)
@@ -71,10 +71,14 @@ def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
         instead, by = _convex_instead(problem)
         return _little_to_learn(instead, share) / by
     problem = problem.unfolded()
-    _, conjugate = problem.structure.ray_of_root(_root_at_zero(problem))
+    structure, root = problem.structure, _root_at_zero(problem)
+    conjugate, low, high, n_steps = structure.ray_of_root(root).conjugate, 1e-100, 1e100, 200
+    if structure.searched:  # a bound found along a ray holds on all of it, and is tight at one place only: search at each
+        S = root.T @ root
+        start, size = structure.best_structure(0 * S), max(float(np.trace(S)), 1e-100)
+        conjugate, low, high, n_steps = lambda c: structure.conjugate(c * S, start), 1e-12 * size, 1e12 * size, 16
     nothing = conjugate(0.0)
-    low, high = 1e-100, 1e100
-    for _ in range(200):
+    for _ in range(n_steps):
         middle = float(np.sqrt(low * high))
         worth = conjugate(1 / middle) - nothing
         low, high = (middle, high) if worth > share * problem.scale else (low, middle)

@@ -52,6 +52,7 @@ class Side(ABC):
 
     dim: int  # the size of the structure that sits here
     near_counts = False  # whether bounds on F* may look around the structure at hand
+    enough: float = 0.0  # how far above its minimum a large supervised step may stop
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -111,7 +112,7 @@ class TaskSide(Side):
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
         large = min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit
         if large or issparse(problem.features):
-            design: Design = Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)))
+            design: Design = Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)), self.enough)
         elif r * q <= N:
             phi = problem.features[problem.observations.row]
             design = Columns((phi[:, :, None] * self._spread(L)[:, None, :]).reshape(1, N, r * q))
@@ -141,7 +142,9 @@ class TaskSide(Side):
         intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
         loss = problem.loss.pick(np.arange(seen.y.size)[None])
-        return newton(Batch(loss, seen.y[None], seen.weight[None], design, intercepts), design.start(self._dual[None]), b)
+        enough = design.enough if isinstance(design, Coupled) else 0.0
+        batch = Batch(loss, seen.y[None], seen.weight[None], design, intercepts, enough)
+        return newton(batch, design.start(self._dual[None]), b)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ from .low_rank import LowRank
 from .parts import Parts as Parts  # not for users: lists of kernels make one
 from .robust import Dirty, Robust
 from .selection import FeatureSelection
-from .sparse import Sparse
-from .spectral import Frobenius, LogDet, Schatten, SchattenNorm, Trace, UnitTrace
+from .sparse import LogDet, Sparse
+from .spectral import Frobenius, Schatten, SchattenNorm, Trace, UnitTrace
+from .sums import Sum
 
 __all__ = [
     "Clusters",
@@ -36,6 +37,7 @@ __all__ = [
     "Sparse",
     "SparsePrecision",
     "Structure",
+    "Sum",
     "TaskGraph",
     "Trace",
     "UnitTrace",
@@ -60,6 +62,7 @@ _CATALOGUE: list[type] = [
     SharedMean,
     Sparse,
     SparsePrecision,
+    Sum,
     TaskGraph,
     Trace,
     UnitTrace,
