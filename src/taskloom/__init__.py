@@ -22,6 +22,7 @@ _HOMES = {
     "stability": "estimators",
     "stack": "tables",
     "unstack": "tables",
+    "write_report": "report",
 }
 _MODULES = ("datasets", "losses", "maps", "methods", "metrics", "plots", "solvers", "structures")
 

@@ -65,7 +65,8 @@ class ConvergenceDisplay:
         """
         against = [against] if isinstance(against, str) else list(against)
         require(
-            len(against) > 0 and set(against) <= set(AXES), f'against must name "iteration" or "seconds" or both, got {against!r}'
+            len(against) > 0 and set(against) <= set(AXES),
+            f'against must name "iteration" or "seconds" or both, got {against!r}',
         )
         require(len(self.history["iteration"]) > 0, "there is no history to draw: the fit took no iteration")
         self.figure_, self.axes_ = panels(
@@ -78,7 +79,9 @@ class ConvergenceDisplay:
             self._values(self.axes_[0, column], self.history[name], column == 0)
             self._gap(self.axes_[1, column], self.history[name], column == 0)
             self.axes_[1, column].set_xlabel(AXES[name])
-            self.axes_[1, column].xaxis.set_major_locator(MaxNLocator(5 if name == "iteration" else 3, integer=name == "iteration"))
+            self.axes_[1, column].xaxis.set_major_locator(
+                MaxNLocator(5 if name == "iteration" else 3, integer=name == "iteration")
+            )
         return self
 
     def _values(self, ax: Any, x: Array, first: bool) -> None:

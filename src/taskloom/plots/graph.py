@@ -106,7 +106,9 @@ class TaskGraphDisplay:
         curve = (1 - s) ** 2 * start + 2 * s * (1 - s) * bend + s**2 * end
         strength = (np.abs(value) - threshold) / (1 - threshold) if threshold < 1 else np.ones(len(value))
         crowd = np.clip(8 / np.sqrt(max(len(value), 1)), 0.25, 1)
-        self.lines_ = LineCollection(list(curve), cmap=cmap, linewidths=crowd * (1.0 + 3.0 * strength), alpha=0.3 + 0.55 * crowd)
+        self.lines_ = LineCollection(
+            list(curve), cmap=cmap, linewidths=crowd * (1.0 + 3.0 * strength), alpha=0.3 + 0.55 * crowd
+        )
         self.lines_.set_array(value)
         self.lines_.set_clim(-1, 1)
         self.ax_.add_collection(self.lines_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ class TaskStructureDisplay:
         """Group, first and past-the-last row of each run of rows of one group."""
         group = np.asarray(self.groups)[self.order_]
         edges = [0, *(np.flatnonzero(np.diff(group)) + 1), len(group)]
-        return [(int(group[start]), int(start), int(end)) for start, end in zip(edges[:-1], edges[1:], strict=True)]
+        return [(int(group[start]), int(start), int(end)) for start, end in pairwise(edges)]
 
     def _part_groups(self) -> None:
         for _, start, _ in self._blocks()[1:]:

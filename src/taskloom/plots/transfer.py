@@ -84,7 +84,12 @@ class TransferDisplay:
         ):
             if mask.any():
                 self.ax_.hlines(
-                    row[mask], (gain - reach)[mask], (gain + reach)[mask], color=colour, alpha=0.55, linewidth=min(2.0, points / 4)
+                    row[mask],
+                    (gain - reach)[mask],
+                    (gain + reach)[mask],
+                    color=colour,
+                    alpha=0.55,
+                    linewidth=min(2.0, points / 4),
                 )
                 label = f"{mask.sum()} {what}"
                 self.ax_.scatter(gain[mask], row[mask], color=colour, s=min(28.0, 3 * points), zorder=3, label=label)

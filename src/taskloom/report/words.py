@@ -1,0 +1,202 @@
+"""What was learned, in plain words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..solution import Certificate
+from .facts import Facts
+
+CLEAR = 2.0  # a gain is clear when it is this many standard errors from 0
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The certificate for people: a headline, how good the news is, and what it means."""
+
+    headline: str
+    tone: str
+    meaning: str
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with two digits, never in scientific notation."""
+    if share <= 0:
+        return "0 %"
+    if share < 1e-8:
+        return "less than 0.000001 %"
+    return f"{np.format_float_positional(float(f'{100 * share:.1e}'), trim='-')} %"
+
+
+def count(n: int, what: str) -> str:
+    """``3,000 observations``, ``1 task``."""
+    return f"{n:,} {what if n == 1 else what + 's'}"
+
+
+def quoted(name: str) -> str:
+    """A task's name in a sentence, kept from turning the direction of the text around it."""
+    return f"“\u2068{name}\u2069”"
+
+
+def minus(text: str) -> str:
+    """With a real minus sign."""
+    return text.replace("-", "\u2212")
+
+
+def signed(value: float) -> str:
+    return minus(f"{value:+.2f}")
+
+
+# --- the certificate ------------------------------------------------------------------------------------------------
+
+
+def prove(certificate: Certificate, tol: float) -> Proof:
+    """What the certificate proves; also where it proves little, or nothing."""
+    gap = float(certificate.relative_gap)
+    if not np.isfinite(gap):
+        return Proof(
+            "No proof of optimality: at best a stationary point",
+            "none",
+            "Nothing bounds how far this fit is from the best one: another start, or another solver, may end lower. Read the "
+            f"structure as one plausible answer. The fit itself says: {_sentence(certificate.message)}",
+        )
+    means = (
+        f"No other weights and no other structure can lower the objective by more than {percent(gap)} of what the best "
+        f"constant prediction loses. The proof is the dual value, {certificate.dual:.6g}: nothing can fall below it, and this fit, at "
+        f"{certificate.primal:.6g}, is that close to it."
+    )
+    if gap <= 0:
+        means = "No other weights and no other structure have a lower objective, up to the rounding of the computer."
+    if certificate.optimal:
+        exact = "The optimum is proved, up to rounding" if gap <= 0 else f"The optimum is proved to within {percent(gap)}"
+        return Proof(exact, "good", f"{means} The fit was asked for {percent(tol)}.")
+    return Proof(
+        f"Stopped early: proved to within {percent(gap)}, asked for {percent(tol)}",
+        "fair",
+        f"{means} {_sentence(certificate.message)}",
+    )
+
+
+def _sentence(message: str) -> str:
+    return message if message.endswith(".") else f"{message}."
+
+
+# --- what was learned -----------------------------------------------------------------------------------------------
+
+
+def tell(facts: Facts) -> list[str]:
+    """Paragraphs: what was fitted, how tasks relate, who gains."""
+    return [text for text in (_fit(facts), _relations(facts), _gains(facts)) if text]
+
+
+def _fit(facts: Facts) -> str:
+    model, data = facts.model, facts.data
+    T = facts.n_tasks
+    what = "The classes of one target" if getattr(model, "_one_vs_rest", False) else "One task" if T == 1 else f"{T:,} tasks"
+    text = f"{what} {'was' if T == 1 else 'were'} learned{'' if T == 1 else ' together'}"
+    if data is not None:
+        text += f" from {count(data.n_observations, 'observation')} with {count(data.n_inputs, 'input')}"
+        few, many = int(data.counts.min()), int(data.counts.max())
+        if not getattr(model, "_one_vs_rest", False) and T > 1:
+            text += f", {few:,} for each task" if few == many else f", {few:,} to {many:,} for each task"
+    kernel = model.kernel if isinstance(model.kernel, str) else type(model.kernel).__name__
+    text += (
+        f". The model: a {kernel} kernel, the {_loss(model)} loss, the structure {type(facts.structure).__name__} at strength "
+    )
+    text += f"{facts.alpha:.3g}"
+    if hasattr(model, "cv_results_"):
+        tried = len(model.cv_results_["mean_test_score"])
+        folds = "leaving out one row at a time" if facts.model.cv == "loo" else f"cross-validation in {model.n_splits_} folds"
+        text += f", the best of {count(tried, 'setting')} by {folds}"
+    return text + "."
+
+
+def _loss(model: Any) -> str:
+    if isinstance(model.loss, dict):
+        return "own (one for each task)"
+    return model.loss.replace("_", " ") if isinstance(model.loss, str) else type(model.loss).__name__
+
+
+def _relations(facts: Facts) -> str:
+    T, C = facts.n_tasks, facts.correlation
+    if T == 1:
+        return "With one task there are no relations to learn."
+    if facts.vanished:
+        return "At this strength everything vanished: every task predicts a constant. Lower alpha to learn more."
+    given = getattr(facts.structure, "known", False)
+    if not np.any(np.abs(C - np.eye(T)) > 1e-6):
+        return "No relation links any two tasks: each was learned on its own" + (", as asked." if given else ".")
+    text = ["The relations were given, not learned."] if given else []
+    text.append(_groups(facts))
+    one, other = np.tril_indices(T, -1)
+    value = C[one, other]
+    best, worst = int(np.argmax(value)), int(np.argmin(value))
+    if value[best] > 0:
+        pair = f"{quoted(facts.names[other[best]])} and {quoted(facts.names[one[best]])}"
+        text.append(f"Most alike are {pair} (correlation {signed(value[best])}).")
+    if value[worst] < -0.1:
+        pair = f"{quoted(facts.names[other[worst]])} and {quoted(facts.names[one[worst]])}"
+        text.append(f"Most opposed are {pair} ({signed(value[worst])}).")
+    needed = int(np.searchsorted(np.cumsum(facts.eigenvalues) / facts.eigenvalues.sum(), 0.95)) + 1
+    if T > 2:
+        text.append(f"{count(needed, 'pattern')} {'carries' if needed == 1 else 'carry'} 95 % of what the {T:,} tasks share.")
+    return " ".join(text)
+
+
+def _groups(facts: Facts) -> str:
+    sizes = Counter(facts.groups.tolist())
+    real = sorted(n for n in sizes.values() if n > 1)
+    alone = len(sizes) - len(real)
+    if len(sizes) == 1:
+        return "All tasks belong together: they form one group."
+    if not real:
+        return "No groups stand out."
+    span = f"of {real[0]:,} tasks" if real[0] == real[-1] else f"of {real[0]:,} to {real[-1]:,} tasks"
+    text = f"Tasks fall into {count(len(real), 'group')} {span}"
+    text += f"; {count(alone, 'task')} {'stands' if alone == 1 else 'stand'} alone." if alone else "."
+    same = facts.groups[:, None] == facts.groups[None, :]
+    off = ~np.eye(facts.n_tasks, dtype=bool)
+    if len(real) > 1:
+        inside, across = facts.correlation[same & off].mean(), facts.correlation[~same].mean()
+        text += f" Two tasks of one group correlate {signed(inside)} on average, two of different groups {signed(across)}."
+    return text
+
+
+def _gains(facts: Facts) -> str:
+    if facts.ledger is None:
+        return ""
+    gain, error = (np.asarray(facts.ledger[column], dtype=float) for column in ("gain", "standard_error"))
+    alone, together = (np.asarray(facts.ledger[column], dtype=float) for column in ("alone", "together"))
+    scored = np.flatnonzero(~np.isnan(gain))
+    if scored.size == 0:
+        return "No task could be scored by cross-validation, so nothing is known about gains."
+    change = minus(f"the mean score goes from {alone[scored].mean():.3f} alone to {together[scored].mean():.3f} together")
+    if not facts.by_task or scored.size == 1:
+        return f"In cross-validation {change}."
+    better, worse = verdicts(gain, error)
+    verdict = "helps" if better.sum() > worse.sum() else "hurts" if worse.sum() > better.sum() else "makes no clear difference"
+    unsure = scored.size - int(better.sum()) - int(worse.sum())
+    text = (
+        f"Learning together {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} predict clearly better than alone, "
+        f"{int(worse.sum()):,} clearly worse, and for {unsure:,} the difference is within the noise; {change}."
+    )
+    top, low = scored[np.argmax(gain[scored])], scored[np.argmin(gain[scored])]
+    if gain[top] > 0:
+        text += f" {quoted(facts.names[top])} gains most ({signed(gain[top])})"
+        text += f", {quoted(facts.names[low])} loses most ({signed(gain[low])})." if gain[low] < 0 else "."
+    fallen = getattr(facts.model, "fallback_tasks_", [])
+    if len(fallen):
+        whose = "its" if len(fallen) == 1 else "their"
+        text += f" {count(len(fallen), 'task')} that joint learning would hurt kept a model of {whose} own."
+    return text
+
+
+def verdicts(gain: Any, error: Any) -> tuple[Any, Any]:
+    """Which tasks are clearly better off together, and which alone; without a standard error nothing is clear."""
+    reach = np.where(np.isfinite(error), CLEAR * np.nan_to_num(error), np.inf)
+    with np.errstate(invalid="ignore"):
+        return gain - reach > 0, gain + reach < 0
