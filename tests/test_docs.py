@@ -11,7 +11,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "estimators.md"
 
 
-@pytest.mark.parametrize(("name", "least"), [("estimators.md", 10), ("structures.md", 2)])
+@pytest.mark.parametrize(("name", "least"), [("estimators.md", 10), ("structures.md", 2), ("plots.md", 4), ("report.md", 2)])
 def test_a_page_runs_from_top_to_bottom(name, least):
     """Every block, in order, in one namespace; a failure names the line of the page."""
     page = DOCS / name

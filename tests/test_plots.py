@@ -9,8 +9,6 @@ import pytest
 from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, Problem, compare_to_single_task, path, solve, structures
 from taskloom.plots import ConvergenceDisplay, PathDisplay, TaskGraphDisplay, TaskStructureDisplay, TransferDisplay
 
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
 
 DISPLAYS = [ConvergenceDisplay, PathDisplay, TaskGraphDisplay, TaskStructureDisplay, TransferDisplay]

@@ -114,7 +114,9 @@ class _Scale:
 
 def _number(value: float) -> str:
     """Short, and whole powers of ten as such."""
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
+    if abs(value) < 1e-300:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5:
         return f"{value:.6g}".replace("-", "\u2212")
     power = int(np.floor(np.log10(abs(value)) + 1e-9))
     front = value / 10.0**power

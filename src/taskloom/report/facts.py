@@ -52,6 +52,18 @@ class Facts:
         return len(self.names)
 
     @property
+    def one_target(self) -> bool:
+        """Whether the tasks are the classes of one target."""
+        return bool(getattr(self.model, "_one_vs_rest", False))
+
+    @property
+    def noun(self) -> str:
+        """What the tasks are called."""
+        if self.one_target:
+            return "classes"
+        return "task" if self.n_tasks == 1 else "tasks"
+
+    @property
     def vanished(self) -> bool:
         """Whether nothing at all was learned but constants."""
         return bool(self.eigenvalues[0] <= 1e-12)

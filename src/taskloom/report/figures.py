@@ -30,7 +30,8 @@ def convergence(facts: Facts) -> list[Chart]:
         Line(history["iteration"], dual, "lower", "dual value"),
     ]
     band = (history["iteration"][both], dual[both], objective[both]) if both.sum() > 1 else None
-    charts = [Chart("Objective and dual value by iteration", "iteration", lines, band=band, whole_x=True)]
+    title = "Objective by iteration" if band is None else "Objective and dual value by iteration"
+    charts = [Chart(title, "iteration", lines, band=band, whole_x=True)]
     gap = _finite(history["gap"])
     if not np.any(gap > 0) or not 0 < proof.relative_gap < np.inf:
         return charts if np.isfinite(objective).any() else []

@@ -138,13 +138,16 @@ class RelationMap {
     pen.font = this.font(Math.min(13, Math.max(10, cell * 0.8)));
     pen.fillStyle = tint.ink;
     pen.textBaseline = "middle";
-    pen.textAlign = "right";
+    const upright = names.every((name) => pen.measureText(name).width < cell - 2);
     order.forEach((t, k) => {
       const text = this.clip(pen, names[t], edge - 14);
+      pen.textAlign = "right";
       pen.fillText(text, edge - 11, edge + (k + 0.5) * cell);
       pen.save();
       pen.translate(edge + (k + 0.5) * cell, edge - 11);
-      pen.rotate(Math.PI / 2);
+      if (upright) pen.translate(0, -6);
+      else pen.rotate(-Math.PI / 2);
+      pen.textAlign = upright ? "center" : "left";
       pen.fillText(text, 0, 0);
       pen.restore();
     });

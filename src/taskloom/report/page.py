@@ -96,8 +96,8 @@ def render_report(model: Any, X: Any = None, y: Any = None, *, title: str | None
         groups=figures.groups(facts),
         gains=gains,
         gains_span=span,
-        convergence=[(chart.title, _raw(chart.svg())) for chart in figures.convergence(facts)],
-        path=[(chart.title, _raw(chart.svg())) for chart in figures.path(facts)],
+        convergence=[(chart, _raw(chart.svg())) for chart in figures.convergence(facts)],
+        path=[(chart, _raw(chart.svg())) for chart in figures.path(facts)],
         tasks=figures.tasks(facts),
         seconds=_seconds(model),
         code=settings.reproduce(facts),
@@ -110,18 +110,18 @@ def render_report(model: Any, X: Any = None, y: Any = None, *, title: str | None
 
 
 def _title(facts: Facts) -> str:
-    return "What one task learned" if facts.n_tasks == 1 else f"What {facts.n_tasks:,} tasks learned together"
+    return "What one task learned" if facts.n_tasks == 1 else f"What {facts.n_tasks:,} {facts.noun} learned together"
 
 
 def _tiles(facts: Facts) -> list[tuple[str, str]]:
     """The numbers at the top: value and what it is."""
-    tiles = [(f"{facts.n_tasks:,}", "task" if facts.n_tasks == 1 else "tasks")]
+    tiles = [(f"{facts.n_tasks:,}", facts.noun)]
     if facts.data is not None:
         tiles.append((f"{facts.data.n_observations:,}", "observations"))
     if facts.n_tasks > 1 and not facts.vanished:
         n = len(figures.groups(facts)[0])
         if n:
-            tiles.append((f"{n:,}", "group of related tasks" if n == 1 else "groups of related tasks"))
+            tiles.append((f"{n:,}", f"{'group' if n == 1 else 'groups'} of related {facts.noun}"))
     if facts.by_task:
         better, _ = verdicts(facts.ledger["gain"], facts.ledger["standard_error"])  # type: ignore[index]
         tiles.append((f"{int(better.sum()):,}", "clearly better together"))

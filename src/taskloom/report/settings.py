@@ -61,6 +61,8 @@ def _code(name: str, settings: dict[str, Any], fit: str) -> str:
 
 
 def _fit(model: Any) -> str:
+    if getattr(model, "_one_vs_rest", False):
+        return "model.fit(X, y)  # one row for each input; y holds its class"
     if model.task_column is not None:
         return "model.fit(X, y)  # one row for each observation; the task is in the task column of X"
     return "model.fit(X, y)  # one row for each input" + (", one column of y for each task" if len(model.tasks_) > 1 else "")

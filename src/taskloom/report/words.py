@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..names import shorten
 from ..solution import Certificate
 from .facts import Facts
 
@@ -38,8 +39,8 @@ def count(n: int, what: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A task's name in a sentence, kept from turning the direction of the text around it."""
-    return f"“\u2068{name}\u2069”"
+    """A task's name in a sentence: not too long, and kept from turning the direction of the text around it."""
+    return f"“\u2068{shorten(name, 48)}\u2069”"
 
 
 def minus(text: str) -> str:
@@ -66,8 +67,8 @@ def prove(certificate: Certificate, tol: float) -> Proof:
         )
     means = (
         f"No other weights and no other structure can lower the objective by more than {percent(gap)} of what the best "
-        f"constant prediction loses. The proof is the dual value, {certificate.dual:.6g}: nothing can fall below it, and this fit, at "
-        f"{certificate.primal:.6g}, is that close to it."
+        f"constant prediction loses. The proof is the dual value, {certificate.dual:.6g}: nothing can fall below it, and this "
+        f"fit, at {certificate.primal:.6g}, is that close to it."
     )
     if gap <= 0:
         means = "No other weights and no other structure have a lower objective, up to the rounding of the computer."
@@ -96,12 +97,12 @@ def tell(facts: Facts) -> list[str]:
 def _fit(facts: Facts) -> str:
     model, data = facts.model, facts.data
     T = facts.n_tasks
-    what = "The classes of one target" if getattr(model, "_one_vs_rest", False) else "One task" if T == 1 else f"{T:,} tasks"
+    what = f"The {T:,} classes of one target" if facts.one_target else "One task" if T == 1 else f"{T:,} tasks"
     text = f"{what} {'was' if T == 1 else 'were'} learned{'' if T == 1 else ' together'}"
     if data is not None:
         text += f" from {count(data.n_observations, 'observation')} with {count(data.n_inputs, 'input')}"
         few, many = int(data.counts.min()), int(data.counts.max())
-        if not getattr(model, "_one_vs_rest", False) and T > 1:
+        if not facts.one_target and T > 1:
             text += f", {few:,} for each task" if few == many else f", {few:,} to {many:,} for each task"
     kernel = model.kernel if isinstance(model.kernel, str) else type(model.kernel).__name__
     text += (
@@ -181,8 +182,8 @@ def _gains(facts: Facts) -> str:
     verdict = "helps" if better.sum() > worse.sum() else "hurts" if worse.sum() > better.sum() else "makes no clear difference"
     unsure = scored.size - int(better.sum()) - int(worse.sum())
     text = (
-        f"Learning together {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} predict clearly better than alone, "
-        f"{int(worse.sum()):,} clearly worse, and for {unsure:,} the difference is within the noise; {change}."
+        f"Learning together {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} predict clearly better than "
+        f"alone, {int(worse.sum()):,} clearly worse, and for {unsure:,} the difference is within the noise; {change}."
     )
     top, low = scored[np.argmax(gain[scored])], scored[np.argmin(gain[scored])]
     if gain[top] > 0:
