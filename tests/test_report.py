@@ -234,8 +234,10 @@ def test_words_say_what_was_found():
     model, X, Y = made("gaps")
     text = render_report(model, X, Y)
     assert f"6 tasks were learned together from {int((~np.isnan(Y)).sum())} observations with 4 inputs" in text
-    assert "Tasks fall into 2 groups of 3 tasks" in text
+    assert "The tasks fall into 2 groups of 3." in text
     assert "The optimum is proved to within" in text
+    assert "The 3 classes of one target were learned together" in render_report(*made("classes"))
+    assert "any two tasks correlate about +0." in render_report(made("fallback")[0])
     assert "each was learned on its own, as asked" in render_report(made("alone")[0])
     assert "everything vanished" in render_report(made("vanished")[0])
     assert "no relations to learn" in render_report(made("one task")[0])
@@ -257,8 +259,8 @@ def test_the_certificate_in_words():
     assert proof(np.nan, "stationary").tone == "none"
     assert [percent(x) for x in (0, 1e-12, 1.23e-7, 0.5, 12.0)] == [
         "0 %",
-        "less than 0.000001 %",
-        "0.000012 %",
+        "0.000001 %",
+        "0.000013 %",
         "50 %",
         "1200 %",
     ]

@@ -37,7 +37,7 @@ def convergence(facts: Facts) -> list[Chart]:
         return charts if np.isfinite(objective).any() else []
     gap = gap * (proof.relative_gap / proof.gap)
     for what, label in (("iteration", "iteration"), ("seconds", "time in seconds")):
-        title = f"Relative duality gap by {what}"
+        title = f"Relative duality gap by {what.replace('seconds', 'time')}"
         line = Line(history[what], gap, "gap")
         charts.append(Chart(title, label, [line], log_y=True, mark_y=facts.model.tol or None, whole_x=what == "iteration"))
     return charts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,11 @@ class Proof:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with two digits, never in scientific notation."""
+    """A share as a percentage of two digits, rounded up (what is proved within it is true), never in scientific notation."""
     if share <= 0:
         return "0 %"
-    if share < 1e-8:
-        return "less than 0.000001 %"
-    return f"{np.format_float_positional(float(f'{100 * share:.1e}'), trim='-')} %"
+    digits = Decimal(f"{100 * max(share, 1e-8):.8e}")
+    return f"{digits.quantize(Decimal(1).scaleb(digits.adjusted() - 1), ROUND_CEILING).normalize():f} %"
 
 
 def count(n: int, what: str) -> str:
@@ -144,7 +144,9 @@ def _relations(facts: Facts) -> str:
         text.append(f"Most opposed are {pair} ({signed(value[worst])}).")
     needed = int(np.searchsorted(np.cumsum(facts.eigenvalues) / facts.eigenvalues.sum(), 0.95)) + 1
     if T > 2:
-        text.append(f"{count(needed, 'pattern')} {'carries' if needed == 1 else 'carry'} 95 % of what the {T:,} tasks share.")
+        text.append(
+            f"{count(needed, 'pattern')} {'carries' if needed == 1 else 'carry'} 95 % of what the {T:,} {facts.noun} share."
+        )
     return " ".join(text)
 
 
@@ -152,18 +154,21 @@ def _groups(facts: Facts) -> str:
     sizes = Counter(facts.groups.tolist())
     real = sorted(n for n in sizes.values() if n > 1)
     alone = len(sizes) - len(real)
-    if len(sizes) == 1:
-        return "All tasks belong together: they form one group."
-    if not real:
-        return "No groups stand out."
-    span = f"of {real[0]:,} tasks" if real[0] == real[-1] else f"of {real[0]:,} to {real[-1]:,} tasks"
-    text = f"Tasks fall into {count(len(real), 'group')} {span}"
-    text += f"; {count(alone, 'task')} {'stands' if alone == 1 else 'stand'} alone." if alone else "."
+    noun = facts.noun
     same = facts.groups[:, None] == facts.groups[None, :]
     off = ~np.eye(facts.n_tasks, dtype=bool)
+    if len(sizes) == 1:
+        return f"All {noun} belong together: they form one group."
+    if not real:
+        if np.ptp(facts.correlation[off]) < 0.1:
+            return f"No groups stand out: any two {noun} correlate about {signed(facts.correlation[off].mean())}."
+        return "No groups stand out."
+    span = f"of {real[0]:,}" if real[0] == real[-1] else f"of {real[0]:,} to {real[-1]:,}"
+    text = f"The {noun} fall into {count(len(real), 'group')} {span}"
+    text += f"; {alone:,} {'stands' if alone == 1 else 'stand'} alone." if alone else "."
     if len(real) > 1:
         inside, across = facts.correlation[same & off].mean(), facts.correlation[~same].mean()
-        text += f" Two tasks of one group correlate {signed(inside)} on average, two of different groups {signed(across)}."
+        text += f" Two {noun} of one group correlate {signed(inside)} on average, two of different groups {signed(across)}."
     return text
 
 
