@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
+from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,17 +25,6 @@ def correlation(A: Array) -> Array:
     C = np.clip(A / np.outer(size, size), -1.0, 1.0)
     np.fill_diagonal(C, 1.0)
     return C
-
-
-def task_tree(C: Array) -> Array:
-    """The merges of tasks by average linkage of ``1 - correlation``, as SciPy's ``linkage`` has them; like stands by like."""
-    distances = squareform(np.maximum(1 - C, 0.0), checks=False)
-    return linkage(distances, "average", optimal_ordering=len(C) <= 400) if len(C) > 1 else np.empty((0, 4))
-
-
-def leaf_order(tree: Array) -> Array:
-    """The tasks in the order of a tree's leaves; the tree of one task has no merge."""
-    return leaves_list(tree) if len(tree) else np.zeros(1, int)
 
 
 class ReadStructure(MultiTaskEstimator):
@@ -73,7 +62,7 @@ class ReadStructure(MultiTaskEstimator):
         require(n is None or 1 <= n <= T, f"n must be between 1 and the number of tasks, {T}, got n={n!r}")
         if T == 1:
             return np.zeros(1, int)
-        tree = task_tree(C)
+        tree = linkage(squareform(np.maximum(1 - C, 0.0), checks=False), "average")
         if n is None:
             n = self._learned.n_clusters if isinstance(self._learned, Clusters) else _widest_gap(tree[:, 2])
         label = fcluster(tree, n, "maxclust")

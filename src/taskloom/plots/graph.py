@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .._component import require
-from ..estimators.reading import leaf_order, task_tree
 from ..names import display_names
+from ..ordering import leaf_order, task_tree
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes
 
 Array = np.ndarray
@@ -78,7 +78,7 @@ class TaskGraphDisplay:
         self._size = min(9.0, room / (letters + T / ROUND))  # radius + names = room, and each name has its part of the rim
         named = self._size >= 4
         reach = room / (room - self._size * letters) if named else 1.05
-        order = leaf_order(task_tree(self.correlation))
+        order = leaf_order(task_tree(self.correlation, self.groups))
         angle = np.empty(T)
         angle[order] = np.pi / 2 - 2 * np.pi * (np.arange(T) + 0.5) / T
         spot = np.column_stack([np.cos(angle), np.sin(angle)])

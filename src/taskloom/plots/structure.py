@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._component import require
-from ..estimators.reading import correlation, leaf_order, task_tree
+from ..estimators.reading import correlation
 from ..names import display_names
+from ..ordering import leaf_order, task_tree, whole_structure
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes, points_for_each
 
 Array = np.ndarray
@@ -71,9 +72,9 @@ class TaskStructureDisplay:
         """
         require(kind in ("correlation", "covariance"), f'kind must be "correlation" or "covariance", got {kind!r}')
         C = model.task_correlation()
-        matrix = C if kind == "correlation" else np.asarray(model.structure_, dtype=float)
+        matrix = C if kind == "correlation" else whole_structure(model)
         groups = model.task_clusters(n_clusters)
-        return cls(matrix, display_names(model.tasks_, 28), task_tree(C), groups, kind).plot(ax, **options)
+        return cls(matrix, display_names(model.tasks_, 28), task_tree(C, groups), groups, kind).plot(ax, **options)
 
     @classmethod
     def from_matrix(cls, A: Any, tasks: Any = None, *, kind="correlation", ax=None, **options):

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators.reading import leaf_order, task_tree
 from ..names import display_names
-from ..structures import Structure, as_structure
+from ..ordering import leaf_order, task_tree, whole_structure
+from ..structures import as_structure
 from ..tables import as_table
 
 Array = np.ndarray
@@ -40,7 +40,7 @@ class Facts:
     correlation: Array
     groups: Array
     order: Array
-    structure: Structure
+    structures: list[Any]  # one, or one for each kernel
     alpha: float
     eigenvalues: Array
     lenders: list[list[tuple[int, float]]] | None
@@ -80,16 +80,17 @@ class Facts:
 
 def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Facts:
     """Read a fitted model."""
-    C = model.task_correlation()
+    C, groups = model.task_correlation(), model.task_clusters()
+    chosen = getattr(model, "best_structure_", model.structure)
     return Facts(
         model=model,
         names=display_names(model.tasks_),
         correlation=C,
-        groups=model.task_clusters(),
-        order=leaf_order(task_tree(C)),
-        structure=as_structure(getattr(model, "best_structure_", model.structure)),
+        groups=groups,
+        order=leaf_order(task_tree(C, groups)),
+        structures=[as_structure(each) for each in (chosen if isinstance(chosen, list | tuple) else [chosen])],
         alpha=float(getattr(model, "alpha_", getattr(model, "alpha", np.nan))),
-        eigenvalues=np.maximum(np.linalg.eigvalsh(np.asarray(model.structure_, dtype=float))[::-1], 0.0),
+        eigenvalues=np.maximum(np.linalg.eigvalsh(whole_structure(model))[::-1], 0.0),
         lenders=_lenders(model),
         ledger=transfer if transfer is not None else getattr(model, "transfer_", None),
         data=None if y is None else _describe(model, X, y),
