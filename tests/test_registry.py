@@ -14,7 +14,9 @@ SOURCE = Path(taskloom.__file__).parent
 
 
 @pytest.mark.parametrize(
-    ("kind", "listed"), [(losses, zoo.LOSSES), (structures, zoo.STRUCTURES + zoo.ON_FEATURES)], ids=["losses", "structures"]
+    ("kind", "listed"),
+    [(losses, zoo.LOSSES), (structures, zoo.STRUCTURES + zoo.ON_FEATURES + zoo.SUMS)],
+    ids=["losses", "structures"],
 )
 def test_every_exported_component_is_in_the_zoo(kind, listed):
     abstract = {"Loss", "Structure"}
@@ -24,7 +26,7 @@ def test_every_exported_component_is_in_the_zoo(kind, listed):
 
 @pytest.mark.parametrize(
     ("as_component", "listed"),
-    [(losses.as_loss, zoo.LOSSES), (structures.as_structure, zoo.STRUCTURES + zoo.ON_FEATURES)],
+    [(losses.as_loss, zoo.LOSSES), (structures.as_structure, zoo.STRUCTURES + zoo.ON_FEATURES + zoo.SUMS)],
     ids=["losses", "structures"],
 )
 def test_every_exported_component_can_be_named(as_component, listed):
@@ -39,7 +41,7 @@ def test_every_exported_component_can_be_named(as_component, listed):
 
 # A module may import the modules of the rows above its own, not those beside it (siblings do not know each other).
 LAYERS = [
-    {"_component", "_linalg", "names", "versions"},
+    {"_component", "_linalg", "names", "ordering", "versions"},
     {"losses", "structures", "features", "tasks", "tables"},
     {"problem", "solution", "maps", "metrics"},
     {"solvers", "posterior", "leave_one_out"},

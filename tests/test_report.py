@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shutil
+import sys
 from functools import cache
 from html.parser import HTMLParser
 
@@ -87,6 +88,10 @@ def made(kind):
         return MultiTaskRegressor("independent").fit(X, Y), X, Y
     if kind == "features":
         return MultiTaskRegressor(structures.FeatureSelection(), alpha=0.1).fit(X, Y), X, Y
+    if kind == "two kernels":
+        return MultiTaskRegressor(["trace", "frobenius"], kernel=["linear", "rbf"], alpha=0.1).fit(X, Y), X, Y
+    if kind == "robust":
+        return MultiTaskRegressor(structures.Robust(0.5), alpha=0.1).fit(X, Y), X, Y
     if kind == "vanished":
         return MultiTaskRegressor(alpha=1e6).fit(X, Y), X, Y
     if kind == "one task":
@@ -116,6 +121,8 @@ KINDS = [
     "leave one out",
     "alone",
     "features",
+    "two kernels",
+    "robust",
     "vanished",
     "one task",
     "two tasks",
@@ -237,7 +244,8 @@ def test_words_say_what_was_found():
     assert "The tasks fall into 2 groups of 3." in text
     assert "The optimum is proved to within" in text
     assert "The 3 classes of one target were learned together" in render_report(*made("classes"))
-    assert "any two tasks correlate about +0." in render_report(made("fallback")[0])
+    assert "All tasks belong together: they form one group" in render_report(made("fallback")[0])
+    assert "any two tasks correlate about +0." in render_report(made("leave one out")[0])
     assert "each was learned on its own, as asked" in render_report(made("alone")[0])
     assert "everything vanished" in render_report(made("vanished")[0])
     assert "no relations to learn" in render_report(made("one task")[0])
@@ -287,6 +295,7 @@ def test_an_added_task_is_in_the_page():
     facts = json.loads(Page(render_report(model)).text["script"][0])
     assert facts["names"][-1] == "late"
     assert facts["lenders"][-1] == []
+    assert "without the tasks that were added since" in render_report(model)
 
 
 @pytest.mark.parametrize("kind", ["wide", "kernel", "search", "classes", "gaps"])
@@ -329,7 +338,7 @@ def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_what_is_refused():
+def test_what_is_refused(monkeypatch):
     X, _ = data()
     with pytest.raises(NotFittedError):
         render_report(MultiTaskRegressor())
@@ -338,6 +347,9 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="both X and y, or neither"):
         render_report(made("wide")[0], X)
     assert taskloom.write_report is write_report
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"pip install 'taskloom\[report\]'"):
+        render_report(made("wide")[0])
 
 
 # --- in a browser ---------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ LEARNED = [
     structures.Sparse(0.3),
 ]
 STRUCTURES = KNOWN + LEARNED
+SUMS = [structures.Robust(), structures.Dirty()]  # split the weights into addends: tests/test_addends.py
 ON_FEATURES = [structures.FeatureSelection()]  # sit on the features: laws here, problems in tests of their own
 
 

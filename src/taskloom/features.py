@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ _TAKES = {  # which of gamma, degree and coef0 a named kernel understands
     "poly": ("gamma", "degree", "coef0"),
     "polynomial": ("gamma", "degree", "coef0"),
 }
+_ONE_MATRIX = 'kernel="precomputed" cannot stand in a list, where X would have to be several matrices; pass callables k(X, Z)'
 
 
 def as_csr(X: Any) -> csr_array:
@@ -133,6 +134,31 @@ class KernelFeatures:
         return self.inverse_root[:, None] * (self.U.T @ F)
 
 
+class SumFeatures:
+    """The features of several kernels side by side: the predictor is a sum with an addend for each kernel."""
+
+    def __init__(self, parts: list[KernelFeatures]):
+        self.parts = parts
+        self.widths = [part.phi.shape[1] for part in parts]
+        self.phi = np.hstack([part.phi for part in parts])
+        self.n_inputs = parts[0].n_inputs
+
+    def _each(self, W: Array) -> Iterator[tuple[KernelFeatures, Array]]:
+        return zip(self.parts, np.split(W, np.cumsum(self.widths)[:-1]), strict=True)
+
+    def dual_coef(self, W: Array) -> list[Array]:
+        """For each kernel its coefficients, with ``f(x) = sum_q k_q(x, X) C_q``."""
+        return [part.dual_coef(own) for part, own in self._each(W)]
+
+    def project(self, Ks: list[Array]) -> Array:
+        """The features of other inputs, from their kernels with the training inputs."""
+        return np.hstack([part.project(K) for part, K in zip(self.parts, Ks, strict=True)])
+
+    def weights(self, Cs: list[Array]) -> Array:
+        """Stacked weights from dual coefficients: the way back."""
+        return np.vstack([part.weights(C) for part, C in zip(self.parts, Cs, strict=True)])
+
+
 def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 3, coef0: float = 1) -> Callable[..., Array]:
     """``k(X, Z)`` for a scikit-learn kernel name, a Gaussian-process kernel, or a callable of two matrices."""
     if callable(kernel):
@@ -156,10 +182,20 @@ def densely(K: Any) -> Array:
     return np.asarray(K.toarray() if issparse(K) else K, dtype=float)
 
 
-def build_features(X: Matrix, kernel: Any, keep_columns: bool = False, **parameters: Any) -> LinearFeatures | KernelFeatures:
+def build_features(
+    X: Matrix, kernel: Any, keep_columns: bool = False, **parameters: Any
+) -> LinearFeatures | KernelFeatures | SumFeatures:
     """The features of a kernel on the training inputs; ``keep_columns`` for structures that sit on the columns of ``X``."""
+    if isinstance(kernel, (list, tuple)):
+        require(len(kernel) > 0, "kernel=[] is empty: give at least one kernel")
+        require("precomputed" not in [k for k in kernel if isinstance(k, str)], _ONE_MATRIX)
+        return SumFeatures([_kernel_features(X, each, **parameters) for each in kernel])
     if isinstance(kernel, str) and kernel == "linear":
         return LinearFeatures(X, keep_columns)
+    return _kernel_features(X, kernel, **parameters)
+
+
+def _kernel_features(X: Matrix, kernel: Any, **parameters: Any) -> KernelFeatures:
     K, n = _kernel_matrix(X, kernel_function(kernel, **parameters), kernel), X.shape[0]
     require(K.shape == (n, n), f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
     require(bool(np.isfinite(K).all()), "the kernel gave NaN or infinity; scale X or change the kernel's parameters")

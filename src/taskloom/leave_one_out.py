@@ -28,6 +28,8 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
     """
     seen = problem.observations
     n, T = problem.features.shape[0], problem.n_tasks
+    if problem.structure.parted:
+        return None
     if not (problem.structure.known and problem.loss.quadratic and isinstance(problem.features, np.ndarray)):
         return None
     first = seen.weight[np.minimum(seen.starts[:-1], seen.y.size - 1)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from scipy.optimize import minimize_scalar
 from scipy.sparse import issparse
 
 from ._component import is_number, require
-from ._linalg import symmetric
-from .features import Matrix, as_csr, entries
+from .features import Matrix, as_csr, densely, entries
 from .losses import Loss, as_loss
 from .structures import Structure, as_structure
 from .tasks import Observations
@@ -103,9 +102,20 @@ class Problem:
         twin = copy.copy(self)
         object.__setattr__(twin, "structure", structure)
         object.__setattr__(
-            twin, "_memo", {key: value for key, value in self._memo.items() if key not in ("centred", "nothing")}
+            twin, "_memo", {key: value for key, value in self._memo.items() if key not in ("centred", "nothing", "unfolded")}
         )
         return twin
+
+    def unfolded(self) -> Problem:
+        """Where the structure splits the weights into addends: the same problem with features and weights for each of them."""
+        return self.once("unfolded", self._unfolded).at(self.alpha)
+
+    def _unfolded(self) -> Problem:
+        structure = self.structure.unfold(self.n_features, self.n_tasks)
+        if structure is self.structure:
+            return self
+        copies = len(structure.members)  # type: ignore[attr-defined]
+        return replace(self, features=np.hstack([densely(self.features)] * copies), structure=structure)
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, computed once for this problem and its copies at other strengths."""
@@ -177,12 +187,7 @@ class Problem:
 
     def primal(self, W: Array, b: Array, A: Array) -> float:
         """``J(W, b, A)`` from its definition; ``inf`` where ``W`` leaves the range of ``A``."""
-        a, V = np.linalg.eigh(symmetric(A))
-        energy = np.einsum("ij,ij->j", WV := self.seen_by_structure(W) @ V, WV)
-        inside = a > 1e-15 * max(a[-1], 0.0)
-        if energy[~inside].sum() > 1e-14 * energy.sum():
-            return np.inf
-        norm = self.alpha * float((energy[inside] / a[inside]).sum()) + self.ridge * float(np.vdot(W, W))
+        norm = self.alpha * self.structure.charge(self.seen_by_structure(W), A) + self.ridge * float(np.vdot(W, W))
         return self.loss_term(self.predict(W, b)) + norm + self.structure.value(A)
 
     def best_primal(self, W: Array, b: Array) -> tuple[float, Array]:

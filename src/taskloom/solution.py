@@ -92,6 +92,15 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Addends:
+    """The addends of a predictor that is a sum: weights, structure variable and implied task matrix of each."""
+
+    weights: list[Array]
+    variables: list[Array]
+    structures: list[Array]
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """The best certified iterate.
 
@@ -107,6 +116,7 @@ class Solution:
     history: History
     solver: str
     length: float | None = None  # the solver's last step length, for a start nearby
+    addends: Addends | None = None  # where the predictor is a sum; ``A`` is then the sum of their task matrices
 
     @property
     def gap(self) -> float:

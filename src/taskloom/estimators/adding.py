@@ -151,6 +151,7 @@ class AddTask(MultiTaskEstimator):
         self
         """
         check_is_fitted(self, "certificate_")
+        require(not isinstance(self.kernel, (list, tuple)), "add_task needs one kernel; with a list of them, fit again")
         names = self.tasks_.tolist()
         require(name not in names, f"there is a task {shown(name)} already; choose another name")
         inputs = self._inputs_of_task(X)

@@ -17,20 +17,34 @@ from sklearn.utils.validation import (
 )
 
 from .._component import require
-from ..features import KernelFeatures, LinearFeatures, build_features, kernel_function
+from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features, kernel_function
 from ..losses import mixed_loss
 from ..maps import implied_tasks
 from ..metrics import TaskScores
 from ..problem import Problem
 from ..solution import History
 from ..solvers import solve
-from ..structures import Structure, as_structure
+from ..structures import Parts, Structure
 from ..tables import as_table, code_labels, sorted_labels
+from .addends import as_structures, fitted_addends
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .door import Door
 from .targets import TargetScale
 
 Array = np.ndarray
+_TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"}
+_STALE = (  # what a fit may have left behind that the next one does not set
+    "feature_structure_",
+    "coef_",
+    "dual_coef_",
+    "X_fit_",
+    "added_tasks_",
+    "outlier_tasks_",
+    "shared_coef_",
+    "own_coef_",
+    "_posterior",
+    "_joining",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +52,7 @@ class Prepared:
     """Data that have passed the door: what a solver needs, and what a fitted estimator keeps."""
 
     inputs: Any
-    features: LinearFeatures | KernelFeatures
+    features: LinearFeatures | KernelFeatures | SumFeatures
     problem: Problem
     scale: TargetScale
 
@@ -174,19 +188,18 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
         losses = self._losses()
         scale = self._target_scale(observations, losses)
         observations = scale.apply(observations)
-        structure = self._coded_structure(as_structure(self.structure))
+        structure = as_structures(self.structure, self.kernel)
+        keep = any(each.keeps_columns for each in (structure if isinstance(structure, list) else [structure]))
         require(
-            not structure.on_features or (isinstance(self.kernel, str) and self.kernel == "linear"),
+            not keep or (isinstance(self.kernel, str) and self.kernel == "linear"),
             f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r}",
         )
-        features = build_features(
-            _double(inputs), self.kernel, structure.on_features, gamma=self.gamma, degree=self.degree, coef0=self.coef0
-        )
+        features = build_features(_double(inputs), self.kernel, keep, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
         problem = Problem(
             features.phi,
             observations,
             mixed_loss(losses, observations.task),
-            structure,
+            self._posed(structure, features),
             float(self.alpha),
             float(self.ridge),
             self.fit_intercept,
@@ -214,6 +227,13 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
             warnings.warn(solution.certificate.message, ConvergenceWarning, stacklevel=4)
         return solution
 
+    def _posed(self, structure: Any, features: Any) -> Structure:
+        """The structure of the problem; with several kernels each has its own, or they all have the one that was given."""
+        if not isinstance(features, SumFeatures):
+            return self._coded_structure(structure)
+        each = structure if isinstance(structure, list) else [structure] * len(features.widths)
+        return Parts.of([self._coded_structure(one) for one in each], features.widths, len(self.tasks_))
+
     def _coded_structure(self, structure: Structure) -> Structure:
         """The structure of the problem for the structure that was asked for: tasks by name, targets coded."""
         return structure.bind(self.tasks_.tolist())
@@ -230,6 +250,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
         last = getattr(self, "coef_" if linear else "dual_coef_", None)
         if last is None:
             return None
+        if isinstance(last, list):
+            return None  # a sum has many ways to be split: a fit from scratch is as quick as to find the best one
         last = (last.T if linear else last).astype(float)
         if last.shape != (data.features.n_inputs, data.problem.n_tasks):
             return None
@@ -240,17 +262,19 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
         """The attributes that predictions need, for these weights."""
         self._dtype = data.inputs.dtype
         spread = data.scale.spread
-        attributes = {"intercept_": (b * spread + data.scale.mean).astype(self._dtype)}
+        attributes: dict[str, Any] = {"intercept_": (b * spread + data.scale.mean).astype(self._dtype)}
         if isinstance(data.features, LinearFeatures):
             attributes["coef_"] = np.ascontiguousarray((data.features.coef(W) * spread).T, dtype=self._dtype)
         else:
-            attributes["dual_coef_"] = (data.features.dual_coef(W) * spread).astype(self._dtype)
+            C: Any = data.features.dual_coef(W)
+            each = [(c * spread).astype(self._dtype) for c in (C if isinstance(C, list) else [C])]
+            attributes["dual_coef_"] = each if isinstance(C, list) else each[0]
             attributes["X_fit_"] = data.inputs
             attributes["_inner_products"] = W.T @ W  # of the tasks' functions, in units of their targets
         return attributes
 
     def _store(self, data: Prepared, solution) -> None:
-        for stale in ("feature_structure_", "coef_", "dual_coef_", "X_fit_", "added_tasks_", "_posterior", "_joining"):
+        for stale in _STALE:
             self.__dict__.pop(stale, None)
         self.__dict__.update(self._fitted(data, solution.W, solution.b))
         A = solution.A
@@ -258,6 +282,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
             self.feature_structure_ = A.astype(self._dtype)
             A = implied_tasks(solution.W, A)
         self.structure_ = A.astype(self._dtype)
+        if solution.addends is not None:
+            self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
         self.certificate_ = solution.certificate
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()
@@ -275,7 +301,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
     def _values(self, inputs, task=None):
         """Every task at every row, or the task of each row; -1 stands for the mean of the tasks."""
         if not hasattr(self, "coef_"):
-            values = self._cross(inputs) @ self.dual_coef_ + self.intercept_
+            values = sum(self._responses(inputs)) + self.intercept_
             if task is not None:
                 values = np.column_stack([values, values.mean(axis=1)])[np.arange(len(values)), task]
             return values.astype(self._dtype, copy=False)
@@ -285,10 +311,39 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
         dots = inputs.multiply(coef).sum(axis=1) if issparse(inputs) else np.einsum("ij,ij->i", inputs, coef)
         return np.asarray(dots).ravel() + np.append(self.intercept_, self.intercept_.mean())[task]
 
+    def _responses(self, inputs):
+        """What each kernel adds to the prediction (intercepts aside)."""
+        K, C = self._cross(inputs), self.dual_coef_
+        return [k @ c for k, c in zip(K, C, strict=True)] if isinstance(C, list) else [K @ C]
+
+    def predict_addends(self, X):
+        """With ``kernel=[k1, k2, ...]``, what each kernel adds to the prediction; they add up to it, less the intercepts.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        list of ndarray
+            For each kernel ``(n_samples, n_tasks)``, or ``(n_samples,)`` for a long table.
+        """
+        check_is_fitted(self, "intercept_")
+        require(isinstance(self.kernel, (list, tuple)), f"predict_addends needs a list of kernels, got kernel={self.kernel!r}")
+        inputs, labels = self._inputs(X, reset=False)
+        parts = self._responses(inputs)
+        if labels is None:
+            return parts
+        task = self._known_tasks(labels)
+        return [np.column_stack([part, part.mean(axis=1)])[np.arange(len(part)), task] for part in parts]
+
     def _kernel(self, X, Z):
-        """The kernel between two sets of inputs, in double precision."""
-        k = kernel_function(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
-        return k(_double(X), _double(Z))
+        """The kernel between two sets of inputs, in double precision; a list of them for a list of kernels."""
+        X, Z = _double(X), _double(Z)
+        parameters = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        if isinstance(self.kernel, (list, tuple)):
+            return [kernel_function(k, **parameters)(X, Z) for k in self.kernel]
+        return kernel_function(self.kernel, **parameters)(X, Z)
 
     def _cross(self, inputs):
         """The kernel between inputs and those of the fit."""
@@ -298,17 +353,10 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.multi_output = self.task_column is None
-        named = isinstance(self.kernel, str)
-        tags.input_tags.pairwise = named and self.kernel == "precomputed"
-        tags.input_tags.sparse = named and self.kernel in (
-            "linear",
-            "poly",
-            "polynomial",
-            "rbf",
-            "laplacian",
-            "sigmoid",
-            "cosine",
-        )
+        kernels = self.kernel if isinstance(self.kernel, (list, tuple)) else [self.kernel]
+        named = all(isinstance(kernel, str) for kernel in kernels)
+        tags.input_tags.pairwise = named and list(kernels) == ["precomputed"]
+        tags.input_tags.sparse = named and set(kernels) <= _TAKE_SPARSE
         return tags
 
 

@@ -271,9 +271,11 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
             raise AttributeError(f"standard deviations {reason}")
         if getattr(self, "_posterior", (None, None))[0] != (self.noise,):
             data, W, b, A = self._training
+            structure = data.problem.structure
             require(
-                not data.problem.structure.on_features,
-                f"standard deviations need a structure on the tasks; {data.problem.structure!r} sits on the features",
+                not (structure.keeps_columns or structure.parted),
+                f"standard deviations need one kernel and a structure on the tasks, got {self.structure!r} with "
+                f"kernel={self.kernel!r}",
             )
             noise = None
             if self.noise is not None:  # in units of the fit: a common level over tasks of different spread

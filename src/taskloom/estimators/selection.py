@@ -22,8 +22,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from .._component import require
 from ..leave_one_out import leave_one_out
-from ..structures import Independent, Structure, as_structure
+from ..structures import Independent, Structure
 from ..tables import as_table
+from .addends import as_structures
 from .base import MultiTaskEstimator, Prepared
 from .callbacks import Watch, with_callbacks
 from .candidates import Candidate, FoldResult, ledger, path_table, results_table
@@ -47,7 +48,7 @@ def searched(plain: type[MultiTaskEstimator]) -> dict[str, list]:
 
 def _template(structures: list[Structure]) -> Structure:
     """The candidate that asks most of the features: one that sits on them needs the columns as they are."""
-    return next((structure for structure in structures if structure.on_features), structures[0])
+    return next((structure for structure in structures if getattr(structure, "keeps_columns", False)), structures[0])
 
 
 class CrossValidated(MultiTaskEstimator):
@@ -92,7 +93,7 @@ class CrossValidated(MultiTaskEstimator):
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
         model = trial.estimator
         self.alpha_ = float(chosen.alphas[chosen.best])
-        problem = data.problem.with_structure(model._coded_structure(chosen.structure)).at(self.alpha_)
+        problem = data.problem.with_structure(model._posed(chosen.structure, data.features)).at(self.alpha_)
         own = replace(data, problem=problem)
         refit = watch and watch.part("refit", self.max_iter)
         model._store(own, model._solve(own, refit))
@@ -117,10 +118,10 @@ class CrossValidated(MultiTaskEstimator):
             "give structure= (one) or structures= (several candidates), not both",
         )
         if self.structures is None:
-            return [as_structure(self.structure)]
+            return [as_structures(self.structure, self.kernel)]
         given = [self.structures] if isinstance(self.structures, (str, Structure)) else list(self.structures)
         require(len(given) > 0, "structures is empty: give at least one candidate")
-        return [as_structure(structure) for structure in given]
+        return [as_structures(structure, self.kernel) for structure in given]
 
     def _strengths(self, data: Prepared, trial: Trial, structure: Structure) -> Array:
         """The strengths of a candidate, largest first: given, or a grid from the data."""
@@ -170,7 +171,7 @@ class CrossValidated(MultiTaskEstimator):
         check_left(seen, trial.estimator.tasks_, trial.estimator._labelled())
         for candidate in candidates:
             began = time.perf_counter()
-            problem = data.problem.with_structure(trial.estimator._coded_structure(candidate.structure))
+            problem = data.problem.with_structure(trial.estimator._posed(candidate.structure, data.features))
             size = isinstance(self.task_weight, str) and self.task_weight == "size"
             plain = not self.standardize_targets if hasattr(self, "standardize_targets") else True
             quick = leave_one_out(problem, list(candidate.alphas), rows=wide, by_size=size) if plain else None
@@ -219,13 +220,15 @@ class CrossValidated(MultiTaskEstimator):
     def _fall_back(self, trial: Trial, data: Prepared, alone: Candidate) -> None:
         """Tasks that joint learning hurts, by more than one standard error, keep a model of their own."""
         require(self._by_name(), "fallback is for tasks; here the tasks are the classes of one target")
+        require(not isinstance(self.kernel, (list, tuple)), "fallback needs one kernel, got a list")
         gain, error = self.transfer_["gain"], np.nan_to_num(self.transfer_["standard_error"])
         hurt = np.flatnonzero(gain < -error)
         self.fallback_tasks_ = self.tasks_[hurt]
         if hurt.size == 0:
             return
-        single = replace(data, problem=data.problem.with_structure(Independent()).at(float(alone.alphas[alone.best])))
         model = copy.copy(trial.estimator)
+        problem = data.problem.with_structure(model._posed(Independent(), data.features))
+        single = replace(data, problem=problem.at(float(alone.alphas[alone.best])))
         model._store(single, model._solve(single))
         self.intercept_[hurt] = model.intercept_[hurt]
         if hasattr(self, "coef_"):

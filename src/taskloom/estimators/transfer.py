@@ -9,8 +9,9 @@ from sklearn.base import clone
 from sklearn.utils import indexable
 
 from .._component import require
-from ..structures import Independent, as_structure
+from ..structures import Independent
 from ..tables import as_table
+from .addends import as_structures
 from .base import MultiTaskEstimator
 from .candidates import Candidate, ledger
 from .selection import CrossValidated
@@ -63,7 +64,7 @@ def compare_to_single_task(
     X, y = indexable(as_table(X), as_table(y))
     trial = Trial(clone(model), X, y, sample_weight, None)
     data = trial.estimator._prepare(X, y, sample_weight)
-    together = Candidate(as_structure(model.structure), np.array([float(model.alpha)]))
+    together = Candidate(as_structures(model.structure, model.kernel), np.array([float(model.alpha)]))
     alone = Candidate(Independent(), grid_for(trial.estimator, data, Independent(), ALONE))
     cross_validate(trial, data, [together, alone], cv, groups, n_jobs, model.random_state)
     tasks = [0] if getattr(trial.estimator, "_one_vs_rest", False) else trial.estimator.tasks_.tolist()

@@ -133,7 +133,7 @@ class Fold:
     def under(self, structure: Structure) -> Problem:
         """The training problem under a structure, reduced where that is possible."""
         problem = self.data.problem if self.reduced is None else self.reduced.problem
-        return problem.with_structure(self.model._coded_structure(structure))
+        return problem.with_structure(self.model._posed(structure, self.data.features))
 
     def at(self, solution: Solution) -> tuple[MultiTaskEstimator, Array]:
         """The model with this solution of ``under``, which can predict the test part, and its decision values there."""
@@ -160,7 +160,7 @@ def _pick(values: Array, task: Array | None) -> Array:
 
 def grid_for(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
     """Strengths to try for a structure on these data."""
-    return strength_grid(data.problem.with_structure(model._coded_structure(structure)), size)
+    return strength_grid(data.problem.with_structure(model._posed(structure, data.features)), size)
 
 
 def cross_validate(

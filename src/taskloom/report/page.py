@@ -20,7 +20,7 @@ from ..estimators.base import MultiTaskEstimator
 from ..names import clean_text
 from . import figures, settings
 from .facts import LARGEST_MAP, Facts, gather, payload
-from .words import count, percent, prove, tell, verdicts
+from .words import count, percent, prove_model, tell, verdicts
 
 
 def write_report(
@@ -89,7 +89,7 @@ def render_report(model: Any, X: Any = None, y: Any = None, *, title: str | None
         data=_raw(_harmless(payload(facts))),
         facts=facts,
         largest_map=LARGEST_MAP,
-        proof=prove(model.certificate_, model.tol),
+        proof=prove_model(model),
         tiles=_tiles(facts),
         paragraphs=tell(facts),
         strongest=figures.strongest(facts),

@@ -24,7 +24,7 @@ def reproduce(facts: Facts) -> str:
         plain = type(model)._plain_class
         allowed = plain._get_param_names()
         own = {name: value for name, value in changed.items() if name in allowed and name != "structure"}
-        settings = {"structure": facts.structure, "alpha": facts.alpha, **own}
+        settings = {"structure": facts.structures[0], "alpha": facts.alpha, **own}
         parts.append("# what the search chose, without the search\n" + _code(plain.__name__, settings, _fit(model)))
     body = "\n\n".join(parts)
     used = sorted({type(value).__name__ for value in _components(facts)})
@@ -80,7 +80,7 @@ def _value(value: Any) -> str:
 
 def _components(facts: Facts) -> list[Any]:
     """The losses, structures and solvers among the settings."""
-    found = [facts.structure]
+    found = list(facts.structures)
     for value in facts.model.get_params(deep=False).values():
         several = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
         found.extend(one for one in several if isinstance(one, Component) or type(one).__module__.startswith("taskloom."))

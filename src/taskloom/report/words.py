@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -55,8 +55,8 @@ def signed(value: float) -> str:
 # --- the certificate ------------------------------------------------------------------------------------------------
 
 
-def prove(certificate: Certificate, tol: float) -> Proof:
-    """What the certificate proves; also where it proves little, or nothing."""
+def prove(certificate: Certificate, tol: float, baseline: str = "the best constant prediction") -> Proof:
+    """What the certificate proves; also where it proves little, or nothing. ``baseline`` is what gaps are measured by."""
     gap = float(certificate.relative_gap)
     if not np.isfinite(gap):
         return Proof(
@@ -66,8 +66,8 @@ def prove(certificate: Certificate, tol: float) -> Proof:
             f"structure as one plausible answer. The fit itself says: {_sentence(certificate.message)}",
         )
     means = (
-        f"No other weights and no other structure can lower the objective by more than {percent(gap)} of what the best "
-        f"constant prediction loses. The proof is the dual value, {certificate.dual:.6g}: nothing can fall below it, and this "
+        f"No other weights and no other structure can lower the objective by more than {percent(gap)} of what {baseline} "
+        f"loses. The proof is the dual value, {certificate.dual:.6g}: nothing can fall below it, and this "
         f"fit, at {certificate.primal:.6g}, is that close to it."
     )
     if gap <= 0:
@@ -84,6 +84,18 @@ def prove(certificate: Certificate, tol: float) -> Proof:
 
 def _sentence(message: str) -> str:
     return message if message.endswith(".") else f"{message}."
+
+
+def prove_model(model: Any) -> Proof:
+    """The certificate of a fitted model, and what it does not cover."""
+    proof = prove(model.certificate_, model.tol, "the best constant prediction" if model.fit_intercept else "predicting zero")
+    if len(getattr(model, "fallback_tasks_", [])):
+        return replace(
+            proof, meaning=f"{proof.meaning} It speaks of the joint fit, before tasks fell back to their own models."
+        )
+    if len(getattr(model, "added_tasks_", [])):
+        return replace(proof, meaning=f"{proof.meaning} It speaks of the last fit, without the tasks that were added since.")
+    return proof
 
 
 # --- what was learned -----------------------------------------------------------------------------------------------
@@ -104,16 +116,19 @@ def _fit(facts: Facts) -> str:
         few, many = int(data.counts.min()), int(data.counts.max())
         if not facts.one_target and T > 1:
             text += f", {few:,} for each task" if few == many else f", {few:,} to {many:,} for each task"
-    kernel = model.kernel if isinstance(model.kernel, str) else type(model.kernel).__name__
-    text += (
-        f". The model: a {kernel} kernel, the {_loss(model)} loss, the structure {type(facts.structure).__name__} at strength "
-    )
-    text += f"{facts.alpha:.3g}"
+    structures = " and ".join(type(structure).__name__ for structure in facts.structures)
+    text += f". The model: {_kernel(model)}, the {_loss(model)} loss, the structure {structures} at strength {facts.alpha:.3g}"
     if hasattr(model, "cv_results_"):
         tried = len(model.cv_results_["mean_test_score"])
         folds = "leaving out one row at a time" if facts.model.cv == "loo" else f"cross-validation in {model.n_splits_} folds"
         text += f", the best of {count(tried, 'setting')} by {folds}"
     return text + "."
+
+
+def _kernel(model: Any) -> str:
+    if isinstance(model.kernel, list | tuple):
+        return f"the sum of {len(model.kernel)} kernels"
+    return f"a {model.kernel if isinstance(model.kernel, str) else type(model.kernel).__name__} kernel"
 
 
 def _loss(model: Any) -> str:
@@ -128,7 +143,7 @@ def _relations(facts: Facts) -> str:
         return "With one task there are no relations to learn."
     if facts.vanished:
         return "At this strength everything vanished: every task predicts a constant. Lower alpha to learn more."
-    given = getattr(facts.structure, "known", False)
+    given = all(structure.known for structure in facts.structures)
     if not np.any(np.abs(C - np.eye(T)) > 1e-6):
         return "No relation links any two tasks: each was learned on its own" + (", as asked." if given else ".")
     text = ["The relations were given, not learned."] if given else []

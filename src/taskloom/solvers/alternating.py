@@ -11,8 +11,9 @@ from .._component import require
 from ..problem import Problem
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
+from .choose_side import choose_side
 from .extrapolation import Extrapolation
-from .sides import Supervised, TaskSide, choose_side
+from .sides import Supervised, TaskSide
 
 Array = np.ndarray
 
@@ -73,8 +74,8 @@ class _AlternatingRun(Run):
             require(A.shape == (T, T), f"A0 must be of shape {(T, T)}, got {A.shape}")
             return A
         if self.problem.structure.known:
-            return self.problem.structure.best_structure(np.eye(self.side.dim))
-        self.W = start[0] if start is not None else self.side.supervise(np.eye(self.side.dim)).W
+            return self.structure_step(self.W)
+        self.W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
         return self.structure_step(self.W)
 
     def retarget(self, problem: Problem) -> None:
@@ -88,7 +89,7 @@ class _AlternatingRun(Run):
 
     def step(self, gap: float) -> Iterate:
         fit = self.side.supervise(self.problem.structure.root(self.A))
-        here = Iterate(fit.W, fit.b, fit.z, fit.slopes, self.A if isinstance(self.side, TaskSide) else None)
+        here = Iterate(fit.W, fit.b, fit.z, fit.slopes, self.A if self.side.near_counts else None)
         if self.problem.structure.known:
             self.finished = "stalled"
             return here

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._linalg import symmetric
 from ..problem import Problem
 from .sides import Side
 
@@ -36,7 +35,7 @@ class UnsupervisedStep:
         """``alpha delta^2 tr(A^-1)``: what the barrier adds to the objective at ``A``."""
         if self.height == 0.0:
             return 0.0
-        return self.problem.alpha * self.height * float((1 / np.maximum(np.linalg.eigvalsh(symmetric(A)), 1e-300)).sum())
+        return self.problem.alpha * self.height * self.problem.structure.inverse_trace(A)
 
     def lower(self, A: Array, gap: float) -> bool:
         """Lower a tied barrier if it is time; True when it fell, for then the map of the iteration is another one."""

@@ -49,7 +49,7 @@ class Block(Solver):
         require(self.memory >= 0, f"Block needs memory >= 0, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
-        if not problem.structure.on_features:
+        if not (problem.structure.on_features or problem.unfolded().structure.parted):
             return None
         return f'solver="block" works on the tasks; for {type(problem.structure).__name__} use solver="proximal" or "auto"'
 

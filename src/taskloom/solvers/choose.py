@@ -17,7 +17,7 @@ def choose(problem: Problem) -> Solver:
     with a low-rank optimum under a loss with kinks. Alternation needs few steps where ``F`` keeps ``A`` well conditioned, and a
     single one where ``A`` is known.
     """
-    structure = problem.structure
+    structure = problem.unfolded().structure
     if structure.known or structure.interior:
         return Alternating()
     if structure.either_side:

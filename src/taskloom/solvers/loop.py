@@ -14,6 +14,7 @@ from .._component import is_number, require, resolve
 from .._linalg import one_thread
 from ..problem import Problem
 from ..solution import STATUS, Certificate, History, Solution, Start
+from .addends import in_addends
 from .alternating import Alternating
 from .base import Iterate, Solver
 from .block import Block
@@ -74,6 +75,10 @@ def solve(
     if start is not None and not np.any(start[0]):
         start = None  # a structure made from weights of zero has nowhere to go
     limits = _Limits(max_iter, time_limit, callback, time.perf_counter())  # what is prepared below counts, too
+    if (inner := problem.unfolded()).structure.parted:
+        return in_addends(
+            problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
+        )
     reduced = Reduced.of(problem)
     if reduced is None:
         return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")

@@ -26,17 +26,17 @@ def alpha_max(problem: Problem) -> float:
     happens at a finite strength for ``Trace``, ``SchattenNorm`` and ``Sparse``. Losses with kinks have many dual solutions
     there; the one with the smallest ``||Z||`` is used, which gives a strength that is large enough, if not always smallest.
     """
+    problem = problem.unfolded()
     structure = problem.structure
-    Z = _correlations_at_zero(problem)
-    if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks):
-        Z = Z.T
-    S = Z.T @ Z / 4
-    size = float(np.trace(S))
+    root = _root_at_zero(problem)
+    size = float(np.vdot(root, root))
     if size == 0:
         return 0.0
 
+    nothing = structure.ray_of_root(0 * root).conjugate(1.0)
+
     def vanishes(alpha: float) -> bool:
-        return structure.conjugate(S / alpha) == structure.conjugate(0 * S)
+        return structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0) == nothing
 
     high = size * 1e6
     if not vanishes(high):
@@ -64,9 +64,8 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
 
 def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
     """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the best constant."""
-    structure, Z = problem.structure, _correlations_at_zero(problem)
-    root = Z.T if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks) else Z
-    _, conjugate = structure.ray_of_root(root / 2)
+    problem = problem.unfolded()
+    _, conjugate = problem.structure.ray_of_root(_root_at_zero(problem))
     nothing = conjugate(0.0)
     low, high = 1e-100, 1e100
     for _ in range(200):
@@ -74,6 +73,12 @@ def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
         worth = conjugate(1 / middle) - nothing
         low, high = (middle, high) if worth > share * problem.scale else (low, middle)
     return high
+
+
+def _root_at_zero(problem: Problem) -> Array:
+    """``R`` with ``R'R = Z'Z / 4`` as the structure sees it, ``Z`` from the best constant predictor."""
+    Z, structure = _correlations_at_zero(problem), problem.structure
+    return (Z.T if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks) else Z) / 2
 
 
 def _correlations_at_zero(problem: Problem) -> Array:
@@ -114,6 +119,8 @@ def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
     """
     last, steps = solutions[-1], np.diff(np.log(alphas[-4:]))
     W, b = last.W, last.b
+    if last.addends is not None:
+        return Start(np.vstack(last.addends.weights), b, last.length)
     if len(solutions) > 1 and np.any(solutions[-2].W) and steps[-2] != 0:
         share = min(max(steps[-1] / steps[-2], 0.0), 2.0)
         first = (last.W - solutions[-2].W, last.b - solutions[-2].b)

@@ -15,7 +15,8 @@ import numpy as np
 from .._component import require
 from ..problem import Problem
 from .base import Iterate, Run, Solver
-from .sides import Supervised, TaskSide, choose_side
+from .choose_side import choose_side
+from .sides import Supervised
 
 Array = np.ndarray
 
@@ -61,7 +62,7 @@ class _ProximalRun(Run):
     def __init__(self, settings: Proximal, problem: Problem, start: tuple[Array, Array] | None):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
-        W = start[0] if start is not None else self.side.supervise(np.eye(self.side.dim)).W
+        W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
         root = np.sqrt(problem.alpha) * self.side.moment_root(W)
         length = getattr(start, "length", None)
         # A share of the energy for directions that the weights lack: some, a trace along a path, none from a fit of the same.
@@ -80,7 +81,7 @@ class _ProximalRun(Run):
         fit = self.side.supervise(problem.structure.root(A))
         root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
         loss, penalty = problem.loss_term(fit.z), fit.norm + problem.structure.value(A)
-        return _Point(A, fit, loss + penalty, penalty, -root.T @ root / (4 * problem.alpha))
+        return _Point(A, fit, loss + penalty, penalty, -problem.structure.moments(root) / (4 * problem.alpha))
 
     def retarget(self, problem: Problem) -> None:
         self.problem = self.side.problem = problem
@@ -98,9 +99,7 @@ class _ProximalRun(Run):
         if self.problem.structure.known:
             self.finished = "stalled"
         fit, A = self.here.fit, self.here.A
-        return Iterate(
-            fit.W, fit.b, fit.z, fit.slopes, A if isinstance(self.side, TaskSide) else None, self.here.penalty, fit.Z
-        )
+        return Iterate(fit.W, fit.b, fit.z, fit.slopes, A if self.side.near_counts else None, self.here.penalty, fit.Z)
 
     def _alternate(self) -> None:
         """The best structure for the weights at hand: the objective cannot rise."""

@@ -75,7 +75,7 @@ class Reduced:
     @staticmethod
     def of(problem: Problem) -> Reduced | None:
         """The reduction, where there is one and it pays; it turns the features, which a structure on them would not survive."""
-        if problem.structure.on_features:
+        if problem.structure.keeps_columns or problem.structure.parted:
             return None
         return problem.once("reduced", lambda: Reduced._build(problem))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -18,7 +19,7 @@ from .._linalg import compose, psd_eigh
 from ..problem import Problem
 from .coupled import Coupled, MeanGram
 from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
-from .shared import SharedInputs, separable_weights
+from .shared import SharedInputs
 from .sparse_columns import SparseColumns
 
 Array = np.ndarray
@@ -48,6 +49,7 @@ class Side(ABC):
     """What both sides share: warm starts, and how a solution is read back."""
 
     dim: int  # the size of the structure that sits here
+    near_counts = False  # whether bounds on F* may look around the structure at hand
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -56,12 +58,16 @@ class Side(ABC):
         self._dual = np.zeros(problem.observations.y.size)
         self._b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
 
+    def plain_root(self) -> Any:
+        """The root of the identity: every task on its own."""
+        return np.eye(self.dim)
+
     @abstractmethod
     def moment_root(self, W: Array) -> Array:
         """``R`` with ``R'R`` the matrix that the structure sees: ``W'W`` or ``WW'``."""
 
     @abstractmethod
-    def supervise(self, root: Array) -> Supervised:
+    def supervise(self, root: Any) -> Supervised:
         """The supervised step at the metric ``root root'``."""
 
     def _read(self, W: Array, b: Array, norm: float) -> Supervised:
@@ -80,6 +86,7 @@ class TaskSide(Side):
     beyond, and for sparse features.
     """
 
+    near_counts = True
     dense_limit: int = 600  # largest dense system
     work_limit: float = 2e8  # and most multiplications to set it up
 
@@ -237,18 +244,3 @@ class FeatureSide(Side):
         if isinstance(X, SparseColumns) or isinstance(design, Columns):
             return fit, fit.coef
         return fit, np.einsum("bmq,bm->bq", X, fit.coef)
-
-
-def choose_side(problem: Problem) -> Side:
-    """The feature side decouples the tasks; the task side is smaller where there are far fewer tasks than features.
-
-    Where one small system holds all tasks, the task side also converges in fewer steps.
-    """
-    if problem.structure.on_features:
-        return FeatureSide(problem)
-    if not problem.structure.either_side:
-        return TaskSide(problem)
-    small = problem.n_tasks < problem.n_features and (
-        problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
-    )
-    return TaskSide(problem) if small or 3 * problem.n_tasks <= problem.n_features else FeatureSide(problem)

@@ -4,12 +4,15 @@ from .._component import resolve
 from .base import Structure
 from .clusters import Clusters
 from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, TaskGraph
+from .parts import Parts as Parts  # not for users: lists of kernels make one
+from .robust import Dirty, Robust
 from .selection import FeatureSelection
 from .sparse import Sparse
 from .spectral import Frobenius, LogDet, Schatten, SchattenNorm, Trace, UnitTrace
 
 __all__ = [
     "Clusters",
+    "Dirty",
     "FeatureSelection",
     "Fixed",
     "Frobenius",
@@ -17,6 +20,7 @@ __all__ = [
     "LogDet",
     "OutputCode",
     "OutputMetric",
+    "Robust",
     "Schatten",
     "SchattenNorm",
     "SharedMean",
@@ -29,6 +33,7 @@ __all__ = [
 
 _CATALOGUE: list[type] = [
     Clusters,
+    Dirty,
     FeatureSelection,
     Fixed,
     Frobenius,
@@ -36,6 +41,7 @@ _CATALOGUE: list[type] = [
     LogDet,
     OutputCode,
     OutputMetric,
+    Robust,
     Schatten,
     SchattenNorm,
     SharedMean,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from .._component import Component
-from .._linalg import psd_root
+from .._linalg import psd_root, symmetric
 
 Array = np.ndarray
 
@@ -31,6 +31,10 @@ class Structure(Component, ABC):
     known: ClassVar[bool] = False  # A is given: nothing to learn but the tasks
     on_features: ClassVar[bool] = False  # sits on the features as they are (r x r), and nowhere else
     either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
+
+    zeroes_relations: ClassVar[bool] = False  # sets single relations to zero
+    keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not turned
+    parted: ClassVar[bool] = False  # the weights are stacked addends, each with a variable of its own
 
     bounds_slopes: ClassVar[bool] = False  # F* is 0 where S <= I, else infinite: a bound on the singular values of Z
     interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
@@ -76,6 +80,27 @@ class Structure(Component, ABC):
     def root(self, A: Array) -> Array:
         """A tall ``L`` with ``A = LL'``."""
         return psd_root(A)
+
+    def charge(self, R: Array, A: Array) -> float:
+        """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A``."""
+        a, V = np.linalg.eigh(symmetric(A))
+        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
+        inside = a > 1e-15 * max(a[-1], 0.0)
+        if energy[~inside].sum() > 1e-14 * energy.sum():
+            return np.inf
+        return float((energy[inside] / a[inside]).sum())
+
+    def moments(self, R: Array) -> Array:
+        """What the structure sees of ``R``: ``R'R``."""
+        return R.T @ R
+
+    def inverse_trace(self, A: Array) -> float:
+        """``tr A^-1``: what a barrier charges."""
+        return float((1 / np.maximum(np.linalg.eigvalsh(symmetric(A)), 1e-300)).sum())
+
+    def unfold(self, width: int, n_tasks: int) -> Structure:
+        """The structure for ``width`` features and so many tasks; those that split the weights become their addends."""
+        return self
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``."""

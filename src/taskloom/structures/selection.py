@@ -21,6 +21,7 @@ class FeatureSelection(Structure):
     """
 
     on_features: ClassVar[bool] = True
+    keeps_columns: ClassVar[bool] = True
 
     @property
     def low_rank(self) -> bool:

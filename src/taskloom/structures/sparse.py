@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,6 +55,7 @@ class Sparse(Structure):
     """
 
     l1: float = 0.1
+    zeroes_relations: ClassVar[bool] = True
 
     def check(self) -> None:
         require(is_number(self.l1) and self.l1 >= 0, f"Sparse needs l1 >= 0, got l1={self.l1!r}")

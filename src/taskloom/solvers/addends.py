@@ -1,0 +1,39 @@
+"""Predictors that are sums: solved with the weights of all addends stacked, handed back as one predictor and its addends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ..maps import implied_tasks
+from ..problem import Problem
+from ..solution import Addends, Solution
+from ..structures.members import ByEntry, ByTask, Member, OnFeatures
+from ..structures.parts import Parts
+
+Array = np.ndarray
+
+
+def in_addends(problem: Problem, inner: Problem, run: Callable[[tuple | None], Solution], start: tuple | None) -> Solution:
+    """Solve ``inner``, which has features for each addend; where ``problem`` has them once, its weights are the sum."""
+    parts: Parts = inner.structure  # type: ignore[assignment]
+    found = run(start if start is None or start[0].shape[0] == inner.n_features else None)
+    weights, variables = parts.features_of(found.W), parts.variables(found.A)
+    structures = [implied(*each, inner.alpha) for each in zip(parts.members, weights, variables, strict=True)]
+    W = found.W if problem.n_features == inner.n_features else np.sum(weights, axis=0)
+    return replace(found, W=W, A=np.sum(structures, axis=0), addends=Addends(weights, variables, structures))
+
+
+def implied(member: Member, W: Array, A: Array, alpha: float) -> Array:
+    """The task matrix of an addend: its variable, or what stands for it on the tasks."""
+    if isinstance(member, ByTask):
+        return np.diag(A)
+    if isinstance(member, ByEntry):
+        return np.diag(A.sum(axis=0))
+    if not isinstance(member, OnFeatures):
+        return A
+    if member.structure.either_side:
+        return member.structure.best_of_root(np.sqrt(alpha) * W)[0]
+    return implied_tasks(W, A)

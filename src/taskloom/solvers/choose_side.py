@@ -1,0 +1,25 @@
+"""On which side the structure of a problem sits."""
+
+from __future__ import annotations
+
+from ..problem import Problem
+from .parts_side import PartsSide
+from .shared import separable_weights
+from .sides import FeatureSide, Side, TaskSide
+
+
+def choose_side(problem: Problem) -> Side:
+    """The feature side decouples the tasks; the task side is smaller where there are far fewer tasks than features.
+
+    Where one small system holds all tasks, the task side also converges in fewer steps.
+    """
+    if problem.structure.parted:
+        return PartsSide(problem)
+    if problem.structure.on_features:
+        return FeatureSide(problem)
+    if not problem.structure.either_side:
+        return TaskSide(problem)
+    small = problem.n_tasks < problem.n_features and (
+        problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
+    )
+    return TaskSide(problem) if small or 3 * problem.n_tasks <= problem.n_features else FeatureSide(problem)

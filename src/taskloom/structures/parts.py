@@ -1,0 +1,135 @@
+"""Predictors that are sums, ``W = [W_1; W_2; ...]``, each addend with features and a structure of its own.
+
+    J = loss(sum_q Phi_q W_q + b) + sum_q alpha tr(A_q^+ W_q'W_q) + F_q(A_q)
+
+It is the separable kernel ``sum_q k_q A_q``, and still convex. The dual splits the same way: one ``G``, and for each addend
+its own ``F_q*(Z_q'Z_q / (4 alpha))`` with ``Z_q = Phi_q'G``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._component import require
+from .base import Array, Ray, Structure
+from .members import Member, OnFeatures, OnTasks
+
+
+@dataclass(eq=False, repr=False)
+class Parts(Structure):
+    """The structure of a sum of addends: ``A`` holds their variables one after the other, in a single row of numbers.
+
+    Parameters
+    ----------
+    members : list of Member
+    widths : list of int
+        How many features each addend has; their features stand side by side.
+    n_tasks : int
+    """
+
+    members: list[Any]
+    widths: list[int]
+    n_tasks: int
+    parted: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, structures: list[Structure], widths: list[int], n_tasks: int) -> Parts:
+        """Each structure on the side that makes the smaller problem; all on the features, where that decouples the tasks."""
+        require(
+            len(structures) == len(widths),
+            f"{len(widths)} kernels need one structure, or one for each, got {len(structures)} structures",
+        )
+        for structure, width in zip(structures, widths, strict=True):
+            require(
+                not isinstance(structure, Several),
+                f"{type(structure).__name__} is a sum already and cannot be one addend of another",
+            )
+            structure.check_tasks(n_tasks)
+            require(width >= 1, "every addend needs features")
+        decoupled = all(s.on_features or s.either_side for s in structures)
+        small = max(widths) <= 3 * n_tasks
+        members: list[Member] = [
+            OnFeatures(s) if s.on_features or (s.either_side and decoupled and small) else OnTasks(s) for s in structures
+        ]
+        return cls(members, list(widths), n_tasks)
+
+    def __repr__(self) -> str:
+        return f"Parts({[type(member).__name__ for member in self.members]})"
+
+    @property
+    def known(self) -> bool:  # type: ignore[override]
+        return all(isinstance(m, OnTasks) and m.structure.known for m in self.members)
+
+    def features_of(self, R: Array) -> list[Array]:
+        """The rows of stacked weights, or of ``Z``, that belong to each addend."""
+        return np.split(R, np.cumsum(self.widths)[:-1])
+
+    def variables(self, A: Array) -> list[Array]:
+        """The variable of each addend, in its own shape."""
+        shapes = [m.shape(r, self.n_tasks) for m, r in zip(self.members, self.widths, strict=True)]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        return [part.reshape(shape) for part, shape in zip(np.split(A, ends[:-1]), shapes, strict=True)]
+
+    def value(self, A: Array) -> float:
+        return sum(m.value(a) for m, a in zip(self.members, self.variables(A), strict=True))
+
+    def charge(self, R: Array, A: Array) -> float:
+        return sum(m.charge(r, a) for m, r, a in zip(self.members, self.features_of(R), self.variables(A), strict=True))
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        found = [m.best(r, floor) for m, r in zip(self.members, self.features_of(R), strict=True)]
+        return np.concatenate([a.ravel() for a, _ in found]), float(sum(penalty for _, penalty in found))
+
+    def moments(self, R: Array) -> Array:
+        """What the variables see of ``R``, in one row."""
+        return np.concatenate([m.moments(r).ravel() for m, r in zip(self.members, self.features_of(R), strict=True)])
+
+    def prox(self, A: Array, step: float) -> Array:
+        return np.concatenate([m.prox(a, step).ravel() for m, a in zip(self.members, self.variables(A), strict=True)])
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        nearby: list[Array | None] = [None] * len(self.members) if near is None else list(self.variables(near))
+        rays = [m.ray(r, a) for m, r, a in zip(self.members, self.features_of(R), nearby, strict=True)]
+        return Ray(min(ray.reach for ray in rays), lambda c: float(sum(ray.conjugate(c) for ray in rays)))
+
+    def root(self, A: Array) -> Any:
+        return [m.root(a) for m, a in zip(self.members, self.variables(A), strict=True)]
+
+    def inverse_trace(self, A: Array) -> float:
+        return sum(m.inverse_trace(a) for m, a in zip(self.members, self.variables(A), strict=True))
+
+    def best_structure(self, S: Array) -> Array:
+        raise TypeError("a sum of addends sees weights, not S: use best_of_root")
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        raise TypeError("a sum of addends sees Z, not S: use ray_of_root")
+
+
+class Several(Structure):
+    """A structure that splits the weights into addends; ``solve`` unfolds it into :class:`Parts` first."""
+
+    def addends(self, width: int, n_tasks: int) -> list[Member]:
+        """The members, each on the same features."""
+        raise NotImplementedError
+
+    def unfold(self, width: int, n_tasks: int) -> Structure:
+        members = self.addends(width, n_tasks)
+        return Parts(members, [width] * len(members), n_tasks)
+
+    def _refuse(self) -> TypeError:
+        return TypeError(f"{type(self).__name__} splits the weights into addends: ask Problem.unfolded() about it")
+
+    def value(self, A: Array) -> float:
+        raise self._refuse()
+
+    def best_structure(self, S: Array) -> Array:
+        raise self._refuse()
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        raise self._refuse()
+
+    def prox(self, A: Array, step: float) -> Array:
+        raise self._refuse()
