@@ -87,11 +87,13 @@ def made(kind):
     if kind == "alone":
         return MultiTaskRegressor("independent").fit(X, Y), X, Y
     if kind == "features":
+        X = pd.DataFrame(np.column_stack([X, 1e-9 * X[:, 0]]), columns=["a", "b", "c", "d", "<i>"])
         return MultiTaskRegressor(structures.FeatureSelection(), alpha=0.1).fit(X, Y), X, Y
     if kind == "two kernels":
         return MultiTaskRegressor(["trace", "frobenius"], kernel=["linear", "rbf"], alpha=0.1).fit(X, Y), X, Y
     if kind == "robust":
-        return MultiTaskRegressor(structures.Robust(0.5), alpha=0.1).fit(X, Y), X, Y
+        Y = Y[:, [0, 0, 0, 0, 0, 1]] + 0.1 * np.random.default_rng(3).normal(size=Y.shape)
+        return MultiTaskRegressor(structures.Robust(0.6), alpha=0.1).fit(X, Y), X, Y
     if kind == "vanished":
         return MultiTaskRegressor(alpha=1e6).fit(X, Y), X, Y
     if kind == "one task":
@@ -251,6 +253,9 @@ def test_words_say_what_was_found():
     assert "no relations to learn" in render_report(made("one task")[0])
     assert "The relations were given, not learned" in render_report(made("leave one out")[0])
     assert "1 task that joint learning would hurt kept a model of its own" in render_report(made("fallback")[0])
+    assert "4 of 5 inputs are used, most of all" in render_report(made("features")[0])
+    assert made("robust")[0].outlier_tasks_.tolist() == [5]
+    assert "1 task goes its own way: “\u20685\u2069”" in render_report(made("robust")[0])
     ledger = compare_to_single_task(model, X, Y, cv=3)
     assert "Learning together" in render_report(model, transfer=ledger)
 

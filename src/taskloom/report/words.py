@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..names import shorten
+from ..names import clean_text, shorten
 from ..solution import Certificate
 from .facts import Facts
 
@@ -102,8 +102,8 @@ def prove_model(model: Any) -> Proof:
 
 
 def tell(facts: Facts) -> list[str]:
-    """Paragraphs: what was fitted, how tasks relate, who gains."""
-    return [text for text in (_fit(facts), _relations(facts), _gains(facts)) if text]
+    """Paragraphs: what was fitted, how tasks relate, what stands out, who gains."""
+    return [text for text in (_fit(facts), _relations(facts), _parts(facts), _gains(facts)) if text]
 
 
 def _fit(facts: Facts) -> str:
@@ -163,6 +163,32 @@ def _relations(facts: Facts) -> str:
             f"{count(needed, 'pattern')} {'carries' if needed == 1 else 'carry'} 95 % of what the {T:,} {facts.noun} share."
         )
     return " ".join(text)
+
+
+def _parts(facts: Facts) -> str:
+    """Tasks that go their own way, and inputs that are left out, where the structure tells them."""
+    model, text = facts.model, []
+    strangers = set(getattr(model, "outlier_tasks_", np.array([])).tolist())
+    if strangers:
+        names = [quoted(name) for name, label in zip(facts.names, model.tasks_.tolist(), strict=True) if label in strangers]
+        more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
+        go = "goes its" if len(names) == 1 else "go their"
+        text.append(f"{count(len(names), 'task')} {go} own way: {', '.join(names[:8])}{more}.")
+    if hasattr(model, "feature_structure_") and hasattr(model, "coef_"):
+        size = np.linalg.norm(model.coef_, axis=0)
+        used = int((size > 1e-6 * max(float(size.max()), 1e-300)).sum())
+        text.append(f"{used:,} of {count(size.size, 'input')} {'is' if used == 1 else 'are'} used{_inputs(model, size)}.")
+    return " ".join(text)
+
+
+def _inputs(model: Any, size: Any) -> str:
+    """The inputs that matter most, where inputs have names."""
+    names = [name for name in getattr(model, "feature_names_in_", []) if name != model.task_column]
+    if len(names) != size.size or not size.any():
+        return ""
+    return ", most of all " + ", ".join(
+        quoted(clean_text(names[j])) for j in np.argsort(-size, kind="stable")[:5] if size[j] > 0
+    )
 
 
 def _groups(facts: Facts) -> str:
