@@ -72,12 +72,12 @@ class TaskGraphDisplay:
             max_edges = 3 * T if threshold is None else T * T
         threshold = 0.1 if threshold is None else threshold
         letters = 0.6 * max(map(len, self.tasks)) + 1.5  # the longest name, in units of the size of its letters
-        side = 2 * (max(110.0, 8 * T / ROUND) + 8 * letters) / 72
+        side = 2 * (max(110.0, 8 * T / ROUND, 10 * letters) + 8 * letters) / 72
         self.figure_, self.ax_ = one_axes(type(self).__name__, ax, side + 1.0, side + 0.4)
         room = side * 36 if ax is None else min(self.ax_.get_window_extent().size) * 36 / self.figure_.dpi
         self._size = min(9.0, room / (letters + T / ROUND))  # radius + names = room, and each name has its part of the rim
         named = self._size >= 4
-        reach = room / (room - self._size * letters) if named else 1.05
+        reach = 1 / max(1 - self._size * letters / room, 0.5) if named else 1.05  # of small axes, names take half at most
         order = leaf_order(task_tree(self.correlation, self.groups))
         angle = np.empty(T)
         angle[order] = np.pi / 2 - 2 * np.pi * (np.arange(T) + 0.5) / T
