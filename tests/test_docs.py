@@ -12,9 +12,10 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "estimators.md"
 
 
-@pytest.mark.parametrize(
-    ("name", "least"), [("estimators.md", 10), ("structures.md", 2), ("methods.md", 2), ("plots.md", 4), ("report.md", 2)]
-)
+PAGES = [("estimators.md", 10), ("structures.md", 2), ("methods.md", 2), ("custom.md", 6), ("plots.md", 4), ("report.md", 2)]
+
+
+@pytest.mark.parametrize(("name", "least"), PAGES)
 def test_a_page_runs_from_top_to_bottom(name, least):
     """Every block, in order, in one namespace; a failure names the line of the page."""
     page = DOCS / name

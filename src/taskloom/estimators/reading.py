@@ -81,11 +81,14 @@ class ReadStructure(MultiTaskEstimator):
     def task_graph(self, threshold=None):
         """The pairs of tasks whose correlation is at least ``threshold`` in size, strongest first.
 
+        Under ``LearnedGraph`` and ``SparsePrecision`` the edges are those that were learned, with the correlation of two tasks
+        given all others (from ``A^-1``).
+
         Parameters
         ----------
         threshold : float, optional
-            By default 0.5; 0.01 for structures that set relations to zero themselves, where what is left counts, however
-            much it was shrunk.
+            By default 0.5; less for structures that set relations to zero themselves (0.01; 0.05 for edges), where what is left
+            counts, however much it was shrunk.
 
         Returns
         -------
@@ -93,7 +96,10 @@ class ReadStructure(MultiTaskEstimator):
             Edges as :class:`~taskloom.structures.TaskGraph` and networkx's ``add_weighted_edges_from`` take them.
         """
         C, names = self.task_correlation(), self.tasks_.tolist()
-        threshold = (0.01 if getattr(self._learned, "zeroes_relations", False) else 0.5) if threshold is None else threshold
+        if self._learned.precision_graph:
+            C = -correlation(np.linalg.inv(self.structure_.astype(float)))
+        if threshold is None:
+            threshold = 0.05 if self._learned.precision_graph else 0.01 if self._learned.zeroes_relations else 0.5
         one, other = np.nonzero(np.triu(np.abs(C) >= threshold, k=1))
         order = np.argsort(-np.abs(C[one, other]), kind="stable")
         return [(names[t], names[s], float(C[t, s])) for t, s in zip(one[order], other[order], strict=True)]

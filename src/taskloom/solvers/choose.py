@@ -18,6 +18,8 @@ def choose(problem: Problem) -> Solver:
     single one where ``A`` is known.
     """
     structure = problem.unfolded().structure
+    if structure.task_factor:
+        return Factored()
     if structure.known or structure.interior:
         return Alternating()
     if structure.either_side:

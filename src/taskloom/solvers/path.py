@@ -28,6 +28,9 @@ def alpha_max(problem: Problem) -> float:
     """
     problem = problem.unfolded()
     structure = problem.structure
+    if not structure.convex:
+        instead, share = _convex_instead(problem)
+        return alpha_max(instead) / share
     root = _root_at_zero(problem)
     size = float(np.vdot(root, root))
     if size == 0:
@@ -64,6 +67,9 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
 
 def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
     """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the best constant."""
+    if not problem.structure.convex:
+        instead, by = _convex_instead(problem)
+        return _little_to_learn(instead, share) / by
     problem = problem.unfolded()
     _, conjugate = problem.structure.ray_of_root(_root_at_zero(problem))
     nothing = conjugate(0.0)
@@ -79,6 +85,13 @@ def _root_at_zero(problem: Problem) -> Array:
     """``R`` with ``R'R = Z'Z / 4`` as the structure sees it, ``Z`` from the best constant predictor."""
     Z, structure = _correlations_at_zero(problem), problem.structure
     return (Z.T if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks) else Z) / 2
+
+
+def _convex_instead(problem: Problem) -> tuple[Problem, float]:
+    """The problem under a convex structure that learns at least as much from little, and the factor on ``alpha`` there."""
+    structure: Any = problem.structure
+    instead, share = structure.learns_less_than()
+    return problem.with_structure(instead), share
 
 
 def _correlations_at_zero(problem: Problem) -> Array:

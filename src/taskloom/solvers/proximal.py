@@ -14,7 +14,7 @@ import numpy as np
 
 from .._component import require
 from ..problem import Problem
-from .base import Iterate, Run, Solver
+from .base import Iterate, Run, Solver, needs_convex
 from .choose_side import choose_side
 from .sides import Supervised
 
@@ -42,6 +42,9 @@ class Proximal(Solver):
     def check(self) -> None:
         require(self.look_back >= 1, f"Proximal needs look_back >= 1, got look_back={self.look_back!r}")
         require(self.alternate >= 1, f"Proximal needs alternate >= 1, got alternate={self.alternate!r}")
+
+    def accepts(self, problem: Problem) -> str | None:
+        return None if problem.structure.convex else needs_convex(self.name, problem)
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         return _ProximalRun(self, problem, start)

@@ -16,9 +16,11 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._linalg import compose, psd_eigh
+from ..losses import RowLoss
 from ..problem import Problem
 from .coupled import Coupled, MeanGram
 from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
+from .rows import row_fit
 from .shared import SharedInputs
 from .sparse_columns import SparseColumns
 
@@ -56,6 +58,7 @@ class Side(ABC):
         self.rho = problem.ridge / problem.alpha
         self.shared = SharedInputs.of(problem)
         self._dual = np.zeros(problem.observations.y.size)
+        self._W: Array | None = None
         self._b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
 
     def plain_root(self) -> Any:
@@ -75,7 +78,7 @@ class Side(ABC):
         z = problem.predict(W, b)
         slopes = problem.loss.slope(problem.observations.y, z)
         dual = -problem.observations.weight * slopes
-        self._dual, self._b = dual, b
+        self._dual, self._W, self._b = dual, W, b
         return Supervised(W, b, z, slopes, problem.correlate(dual), norm)
 
 
@@ -103,6 +106,8 @@ class TaskSide(Side):
         L = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_tasks(L, problem.alpha))
+        if isinstance(problem.loss, RowLoss):
+            return self._read(*row_fit(problem, None, L, self._dual, self._W, self._b))
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
         large = min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit
         if large or issparse(problem.features):
@@ -204,6 +209,8 @@ class FeatureSide(Side):
         Q = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_features(Q, problem.alpha))
+        if isinstance(problem.loss, RowLoss):
+            return self._read(*row_fit(problem, Q, None, self._dual, self._W, self._b))
         inputs = self._sparse_inputs(Q) if issparse(problem.features) else self._dense_inputs(Q)
         B = np.zeros((Q.shape[1], problem.n_tasks))
         b = np.zeros(problem.n_tasks)

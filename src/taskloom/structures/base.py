@@ -37,6 +37,11 @@ class Structure(Component, ABC):
     parted: ClassVar[bool] = False  # the weights are stacked addends, each with a variable of its own
 
     bounds_slopes: ClassVar[bool] = False  # F* is 0 where S <= I, else infinite: a bound on the singular values of Z
+    proof: ClassVar[str] = ""  # what a reader of the certificate must know about the bound on F*, if anything
+    convex: ClassVar[bool] = True  # where it is not, a fit can only name a stationary point, and the certificate says so
+    task_factor: ClassVar[bool] = False  # made of a factor on the tasks, which is what solvers must work on
+    precision_graph: ClassVar[bool] = False  # the edges between tasks are the entries of A^-1, many of them zero
+
     interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
 
     @property
