@@ -163,9 +163,10 @@ def _natural_number(distances: Array, tree: Array) -> int:
         return 1
     if heights[0] >= 0.7 or T == 2:
         return T if heights[0] >= 0.5 else 1
-    numbers = range(2, max(T // 2, 2) + 1)
-    scores = [silhouette_score(distances, fcluster(tree, n, "maxclust"), metric="precomputed") for n in numbers]
-    return numbers[int(np.argmax(scores))]
+    cuts = [fcluster(tree, n, "maxclust") for n in range(2, max(T // 2, 2) + 1)]
+    cuts = [cut for cut in cuts if cut.max() > 1]  # merges of one height cannot be told apart: all or none
+    scores = [silhouette_score(distances, cut, metric="precomputed") for cut in cuts]
+    return int(cuts[int(np.argmax(scores))].max()) if cuts else 1
 
 
 def _leading(A: Array, n: int) -> Array:
