@@ -22,3 +22,12 @@ def kronecker_supervised_step(problem, A):
 def gram(k, X):
     """A kernel matrix entry by entry."""
     return np.array([[k(x[None], z[None])[0, 0] for z in X] for x in X])
+
+
+def l1_prox(structure, l1, A, step, n_steps=3000):
+    """The prox of ``structure`` plus ``l1`` off the diagonal by plain projected ascent on the dual."""
+    N = np.zeros_like(A)
+    for _ in range(n_steps):
+        N = np.clip(N + structure.prox(A - step * N, step) / step, -l1, l1)
+        np.fill_diagonal(N, 0.0)
+    return structure.prox(A - step * N, step)

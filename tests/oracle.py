@@ -22,6 +22,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.linalg
 import scipy.optimize
+import scipy.special
 
 Array = np.ndarray
 
@@ -153,6 +154,8 @@ def data_term(loss: Any, Phi: Array, Y: Array, v: Array, W: cp.Expression, b: cp
     With a free intercept, a task whose labels are all alike drives the logistic loss to zero as ``b_t`` goes to
     infinity, where no solver arrives: its term is replaced by that infimum.
     """
+    if type(loss).__name__ in ("Softmax", "MulticlassHinge"):
+        return v[:, 0] @ row_losses(loss, Y, Phi @ W + np.ones((len(Phi), 1)) @ cp.reshape(b, (1, Y.shape[1]), order="C"))
     total: cp.Expression = cp.Constant(0.0)
     for t in range(Y.shape[1]):
         seen = v[:, t] > 0
@@ -161,6 +164,13 @@ def data_term(loss: Any, Phi: Array, Y: Array, v: Array, W: cp.Expression, b: cp
             continue
         total = total + weight @ losses(loss, y, Phi[seen] @ W[:, t] + b[t])
     return total
+
+
+def row_losses(loss: Any, Y: Array, Z: cp.Expression) -> cp.Expression:
+    """``loss(y_i, z_i)`` for every row; ``Y`` is +1 at the class of the row. One loss a row: it has the weight of one entry."""
+    own = (Y > 0).astype(float)
+    highest = cp.log_sum_exp(Z, axis=1) if type(loss).__name__ == "Softmax" else cp.max(Z + (1 - own), axis=1)
+    return highest - cp.sum(cp.multiply(own, Z), axis=1)
 
 
 def losses(loss: Any, y: Array, z: cp.Expression) -> cp.Expression:
@@ -182,6 +192,12 @@ def losses(loss: Any, y: Array, z: cp.Expression) -> cp.Expression:
             return cp.pos(1 - cp.multiply(y, z))
         case "SquaredHinge":
             return cp.square(cp.pos(1 - cp.multiply(y, z)))
+        case "CustomLoss":
+            return losses(loss.loss, y, z)
+        case "LogCosh":
+            return cp.logistic(2 * (z - y)) - (z - y) - np.log(2)
+        case "Poisson":
+            return cp.exp(z) - cp.multiply(y, z) + scipy.special.xlogy(y, y) - y
         case name:
             raise NotImplementedError(f"the oracle does not know the loss {name}")
 
@@ -279,9 +295,21 @@ def structure_value(structure: Any, A: cp.Variable) -> tuple[cp.Expression, list
         case "UnitTrace":
             return cp.Constant(0.0), [cp.trace(A) <= 1]
         case "LogDet":
-            return cp.trace(A) - structure.mu * cp.log_det(A), []
+            relations = cp.sum(cp.abs(cp.multiply(1 - np.eye(T), A)))
+            return cp.trace(A) - structure.mu * cp.log_det(A) + structure.l1 * relations, []
         case "Sparse":
             return cp.trace(A) + structure.l1 * cp.sum(cp.abs(cp.multiply(1 - np.eye(T), A))), []
+        case "CustomStructure":
+            return structure_value(structure.penalty, A)
+        case "TraceAndSize":
+            return cp.trace(A) + cp.sum_squares(A) / 2, []
+        case "Banded":
+            return cp.trace(A), [A[structure.apart] == 0]
+        case "Sum":
+            weights = structure.weights or [1.0] * len(structure.members)
+            values = [structure_value(member, A) for member in structure.members]
+            total = sum(weight * value for weight, (value, _) in zip(weights, values, strict=True))
+            return total, [constraint for _, constraints in values for constraint in constraints]
         case name:
             raise NotImplementedError(f"the oracle does not know the structure {name}")
 
@@ -382,6 +410,21 @@ def check_losses() -> Iterator[Check]:
         found = minimum(X, target[:, None], loss, INDEPENDENT, alpha, fit_intercept=loss is not squared_hinge)
         tol = 1e-6 if isinstance(model, SVC | SVR) else 1e-9  # libsvm keeps its kernel in single precision
         yield Check(f"{type(loss).__name__} = scikit-learn's {type(model).__name__}", found, mean_loss + alpha * w @ w, tol)
+
+    label = np.argmax(np.nan_to_num(Y), axis=1)
+    rows = np.where(label[:, None] == np.arange(Y.shape[1]), 1.0, -1.0)
+    C = 1 / (2 * alpha * len(Phi))
+    crammer_singer = LinearSVC(multi_class="crammer_singer", C=C, fit_intercept=False, tol=1e-10, max_iter=10**6)
+    for kind, model in [("Softmax", LogisticRegression(C=C, tol=1e-10, max_iter=10_000)), ("MulticlassHinge", crammer_singer)]:
+        model.fit(Phi, label)
+        Z = Phi @ model.coef_.T + model.intercept_
+        if kind == "Softmax":
+            each = [math.log(sum(map(math.exp, z))) - z[k] for k, z in zip(label, Z, strict=True)]
+        else:
+            each = [max(z[j] + (j != k) for j in range(z.size)) - z[k] for k, z in zip(label, Z, strict=True)]
+        expected = float(np.mean(each)) + alpha * float(np.sum(model.coef_**2))
+        found = minimum(Phi, rows, stand_in(kind), INDEPENDENT, alpha, fit_intercept=kind == "Softmax")
+        yield Check(f"{kind} = scikit-learn's {type(model).__name__}", found, expected, 1e-7)
 
 
 def check_known() -> Iterator[Check]:
@@ -534,7 +577,7 @@ def check_spectral() -> Iterator[Check]:
         return float(np.sum(alpha * s**2 / a + a - mu * np.log(a))), 2 * alpha * s / a
 
     for mu in (0.1, 1.0):
-        found = minimum(Phi, Y, SQUARED, stand_in("LogDet", mu=mu), alpha)
+        found = minimum(Phi, Y, SQUARED, stand_in("LogDet", mu=mu, l1=0.0), alpha)
         yield Check(f"LogDet({mu}) = descent", found, descend(Phi, Y, lambda s, mu=mu: log_det(s, mu)))
 
 

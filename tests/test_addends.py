@@ -334,6 +334,12 @@ def test_prices_are_checked(value):
             cls(value)
 
 
+def test_row_losses_are_refused():
+    X, y = sample("shared")[0], np.arange(15) % 3
+    with pytest.raises(ValueError, match="loss of whole rows"):
+        MultiTaskClassifier("robust", loss="softmax").fit(X, y)
+
+
 def test_methods_that_need_one_kernel_say_so():
     X, Y = sample("own")
     model = MultiTaskRegressor("trace", kernel=["linear", "rbf"]).fit(X, Y)

@@ -108,3 +108,11 @@ def test_the_bootstrap_shows_its_progress_and_refuses_nonsense(capsys):
             stability(MultiTaskRegressor(task_column=-1), X, y, **options)
     with pytest.raises(ValueError, match="taskloom estimator"):
         stability(object(), X, y)
+
+
+def test_tasks_that_are_all_alike_are_one_group():
+    """Merges of one height cannot be told apart by a cut."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 3))
+    model = MultiTaskRegressor(structures.SharedMean(100.0)).fit(X, rng.normal(size=(20, 6)))
+    assert model.task_clusters().tolist() == [0] * 6

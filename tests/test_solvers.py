@@ -311,7 +311,9 @@ def test_the_reduced_problem_is_the_problem(F, intercept, monkeypatch):
     assert quick.certificate.optimal
     assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
     assert np.isclose(plain.primal(quick.W, quick.b, quick.A), quick.certificate.primal, rtol=1e-9)
-    assert np.isclose(plain.dual(quick.G, quick.W, quick.A), quick.certificate.dual, rtol=1e-9)
+    # A structure that searches for its proof may find a slightly different one the second time.
+    slack = quick.gap if F.searched else 0.0
+    assert np.isclose(plain.dual(quick.G, quick.W, quick.A), quick.certificate.dual, rtol=1e-9, atol=slack)
 
 
 def test_a_tolerance_finer_than_the_reduction_goes_on_with_the_problem_itself():

@@ -7,6 +7,38 @@ import numpy as np
 from taskloom import losses, structures
 
 T = 4
+
+
+class LogCosh:
+    """``log cosh(z - y)`` with the least that a loss of one's own must bring."""
+
+    max_curvature = 1.0
+    of_differences = True
+
+    def value(self, y, z):
+        return np.logaddexp(z - y, y - z) - np.log(2)
+
+    def slope(self, y, z):
+        return np.tanh(z - y)
+
+    def __repr__(self):
+        return "LogCosh()"
+
+
+class TraceAndSize:
+    """``tr A + ||A||^2 / 2`` with the least that a penalty of one's own must bring."""
+
+    def value(self, A):
+        return float(np.trace(A) + np.vdot(A, A) / 2)
+
+    def prox(self, A, step):
+        a, V = np.linalg.eigh(A)
+        return (V * np.maximum((a - step) / (1 + step), 0.0)) @ V.T
+
+    def __repr__(self):
+        return "TraceAndSize()"
+
+
 LOSSES = [
     losses.Squared(),
     losses.Huber(0.7),
@@ -16,7 +48,9 @@ LOSSES = [
     losses.Logistic(),
     losses.Hinge(),
     losses.SquaredHinge(),
+    losses.CustomLoss(LogCosh()),
 ]
+ROW_LOSSES = [losses.Softmax(), losses.MulticlassHinge()]  # of whole rows: their laws and problems are in test_rows.py
 
 _rng = np.random.default_rng(0)
 _B = _rng.normal(size=(T, T))
@@ -41,10 +75,21 @@ LEARNED = [
     structures.Clusters(2),
     structures.LogDet(0.3),
     structures.Sparse(0.3),
+    structures.CustomStructure(TraceAndSize()),
+    structures.LogDet(0.3, l1=0.4),
+    structures.Frobenius() + 0.5 * structures.Sparse(0.3),
+    structures.Sum([structures.Trace(), structures.LogDet(0.3), structures.UnitTrace()], [1.0, 0.5, 2.0]),
 ]
 STRUCTURES = KNOWN + LEARNED
 SUMS = [structures.Robust(), structures.Dirty()]  # split the weights into addends: tests/test_addends.py
 ON_FEATURES = [structures.FeatureSelection()]  # sit on the features: laws here, problems in tests of their own
+
+NON_CONVEX = [  # no conjugate, no prox: tests/test_nonconvex.py has laws of their own
+    structures.LowRank(2),
+    structures.LowRank(1, specific=False),
+    structures.LearnedGraph(3.0, sparsity=0.01),
+    structures.SparsePrecision(0.1, l1=0.003),
+]
 
 
 def name(component: object) -> str:
@@ -85,3 +130,12 @@ def data(loss, layout: str, seed: int = 0, n: int = 16, d: int = 5) -> tuple[np.
         if loss.targets == "signs":
             Y[0], Y[1] = 1.0, -1.0
     return X, Y
+
+
+def classes(seed: int = 0, n: int = 24, d: int = 3, noise: float = 0.7) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``X``, the class of each row, and the same as a table of -1/+1; every one of ``T`` classes occurs."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    label = np.argmax(X @ rng.normal(size=(d, T)) + noise * rng.gumbel(size=(n, T)), axis=1)
+    label[:T] = np.arange(T)
+    return X, label, np.where(label[:, None] == np.arange(T), 1.0, -1.0)

@@ -22,8 +22,9 @@ _HOMES = {
     "stability": "estimators",
     "stack": "tables",
     "unstack": "tables",
+    "write_report": "report",
 }
-_MODULES = ("datasets", "losses", "maps", "methods", "metrics", "solvers", "structures")
+_MODULES = ("datasets", "losses", "maps", "methods", "metrics", "plots", "solvers", "structures", "testing")
 
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604
 

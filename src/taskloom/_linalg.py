@@ -65,6 +65,15 @@ def project_box_sum(x: Array, lower: float, upper: float, total: float) -> Array
     return np.clip(x + breaks[k - 1] + share * (breaks[k] - breaks[k - 1]), lower, upper)
 
 
+def project_simplex(X: Array) -> Array:
+    """The nearest probabilities (nonnegative, adding up to 1) to each column of ``X``."""
+    ordered = -np.sort(-X, axis=0)
+    rank = np.arange(1, len(X) + 1)[:, None]
+    level = (np.cumsum(ordered, axis=0) - 1) / rank  # what to take off, were these the positive ones
+    last = np.count_nonzero(ordered > level, axis=0) - 1
+    return np.maximum(X - level[last, np.arange(X.shape[1])], 0.0)
+
+
 class _OneThread:
     """Hold BLAS to one thread while any fit of this process is inside its loop, and restore it after the last one.
 

@@ -18,7 +18,8 @@ from scipy.sparse import issparse
 
 from ._component import is_number, require
 from .features import Matrix, as_csr, densely, entries
-from .losses import Loss, as_loss
+from .losses import Loss, RowLoss, as_loss
+from .rows import check_rows, class_shares, row_slopes
 from .structures import Structure, as_structure
 from .tasks import Observations
 
@@ -30,6 +31,7 @@ LOSS_FREE = (
     "transposed",
     "weights",
     "stacked",
+    "row inputs",
 )  # what ``once`` may keep when the loss changes
 
 
@@ -80,6 +82,8 @@ class Problem:
             f"ridge must be a finite number >= 0, got ridge={self.ridge!r}",
         )
         self.structure.check_tasks(self.n_tasks)
+        if isinstance(self.loss, RowLoss):
+            check_rows(self.loss, self.observations, self.fit_intercept)
         set_field(self, "_memo", {})  # what was computed once from the data: ``once`` fills it
 
     def at(self, alpha: float) -> Problem:
@@ -223,6 +227,8 @@ class Problem:
     def dual_candidate(self, slopes: Array) -> Array:
         """``G = -v s`` from slopes of the loss, moved until the conjugate is finite and intercepts are balanced."""
         seen = self.observations
+        if isinstance(self.loss, RowLoss):
+            return -seen.weight * row_slopes(seen, slopes, self.fit_intercept)
         lower, upper = (np.broadcast_to(edge, slopes.shape) for edge in self.loss.slopes(seen.y))
         s = np.clip(slopes, lower, upper)
         if self.fit_intercept:
@@ -300,10 +306,10 @@ class Problem:
         return self.once("scale", self._scale)
 
     def _scale(self) -> float:
-        zero = np.zeros(self.n_tasks)
-        if not self.fit_intercept:
-            return self.loss_term(zero[self.observations.task])
-        return self.loss_term(self.best_constants[self.observations.task])
+        constants = self.best_constants if self.fit_intercept else np.zeros(self.n_tasks)
+        scale = self.loss_term(constants[self.observations.task])
+        require(scale >= 0, f"a loss must not be negative, got {scale:.3g} for constant predictions; add a function of y to it")
+        return scale
 
     @property
     def best_constants(self) -> Array:
@@ -315,16 +321,21 @@ class Problem:
         seen, v = self.observations, self.observations.weight
         if self.loss.quadratic:
             return seen.sum_by_task(v * seen.y) / seen.sum_by_task(v)
+        if isinstance(self.loss, RowLoss):
+            return self.loss.best_constants(class_shares(seen))
 
         def cost(b: Array) -> Array:
-            return seen.sum_by_task(v * self.loss.value(seen.y, b[seen.task]))
+            with np.errstate(over="ignore"):  # a bracket may reach far beyond where an exponential ends
+                return seen.sum_by_task(v * self.loss.value(seen.y, b[seen.task]))
 
         low, high = np.full(seen.n_tasks, np.inf), np.full(seen.n_tasks, -np.inf)
         np.minimum.at(low, seen.task, seen.y)
         np.maximum.at(high, seen.task, seen.y)
-        if self.loss.targets != "numbers":
-            low, high = low - 1.0, high + 1.0
-        for _ in range(10):  # a minimiser may lie outside the range of y; classes that are one-sided have none
+        if not self.loss.of_differences:  # then the range of y says nothing
+            low, high = np.full_like(low, -2.0), np.full_like(high, 2.0)
+        for _ in range(
+            10 if self.loss.targets != "numbers" else 40
+        ):  # a minimiser may lie outside the range of y; classes that are one-sided have none
             width = high - low
             edge = 1e-6 * width  # right beside the edges: a whole width out it may be uphill again
             below, above = cost(low - edge) < cost(low), cost(high + edge) < cost(high)

@@ -12,34 +12,53 @@ Array = np.ndarray
 STATUS = {
     "optimal": "Optimal: the objective is proved to be within {relative_gap:.1e} (relative) of the minimum",
     "max_iter": (
-        "Stopped after max_iter={n_iter} iterations with a relative duality gap of {relative_gap:.1e} (asked for {tol:.1e}). "
+        "Stopped after max_iter={n_iter} iterations with a {measure} (asked for {tol:.1e}). "
         "Raise max_iter or alpha, loosen tol, or take another solver"
     ),
     "time_limit": (
-        "Stopped at the time limit after {n_iter} iterations with a relative duality gap of {relative_gap:.1e} "
+        "Stopped at the time limit after {n_iter} iterations with a {measure} "
         "(asked for {tol:.1e}). Raise time_limit or loosen tol"
     ),
     "interrupted": (
-        "Interrupted after {n_iter} iterations; this is the best iterate so far, with a relative duality gap of "
-        "{relative_gap:.1e} (asked for {tol:.1e})"
+        "Interrupted after {n_iter} iterations; this is the best iterate so far, with a {measure} (asked for {tol:.1e})"
     ),
-    "callback": (
-        "Stopped by a callback after {n_iter} iterations, at a relative duality gap of {relative_gap:.1e} (asked for {tol:.1e})"
-    ),
+    "callback": ("Stopped by a callback after {n_iter} iterations, at a {measure} (asked for {tol:.1e})"),
     "stalled": (
-        "No further progress after {n_iter} iterations, at a relative duality gap of {relative_gap:.1e} (asked for {tol:.1e}): "
+        "No further progress after {n_iter} iterations, at a {measure} (asked for {tol:.1e}): "
         "this is as far as rounding lets this solver go. Loosen tol, raise alpha, or rescale the inputs"
     ),
     "change": (
         "Stopped as Algorithm 1 is printed, when the objective changed by less than tol; that proves nothing. "
-        "The relative duality gap is {relative_gap:.1e}"
+        "It left a {measure}"
+    ),
+    "stationary": (
+        "Stationary: the problem is not convex, and only a stationary point is known, with a {measure} (asked for {tol:.1e}); "
+        "nothing is proved about the minimum"
     ),
 }
 
 
+NOT_CONVEX = " The problem is not convex: a fit that ends well knows a stationary point only, and no bound on the minimum."
+
+
+def sentence(status: str, relative_gap: float, stationarity: float | None, n_iter: int, tol: float, solver: str) -> str:
+    """What a status means, with what was reached."""
+    measure = f"relative duality gap of {relative_gap:.1e}"
+    if stationarity is not None:
+        measure = f"stationarity residual of {stationarity:.1e}"
+    words = STATUS[status].format(n_iter=n_iter, relative_gap=relative_gap, measure=measure, tol=tol)
+    return f"{words} ({solver}).{'' if stationarity is None or status == 'stationary' else NOT_CONVEX}"
+
+
 @dataclass(frozen=True)
 class Certificate:
-    """The proof that comes with a fit: ``dual <= minimum <= primal``, for the problem the user posed."""
+    """The proof that comes with a fit: ``dual <= minimum <= primal``, for the problem the user posed.
+
+    Under a structure that is not convex there is no proof: ``dual`` is ``-inf``, the gaps are ``inf``; ``stationarity`` says
+    how nearly the fit stands at a stationary point (``None`` for convex problems). It is the norm of the slope of ``J`` in the
+    weights and in the parameters of the structure, projected on their constraints, in units of the loss of the best constant
+    predictor; the best of several stationary points is not told from the others.
+    """
 
     primal: float
     dual: float
@@ -47,10 +66,20 @@ class Certificate:
     relative_gap: float
     status: str
     message: str
+    stationarity: float | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fit got as far as can be told: a gap within the tolerance, or else a stationary point."""
+        return self.status in ("optimal", "stationary")
+
+    def __repr__(self) -> str:
+        shown = [f"{column.name}={getattr(self, column.name)!r}" for column in fields(self)]
+        return f"Certificate({', '.join(shown if self.stationarity is not None else shown[:-1])})"
 
     @property
     def optimal(self) -> bool:
-        """Whether the gap is within the tolerance that was asked for."""
+        """Whether the gap is proved to be within the tolerance that was asked for."""
         return self.status == "optimal"
 
 

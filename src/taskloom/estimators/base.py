@@ -223,7 +223,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
             start=start if start is not None else self._start(data),
             callback=report if self.verbose or watch is not None else None,
         )
-        if not solution.certificate.optimal and solution.certificate.status != "callback":
+        if not solution.certificate.converged and solution.certificate.status != "callback":
             warnings.warn(solution.certificate.message, ConvergenceWarning, stacklevel=4)
         return solution
 

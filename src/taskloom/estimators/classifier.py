@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from .._component import require
-from ..losses import Logistic, Loss, as_loss
+from ..losses import Logistic, Loss, RowLoss, Softmax, as_loss
 from ..metrics import accuracy, mean_score, observed, per_task
 from ..structures.coded import SumToZero
 from ..tables import align_targets, as_table, column_names, shown
@@ -27,9 +28,9 @@ def loss_of(estimator: MultiTaskEstimator) -> Loss:
     return as_loss(estimator.loss)
 
 
-def _is_logistic(estimator) -> bool:
-    if not isinstance(loss_of(estimator), Logistic):
-        raise AttributeError(f"predict_proba needs loss='logistic', got loss={estimator.loss!r}")
+def _has_probabilities(estimator) -> bool:
+    if not isinstance(loss_of(estimator), (Logistic, Softmax)):
+        raise AttributeError(f"predict_proba needs loss='logistic' or 'softmax', got loss={estimator.loss!r}")
     return True
 
 
@@ -46,7 +47,10 @@ class MultiTaskClassifier(AddTask, ReadStructure, ClassifierMixin, MultiTaskEsti
 max_iter, time_limit, warm_start, verbose, random_state
         As in :class:`MultiTaskRegressor`.
     loss : Loss or str, default="logistic"
-        Also ``"hinge"``, ``"squared_hinge"``, and the losses of numbers, applied to -1 and +1.
+        Also ``"hinge"``, ``"squared_hinge"``, and the losses of numbers, applied to -1 and +1. ``"softmax"`` and
+        ``"multiclass_hinge"`` compare the classes of one target with each other, one loss a row:
+        ``(1/S) sum_i s_i loss(y_i, f(x_i) + b)`` in place of the sum over tasks. They need a one-dimensional ``y`` without a
+        task column; every class is a task, of two classes too.
     coding : {"one_vs_rest", "simplex"}, default="one_vs_rest"
         How one target with more than two classes becomes tasks: each class against the rest; or the same with functions that
         add up to zero, which is the simplex code (one dimension fewer, no class is the reference). For the squared loss that
@@ -125,6 +129,12 @@ max_iter, time_limit, warm_start, verbose, random_state
             check_array(raw, ensure_2d=False, ensure_all_finite="allow-nan", input_name="y")
         self._wide = raw.ndim == 2
         self._one_vs_rest = False
+        whole_rows = isinstance(loss_of(self), RowLoss)
+        require(
+            not whole_rows or not (long or self._wide),
+            f"loss={self.loss!r} compares the classes of one target: it needs a one-dimensional y and no task_column, got "
+            f"{'a task column' if long else f'y of shape {raw.shape}'}",
+        )
         if self._wide:
             self.tasks_ = column_names(y, raw.shape[1])
             coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(self.tasks_)]
@@ -135,7 +145,9 @@ max_iter, time_limit, warm_start, verbose, random_state
         seen = observed(raw)
         require(bool(seen.any()), "y holds nothing but missing labels (NaN)")
         self.classes_ = distinct(raw[seen])
-        if long or self.classes_.size <= 2:
+        if whole_rows:
+            require(self.classes_.size >= 2, f"y needs at least 2 classes, got 1 class: {self.classes_.tolist()}")
+        elif long or self.classes_.size <= 2:
             whose = "y (a long table has the same two labels for all tasks)" if long else "task 0"
             self.classes_, signs = two_classes(raw, whose)
             self.tasks_ = self.tasks_ if long else np.array([0])
@@ -168,8 +180,10 @@ max_iter, time_limit, warm_start, verbose, random_state
     # --- predict ------------------------------------------------------------------------------------------------
 
     def decision_function(self, X):
-        """Decision values: ``(n, n_tasks)``, or ``(n,)`` for one binary task or a long table."""
+        """Decision values: ``(n, n_tasks)``, or ``(n,)`` for one binary target or a long table."""
         values = self._decision(X)
+        if self._one_vs_rest and values.shape[1] == 2:  # a loss of rows: only the difference of two outputs says anything
+            return values[:, 1] - values[:, 0]
         return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 and not self._wide else values
 
     def predict(self, X):
@@ -178,7 +192,7 @@ max_iter, time_limit, warm_start, verbose, random_state
 
     def _respond(self, values):
         """Decision values as labels."""
-        if self._one_vs_rest:
+        if self._one_vs_rest and values.ndim == 2:
             return self.classes_[np.argmax(values, axis=1)]
         if not self._wide:
             return self.classes_[(values > 0).astype(int)]
@@ -190,12 +204,15 @@ max_iter, time_limit, warm_start, verbose, random_state
             columns = [column.astype(object) for column in columns]
         return np.column_stack(columns)
 
-    @available_if(_is_logistic)
+    @available_if(_has_probabilities)
     def predict_proba(self, X):
         """Probabilities (logistic loss): ``(n, n_classes)`` for one target, ``(n, n_tasks)`` of the second class for many.
 
-        The classes of one target are learned each against the rest; their probabilities are scaled to add up to 1.
+        The classes of one target are learned each against the rest; their probabilities are scaled to add up to 1. The softmax
+        loss has the probabilities of all classes at once.
         """
+        if isinstance(loss_of(self), Softmax):
+            return softmax(self._decision(X), axis=1)
         p = expit(self.decision_function(X))
         if self._wide:
             return p
@@ -235,4 +252,7 @@ max_iter, time_limit, warm_start, verbose, random_state
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.task_column is None
         tags.classifier_tags.multi_label = self.task_column is None
+        with suppress(ValueError, TypeError):  # a loss that is none is refused by fit, not here
+            if isinstance(loss_of(self), RowLoss):
+                tags.target_tags.multi_output = tags.classifier_tags.multi_label = False
         return tags

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
+from sklearn.metrics import silhouette_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._component import require
@@ -48,11 +49,14 @@ class ReadStructure(MultiTaskEstimator):
     def task_clusters(self, n=None):
         """Groups of tasks that are alike, by average linkage of ``1 - correlation``.
 
+        Under ``Clusters`` by Ward's linkage in the leading eigenvectors of the structure: what it relaxes is the projection
+        onto them, and single correlations are noisier.
+
         Parameters
         ----------
         n : int, optional
-            How many groups. By default as many as the structure was told (``Clusters``), else as many as the widest gap
-            between two merges suggests.
+            How many groups. By default as many as the structure was told (``Clusters``), else as many as make
+            the best mean silhouette.
 
         Returns
         -------
@@ -64,14 +68,27 @@ class ReadStructure(MultiTaskEstimator):
         require(n is None or 1 <= n <= T, f"n must be between 1 and the number of tasks, {T}, got n={n!r}")
         if T == 1:
             return np.zeros(1, int)
-        tree = linkage(squareform(np.maximum(1 - C, 0.0), checks=False), "average")
-        if n is None:
-            n = self._learned.n_clusters if isinstance(self._learned, Clusters) else _widest_gap(tree[:, 2])
+        if isinstance(self._learned, Clusters):
+            n = self._learned.n_clusters if n is None else n
+            tree = linkage(_leading(self.structure_.astype(float), n), "ward")
+        else:
+            distances = np.maximum(1 - C, 0.0)
+            tree = linkage(squareform(distances, checks=False), "average")
+            n = _natural_number(distances, tree) if n is None else n
         label = fcluster(tree, n, "maxclust")
         return np.unique(label, return_index=True)[1].argsort().argsort()[label - 1]
 
-    def task_graph(self, threshold=0.5):
+    def task_graph(self, threshold=None):
         """The pairs of tasks whose correlation is at least ``threshold`` in size, strongest first.
+
+        Under ``LearnedGraph`` and ``SparsePrecision`` the edges are those that were learned, with the correlation of two tasks
+        given all others (from ``A^-1``).
+
+        Parameters
+        ----------
+        threshold : float, optional
+            By default 0.5; less for structures that set relations to zero themselves (0.01; 0.05 for edges), where what is left
+            counts, however much it was shrunk.
 
         Returns
         -------
@@ -79,6 +96,10 @@ class ReadStructure(MultiTaskEstimator):
             Edges as :class:`~taskloom.structures.TaskGraph` and networkx's ``add_weighted_edges_from`` take them.
         """
         C, names = self.task_correlation(), self.tasks_.tolist()
+        if self._learned.precision_graph:
+            C = -correlation(np.linalg.inv(self.structure_.astype(float)))
+        if threshold is None:
+            threshold = 0.05 if self._learned.precision_graph else 0.01 if self._learned.zeroes_relations else 0.5
         one, other = np.nonzero(np.triu(np.abs(C) >= threshold, k=1))
         order = np.argsort(-np.abs(C[one, other]), kind="stable")
         return [(names[t], names[s], float(C[t, s])) for t, s in zip(one[order], other[order], strict=True)]
@@ -132,9 +153,25 @@ def _metric(problem: Problem, A: Array) -> Array:
     return (V * (a / (1 + problem.ridge / problem.alpha * a))) @ V.T
 
 
-def _widest_gap(heights: Array) -> int:
-    """The number of groups before the merge that costs most more than the one before it; 1 where merging costs nothing."""
+def _natural_number(distances: Array, tree: Array) -> int:
+    """How many groups the tasks fall into by themselves: the number with the best mean silhouette.
+
+    One where merging costs nothing; as many as tasks where even the closest two have little to do with each other.
+    """
+    T, heights = len(distances), tree[:, 2]
     if heights[-1] <= 0.05:
         return 1
-    steps = np.diff(np.concatenate([[0.0], heights]))
-    return int(len(heights) - np.argmax(steps)) + 1
+    if heights[0] >= 0.7 or T == 2:
+        return T if heights[0] >= 0.5 else 1
+    cuts = [fcluster(tree, n, "maxclust") for n in range(2, max(T // 2, 2) + 1)]
+    cuts = [cut for cut in cuts if cut.max() > 1]  # merges of one height cannot be told apart: all or none
+    scores = [silhouette_score(distances, cut, metric="precomputed") for cut in cuts]
+    return int(cuts[int(np.argmax(scores))].max()) if cuts else 1
+
+
+def _leading(A: Array, n: int) -> Array:
+    """The tasks in the ``n - 1`` leading directions of ``A`` off the mean, each scaled by how much it stands out."""
+    off = A - A.mean(axis=0) - A.mean(axis=1)[:, None] + A.mean()
+    a, V = psd_eigh(off)
+    a = a - a[min(1, len(a) - 1)]  # the smallest belongs to the mean, the next is what tasks have of their own
+    return (V * np.sqrt(np.maximum(a, 0.0)))[:, -max(n - 1, 1) :]

@@ -20,7 +20,7 @@ from ..tables import align_targets, as_table, column_names, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
 from .reading import ReadStructure
-from .targets import TargetScale, signs_of, two_classes
+from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
 class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
@@ -173,6 +173,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     def _targets(self, y, labels):
         """``Y`` as a float matrix with NaN where unobserved; sets ``tasks_`` for wide tables, ``classes_`` for labels."""
         self.__dict__.pop("classes_", None)
+        refuse_row_losses(self.loss)
         if isinstance(self.loss, dict):
             return self._mixed_targets(y, labels)
         Y = _numbers(y)
@@ -212,7 +213,17 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     def _target_scale(self, observations, losses):
         if not self.standardize_targets:
             return TargetScale.none(observations.n_tasks)
-        return TargetScale.of(observations, np.array([loss.targets != "signs" for loss in losses]))
+        self._refuse_to_standardize(losses)
+        return TargetScale.of(observations, np.array([loss.of_differences for loss in losses]))
+
+    @staticmethod
+    def _refuse_to_standardize(losses):
+        """A Poisson loss of standardized counts, say, means nothing; labels are left alone."""
+        wrong = next((loss for loss in losses if loss.targets == "numbers" and not loss.of_differences), None)
+        require(
+            wrong is None,
+            f"standardize_targets=True needs losses of differences y - z, got {wrong!r}; set of_differences=True if it is one",
+        )
 
     def _targets_of_task(self, y, name, weight):
         """A new task's targets in the units of the fit, its loss, and how to undo the units."""
@@ -221,7 +232,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         seen = ~np.isnan(values)
         weight = (np.ones(len(values)) if weight is None else weight)[seen]
         mean, spread = 0.0, 1.0
-        if self.standardize_targets and loss.targets != "signs" and weight.sum() > 0:
+        if self.standardize_targets and loss.of_differences and weight.sum() > 0:
             mean = float(np.average(values[seen], weights=weight))
             spread = float(np.sqrt(np.average((values[seen] - mean) ** 2, weights=weight))) or 1.0
         return (values - mean) / spread, loss, (mean, spread), {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._component import require
+from ..losses import RowLoss, as_loss
 from ..metrics import observed
 from ..tasks import Observations
 
@@ -38,6 +40,13 @@ def two_classes(labels: Array, whose: str) -> tuple[Array, Array]:
 def signs_of(labels: Array, classes: Array) -> Array:
     """Labels of a fitted task as -1/+1, NaN where unobserved, 0 where the label is none of its classes."""
     return np.where(observed(labels), np.select([labels == classes[0], labels == classes[1]], [-1.0, 1.0], 0.0), np.nan)
+
+
+def refuse_row_losses(loss: Any) -> None:
+    """A regressor has no classes to compare, whether its tasks have one loss or one each."""
+    given = loss.values() if isinstance(loss, dict) else [loss]
+    whole = any(isinstance(as_loss(one), RowLoss) for one in given)
+    require(not whole, f"loss={loss!r} compares the classes of one target; use MultiTaskClassifier")
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,9 +85,9 @@ def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list
         max_iter=estimator.max_iter,
         time_limit=estimator.time_limit,
     )
-    short = [solution.certificate for solution in solutions if not solution.certificate.optimal]
+    short = [solution.certificate for solution in solutions if not solution.certificate.converged]
     if short:
-        worst = max(short, key=lambda certificate: certificate.relative_gap)
+        worst = max(short, key=lambda certificate: certificate.stationarity or certificate.relative_gap)
         warnings.warn(
             f"{len(short)} of {len(solutions)} strengths did not reach tol; the worst: {worst.message}",
             ConvergenceWarning,

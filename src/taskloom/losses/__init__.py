@@ -1,22 +1,45 @@
 """Losses: each brings its value, its slope or prox, and its conjugate. ``Problem`` weighs and adds them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from .._component import resolve
+from .._component import require, resolve
 from .base import Array, Loss
 from .classification import Hinge, Logistic, SquaredHinge
+from .custom import CustomLoss, has_methods
 from .mixed import Mixed
 from .regression import Absolute, EpsilonInsensitive, Huber, Quantile, Squared
+from .rows import MulticlassHinge, RowLoss, Softmax
 
-__all__ = ["Absolute", "EpsilonInsensitive", "Hinge", "Huber", "Logistic", "Loss", "Quantile", "Squared", "SquaredHinge"]
+__all__ = [
+    "Absolute",
+    "CustomLoss",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "MulticlassHinge",
+    "Quantile",
+    "RowLoss",
+    "Softmax",
+    "Squared",
+    "SquaredHinge",
+]
 
-_CATALOGUE: list[type] = [Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge]
+_CATALOGUE: list[type] = [Absolute, CustomLoss, EpsilonInsensitive, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge]
+_CATALOGUE += [MulticlassHinge, Softmax]  # of whole rows
 
 
-def as_loss(loss: str | Loss) -> Loss:
-    """The loss object for a name such as ``"squared_hinge"``, or the object itself."""
+def as_loss(loss: Any) -> Loss:
+    """The loss object for a name such as ``"squared_hinge"``, or the object itself.
+
+    Any other object with ``value`` and ``slope`` or ``prox`` becomes a ``CustomLoss``.
+    """
+    if not isinstance(loss, Loss) and has_methods(loss):
+        return CustomLoss(loss)
     return resolve(loss, Loss, _CATALOGUE, "loss")
 
 
@@ -28,6 +51,8 @@ def mixed_loss(losses: Sequence[Loss], task: Array) -> Loss:
         k = next((k for k, part in enumerate(parts) if _alike(part, loss)), len(parts))
         parts += [loss] if k == len(parts) else []
         own.append(k)
+    whole = next((type(part).__name__ for part in parts if isinstance(part, RowLoss)), None)
+    require(len(parts) == 1 or whole is None, f"{whole} is one loss for the rows of all tasks; it does not mix with others")
     return parts[0] if len(parts) == 1 else Mixed(parts, np.array(own)[task])
 
 

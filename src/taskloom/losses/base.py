@@ -24,6 +24,8 @@ class Loss(Component, ABC):
     quadratic: ClassVar[bool] = False  # l(y, z) = (y - z)^2 up to a constant: one linear system solves it
     targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "numbers"
     max_curvature: ClassVar[float] = np.inf  # Lipschitz constant of the slope
+    of_differences: ClassVar[bool] = False  # l(y, z) sees y - z alone: targets may be moved to where rounding is least
+    proof: ClassVar[str] = ""  # what a reader of the certificate must know about the conjugate, if anything
 
     @abstractmethod
     def value(self, y: Array, z: Array) -> Array:
@@ -46,8 +48,13 @@ class Loss(Component, ABC):
         raise TypeError(f"{type(self).__name__} has no curvature; it offers prox")
 
     def majorant(self, y: Array, z: Array) -> Array:
-        """The curvature of a parabola that touches the loss at ``z`` and lies above it: where Newton's own step fails."""
-        return np.full_like(z, self.max_curvature)
+        """The curvature of a parabola that touches the loss at ``z`` and lies above it: where Newton's own step fails.
+
+        Where curvatures have no bound, no parabola does; then the largest curvature within a step of 1 stands in for it.
+        """
+        if np.isfinite(self.max_curvature):
+            return np.full_like(z, self.max_curvature)
+        return np.maximum.reduce([self.curvature(y, z + step) for step in (-1.0, 0.0, 1.0)])
 
     def pick(self, which: Array | tuple[Array, ...]) -> Loss:
         """The loss of a selection of observations; only a loss that holds one number for each has to do anything."""
@@ -62,6 +69,10 @@ class Loss(Component, ABC):
         from .smoothed import Smoothed  # it is a loss itself: imported here, or the two modules would need each other
 
         return Smoothed(self, guess, width)
+
+    def intercepts(self, b: Array) -> Array:
+        """Of the intercepts that predict as ``b`` does, the ones to hand back; a loss of entries tells all of them apart."""
+        return b
 
     def unit(self, residual: Array) -> Array | float:
         """The size of the residuals, in which widths of a smoothing are measured; labels have none but 1."""

@@ -31,6 +31,10 @@ class Mixed(Loss):
     def max_curvature(self) -> float:  # type: ignore[override]
         return max(part.max_curvature for _, part in self._pieces)
 
+    @property
+    def proof(self) -> str:  # type: ignore[override]
+        return next((part.proof for part in self.parts if part.proof), "")
+
     @cached_property
     def _pieces(self) -> list[tuple[tuple[Array, ...], Loss]]:
         """The places of each loss that occurs, and the loss cut down to them."""

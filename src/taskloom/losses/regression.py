@@ -11,8 +11,14 @@ from .._component import is_number, require
 from .base import Array, Loss
 
 
+class _DifferenceLoss(Loss):
+    """A loss that sees nothing but ``y - z``."""
+
+    of_differences: ClassVar[bool] = True
+
+
 @dataclass(eq=False, repr=False)
-class Squared(Loss):
+class Squared(_DifferenceLoss):
     """``(y - z)^2``."""
 
     quadratic: ClassVar[bool] = True
@@ -35,7 +41,7 @@ class Squared(Loss):
 
 
 @dataclass(eq=False, repr=False)
-class Huber(Loss):
+class Huber(_DifferenceLoss):
     """``r^2`` for ``|r| <= width``, ``2 width |r| - width^2`` beyond: outliers pull with bounded force."""
 
     width: float = 1.0
@@ -65,7 +71,7 @@ class Huber(Loss):
 
 
 @dataclass(eq=False, repr=False)
-class EpsilonInsensitive(Loss):
+class EpsilonInsensitive(_DifferenceLoss):
     """``max(0, |y - z| - epsilon)``: support vector regression; errors below ``epsilon`` are free."""
 
     epsilon: float = 0.1
@@ -93,7 +99,7 @@ class EpsilonInsensitive(Loss):
 
 
 @dataclass(eq=False, repr=False)
-class Quantile(Loss):
+class Quantile(_DifferenceLoss):
     """``max(q r, (q - 1) r)``, ``r = y - z``: its minimiser is the conditional ``q``-quantile."""
 
     q: float = 0.5
@@ -118,7 +124,7 @@ class Quantile(Loss):
 
 
 @dataclass(eq=False, repr=False)
-class Absolute(Loss):
+class Absolute(_DifferenceLoss):
     """``|y - z|``: its minimiser is the conditional median."""
 
     smooth: ClassVar[bool] = False

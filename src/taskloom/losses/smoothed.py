@@ -30,6 +30,10 @@ class Smoothed(Loss):
         return Smoothed(self.loss.pick(which), self.guess[which], width)
 
     @property
+    def of_differences(self) -> bool:  # type: ignore[override]
+        return self.loss.of_differences
+
+    @property
     def max_curvature(self) -> float:  # type: ignore[override]
         return float(np.max(1 / self.width))
 

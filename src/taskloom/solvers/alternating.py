@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,10 @@ class Alternating(Solver):
     def accepts(self, problem: Problem) -> str | None:
         if self.stop == "change" and not problem.loss.smooth:
             return 'Alternating(stop="change") needs a smooth loss: its rule cannot tell a renewed smoothing from progress'
+        if problem.structure.task_factor:
+            return (
+                f'solver="alternating" needs exact steps, which {problem.structure!r} has not; use solver="factored" or "auto"'
+            )
         return None
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
@@ -90,6 +94,8 @@ class _AlternatingRun(Run):
     def step(self, gap: float) -> Iterate:
         fit = self.side.supervise(self.problem.structure.root(self.A))
         here = Iterate(fit.W, fit.b, fit.z, fit.slopes, self.A if self.side.near_counts else None)
+        if not self.problem.structure.convex:  # the best structure for these weights is the next one, and costs as much again
+            here = replace(here, penalty=fit.norm + self.problem.structure.value(self.A))
         if self.problem.structure.known:
             self.finished = "stalled"
             return here

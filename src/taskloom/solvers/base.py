@@ -21,6 +21,7 @@ class Iterate:
     ``A`` is the structure at hand, where it sits on the tasks: a bound on ``F*`` may look for its proof around it.
     ``penalty = alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` is given when ``W`` goes with the structure at hand (on either side);
     without it the best structure for ``W`` is computed. ``Z = Phi'G`` with ``G = -v slopes`` is given where it is known.
+    ``factor`` is what ``A`` is made of, for structures that are known by their factors.
     """
 
     W: Array
@@ -30,6 +31,7 @@ class Iterate:
     A: Array | None = None
     penalty: float | None = None
     Z: Array | None = None
+    factor: Array | None = None
 
     def objective(self, problem: Problem) -> float:
         """``J`` here, with the structure at hand or else the best one."""
@@ -66,3 +68,8 @@ class Solver(Component, ABC):
     @abstractmethod
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         """Start on ``problem``, from weights and intercepts ``(W, b)`` when given."""
+
+
+def needs_convex(name: str, problem: Problem) -> str:
+    """The refusal of a solver that has no use for a structure that is not convex."""
+    return f'solver="{name}" needs a convex structure, which {problem.structure!r} is not; use solver="auto"'

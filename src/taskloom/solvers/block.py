@@ -12,7 +12,7 @@ from .._linalg import psd_root, spectrum, symmetric
 from ..features import weighted_gram
 from ..problem import Problem
 from .barrier import UnsupervisedStep
-from .base import Iterate, Run, Solver
+from .base import Iterate, Run, Solver, needs_convex
 from .extrapolation import Extrapolation
 from .sides import TaskSide
 
@@ -49,6 +49,8 @@ class Block(Solver):
         require(self.memory >= 0, f"Block needs memory >= 0, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
+        if not problem.structure.convex:
+            return needs_convex(self.name, problem)
         if not (problem.structure.on_features or problem.unfolded().structure.parted):
             return None
         return f'solver="block" works on the tasks; for {type(problem.structure).__name__} use solver="proximal" or "auto"'
@@ -88,6 +90,7 @@ class _BlockRun(Run):
         self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
         self.objective = np.inf
         self.plain: Array | None = None
+        self.steps, self.bend = 0, 0.0  # the curvature that the last step reckoned with, for a loss without a bound on it
         if start is None and not problem.structure.known:
             self.x = self._weights_step(np.eye(T))
         self.A = self.structure_step(self.x[:-1])
@@ -108,20 +111,41 @@ class _BlockRun(Run):
         return W, b, self.problem.predict(W, b)
 
     def _weights_step(self, A: Array) -> Array:
-        """One proximal gradient step at structure ``A``."""
-        problem, seen, centred = self.problem, self.problem.observations, self.centred
+        """One proximal gradient step at structure ``A``; where curvatures have no bound, short enough for the loss to obey."""
+        problem, seen = self.problem, self.problem.observations
         W, _, z = self._at(self.x)
         g = seen.weight * problem.loss.slope(seen.y, z)
-        total = seen.sum_by_task(g)
+        if np.isfinite(problem.loss.max_curvature):
+            return self._bounded_step(A, W, g, problem.loss.max_curvature)
+        before, now = self.bend, problem.loss_term(z)
+        self.steps += 1
+        if self.bend == 0 or self.steps % 100 == 0:  # now and then only: a bound that changes is a map that changes
+            self.bend = float(problem.loss.curvature(seen.y, z).max())
+        for _ in range(60):
+            image = self._bounded_step(A, W, g, self.bend)
+            move = self._at(image)[2] - z
+            with np.errstate(over="ignore"):
+                there = problem.loss_term(z + move)
+            if there <= now + float(g @ move) + self.bend / 2 * float(seen.weight @ move**2) + 1e-14 * abs(now):
+                break
+            self.bend *= 2
+        if self.bend != before:
+            self._map_changed()
+        return image
+
+    def _bounded_step(self, A: Array, W: Array, g: Array, curvature: float) -> Array:
+        """The step if the loss bends by no more than ``curvature``."""
+        problem, centred = self.problem, self.centred
+        total = problem.observations.sum_by_task(g)
         slope = problem.correlate(g) - centred.mean * total
-        bend = problem.loss.max_curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
+        bend = curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
         # (bend + 2 alpha A^-1 + 2 ridge) is inverted in the coordinates of a root of A: a singular A needs no inverse
         root = psd_root(A)
         inner = root.T @ ((bend + 2 * problem.ridge)[:, None] * root) + 2 * problem.alpha * np.eye(root.shape[1])
         new = np.linalg.solve(symmetric(inner), ((W * bend - slope) @ root).T).T @ root.T
         offsets = self.x[-1]
         if problem.fit_intercept:
-            offsets = offsets - total / (problem.loss.max_curvature * centred.total)
+            offsets = offsets - total / (curvature * centred.total)
         return np.vstack([new, offsets])
 
     def step(self, gap: float) -> Iterate:

@@ -14,11 +14,12 @@ def choose(problem: Problem) -> Solver:
 
     Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
-    with a low-rank optimum under a loss with kinks. Alternation needs few steps where ``F`` keeps ``A`` well conditioned, and a
-    single one where ``A`` is known.
+    with a low-rank optimum under a loss with kinks. Alternation needs a single step where ``A`` is known.
     """
     structure = problem.unfolded().structure
-    if structure.known or structure.interior:
+    if structure.task_factor:
+        return Factored()
+    if structure.known or not structure.convex:
         return Alternating()
     if structure.either_side:
         large = min(problem.n_tasks, problem.n_features) > 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..losses import RowLoss
 from ..problem import Problem
 from .parts_side import PartsSide
 from .shared import separable_weights
@@ -19,6 +20,8 @@ def choose_side(problem: Problem) -> Side:
         return FeatureSide(problem)
     if not problem.structure.either_side:
         return TaskSide(problem)
+    if isinstance(problem.loss, RowLoss):  # nothing decouples: the smaller structure is the better one
+        return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
     small = problem.n_tasks < problem.n_features and (
         problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
     )

@@ -8,13 +8,14 @@ The envelope theorem gives the slope from the same ``Z = Phi'G`` that makes the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from .._component import require
 from ..problem import Problem
 from .base import Iterate, Run, Solver
+from .low_rank import LowRankRun
+from .quasi_newton import FactorRun
 from .sides import FeatureSide, Supervised
 
 Array = np.ndarray
@@ -22,7 +23,7 @@ Array = np.ndarray
 
 @dataclass(eq=False, repr=False)
 class Factored(Solver):
-    """L-BFGS on the factor of the structure; for structures that are functions of the nonzero eigenvalues.
+    """L-BFGS on the factor of the structure; for functions of the nonzero eigenvalues, and for ``LowRank``.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ class Factored(Solver):
         require(self.memory >= 1, f"Factored needs memory >= 1, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
-        if problem.structure.either_side:
+        if problem.structure.either_side or problem.structure.task_factor:
             return None
         name = type(problem.structure).__name__
         if problem.structure.on_features:
@@ -47,43 +48,14 @@ class Factored(Solver):
         )
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+        if problem.structure.task_factor:
+            return LowRankRun(self.memory, problem, start)
         return _FactoredRun(self, problem, start)
 
 
-class _Memory:
-    """The two-loop recursion of L-BFGS on matrices."""
-
-    def __init__(self, size: int):
-        self.size = size
-        self.pairs: list[tuple[Array, Array, float]] = []
-
-    def add(self, s: Array, y: Array) -> None:
-        curvature = float(np.vdot(s, y))
-        if curvature > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
-            self.pairs = [*self.pairs, (s, y, curvature)][-self.size :]
-
-    def direction(self, gradient: Array) -> Array:
-        q = gradient.copy()
-        coefficients = []
-        for s, y, sy in reversed(self.pairs):
-            a = float(np.vdot(s, q)) / sy
-            q -= a * y
-            coefficients.append(a)
-        if self.pairs:
-            s, y, sy = self.pairs[-1]
-            q *= sy / float(np.vdot(y, y))
-        for (s, y, sy), a in zip(self.pairs, reversed(coefficients), strict=True):
-            q += s * (a - float(np.vdot(y, q)) / sy)
-        return -q
-
-
-class _FactoredRun(Run):
+class _FactoredRun(FactorRun):
     def __init__(self, settings: Factored, problem: Problem, start: tuple[Array, Array] | None):
-        self.problem = problem
-        self.structure: Any = problem.structure  # an EitherSide, or known: ``accepts`` saw to that
-        self.side = FeatureSide(problem)
-        self.memory = _Memory(settings.memory)
-        self.fit: Supervised | None = None
+        super().__init__(settings.memory, problem, FeatureSide(problem))
         self.Q = np.eye(problem.n_features)
         if not self.structure.known:
             W = start[0] if start is not None else self.side.supervise(self.Q).W
@@ -114,45 +86,8 @@ class _FactoredRun(Run):
         value = self.structure.f(np.linalg.svd(self.structure.land(self.Q), compute_uv=False) ** 2)
         return Iterate(fit.W, fit.b, fit.z, fit.slopes, penalty=fit.norm + value)
 
-    def _acceptable(self, value: float, gradient: Array, t: float, direction: Array, slope: float) -> bool:
-        """Armijo's rule; where rounding hides the decrease, the slope along the step decides (Hager and Zhang)."""
-        if value <= self.value + 1e-4 * t * slope:
-            return True
-        return value <= self.value + 1e-12 * abs(self.value) and float(np.vdot(gradient, direction)) <= -0.9 * slope
-
-    def retarget(self, problem: Problem) -> None:
-        self.problem = self.side.problem = problem
-        self.fit = None
-        self.finished = None
-
     def step(self, gap: float) -> Iterate:
         if self.structure.known:
-            fit = self.side.supervise(self.Q)
             self.finished = "stalled"
-            return self._iterate(fit)
-        if self.fit is None:
-            self.value, self.gradient, self.fit = self._evaluate(self.Q)
-            return self._iterate(self.fit)
-        direction = self.memory.direction(self.gradient)
-        slope = float(np.vdot(direction, self.gradient))
-        if slope >= 0:
-            self.memory.pairs = []
-            direction = -self.gradient
-            slope = float(np.vdot(direction, self.gradient))
-        t = 1.0
-        if not self.memory.pairs:
-            t = min(1.0, 0.1 * float(np.linalg.norm(self.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
-        for _ in range(30):
-            value, gradient, fit = self._evaluate(self.Q + t * direction)
-            if self._acceptable(value, gradient, t, direction, slope):
-                break
-            t /= 3
-        else:
-            if not self.memory.pairs:
-                self.finished = "stalled"
-            self.memory.pairs = []
-            return self._iterate(self.fit)
-        self.memory.add(t * direction, gradient - self.gradient)
-        self.Q = self.Q + t * direction
-        self.value, self.gradient, self.fit = value, gradient, fit
-        return self._iterate(fit)
+            return self._iterate(self.side.supervise(self.Q))
+        return super().step(gap)

@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from .._component import is_number, require, resolve
 from .._linalg import one_thread
 from ..problem import Problem
-from ..solution import STATUS, Certificate, History, Solution, Start
+from ..solution import Certificate, History, Solution, Start, sentence
 from .addends import in_addends
 from .alternating import Alternating
 from .base import Iterate, Solver
@@ -24,6 +24,7 @@ from .multipliers import Multipliers
 from .proximal import Proximal
 from .reduced import Reduced
 from .repair import repaired
+from .stationarity import stationarity
 
 Array = np.ndarray
 PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
@@ -48,6 +49,8 @@ def solve(
 ) -> Solution:
     """Minimise the problem until its relative duality gap is at most ``tol``.
 
+    Under a structure that is not convex there is no gap: until the stationarity residual is (see ``Certificate``).
+
     Parameters
     ----------
     problem : Problem
@@ -70,6 +73,8 @@ def solve(
     require(is_number(tol) and tol >= 0, f"tol must be a number >= 0, got tol={tol!r}")
     require(max_iter >= 1, f"max_iter must be at least 1, got max_iter={max_iter!r}")
     chosen = as_solver(solver, problem)
+    if (structure := problem.structure.remembering()) is not problem.structure:
+        problem = problem.with_structure(structure)  # what it remembers belongs to this run alone
     refusal = chosen.accepts(problem)
     require(refusal is None, str(refusal))
     if start is not None and not np.any(start[0]):
@@ -79,7 +84,7 @@ def solve(
         return in_addends(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
         )
-    reduced = Reduced.of(problem)
+    reduced = Reduced.of(problem) if problem.structure.convex else None
     if reduced is None:
         return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")
     inner = reduced.at(problem.alpha, problem.structure)
@@ -116,7 +121,7 @@ def _solve_centred(
     book, status = _run(inner, solver, tol, move.inward(start), limits, move.outward)
     solution = book.close(status, solver, automatic)
     W, b = move.outward(solution.W, solution.b)
-    return replace(solution, W=W, b=b)
+    return replace(solution, W=W, b=problem.loss.intercepts(b))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +159,7 @@ class _Move:
 
 def _target_offset(problem: Problem) -> Array | None:
     """The best constants, where targets lie far from zero; a squared loss is solved in one step and needs no help."""
-    if not problem.fit_intercept or problem.loss.quadratic or problem.loss.targets != "numbers":
+    if not problem.fit_intercept or problem.loss.quadratic or not problem.loss.of_differences:
         return None
     seen, constants = problem.observations, problem.best_constants
     spread = seen.sum_by_task(np.abs(seen.y - constants[seen.task])) / seen.counts
@@ -206,8 +211,8 @@ def _iterate(
         gap = book.record(point)
         book.length = run.length
         stop = limits.callback is not None and limits.callback(book.history)
-        if book.relative_gap <= book.tol and run.finished != "change":
-            return "optimal"
+        if book.shortfall <= book.tol and run.finished != "change":
+            return "optimal" if book.convex else "stationary"
         if book.idle >= PATIENCE:
             return "stalled"
         if kinks is not None:
@@ -232,6 +237,7 @@ class _Book:
         self.history = History()
         self.began = time.perf_counter()
         self.primal, self.dual = np.inf, -np.inf
+        self.convex, self.stationarity = problem.structure.convex, np.inf
         self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
         self.G = np.zeros(problem.observations.y.size)
         self.z: Array | None = None  # what the best weights predict
@@ -244,7 +250,9 @@ class _Book:
         """The first candidate is to learn nothing: where the strength is that large, zero is the exact answer."""
         problem = self.problem
         self.b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
-        self.A: Array | None
+        self.A: Array | None = None
+        if not self.convex:  # nothing tells whether zero is more than stationary
+            return
         primal, self.A = problem.once("nothing", lambda: problem.best_primal(self.W, self.b))
         self.primal = primal + self.constant
 
@@ -258,12 +266,18 @@ class _Book:
     def relative_gap(self) -> float:
         return self.problem.relative(self.gap)
 
+    @property
+    def shortfall(self) -> float:
+        """What ``tol`` is about: the relative gap, or how far from stationary where there is no gap."""
+        return self.relative_gap if self.convex else self.stationarity
+
     def record(self, point: Iterate) -> float:
         """Certify an iterate, remember it if it is the best, and return its own gap."""
         self.last_gap = self._certify(point)
         self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
-        if self.gap < 0.999 * self._milestone:
-            self.idle, self._milestone = 0, self.gap
+        left = self.gap if self.convex else self.stationarity
+        if left < 0.999 * self._milestone:
+            self.idle, self._milestone = 0, left
         else:
             self.idle += 1
         return self.last_gap
@@ -271,6 +285,8 @@ class _Book:
     def _certify(self, point: Iterate) -> float:
         problem = self.problem
         primal = point.objective(problem) + self.constant
+        if not self.convex:
+            return self._measure(point, primal)
         if primal < self.primal:
             self.primal, self.W, self.b, self.z = primal, point.W, point.b, point.z
             self.A = None if point.penalty is None else point.A
@@ -282,6 +298,15 @@ class _Book:
         if dual > self.dual:
             self.dual, self.G, self.witness = dual, G, point
         return max(primal - dual, 0.0)
+
+    def _measure(self, point: Iterate, primal: float) -> float:
+        """Where there is no dual: the slope, and its square in place of a gap. Of points that cost the same the flattest."""
+        residual, G = stationarity(self.problem, point)
+        same = 1e-12 * abs(primal)
+        if primal < self.primal - same or (primal <= self.primal + same and residual < self.stationarity):
+            self.primal, self.stationarity = min(primal, self.primal), residual
+            self.W, self.b, self.z, self.A, self.G = point.W, point.b, point.z, point.A, G
+        return residual**2 * self.problem.scale
 
     def take_over(self, other: _Book, outward: Callable[[Array, Array], tuple[Array, Array]]) -> None:
         """Certify here what was found on another form of this problem: its best weights, and those behind its best bound."""
@@ -303,17 +328,29 @@ class _Book:
         if not len(self.history):  # interrupted before the first step: a bound that needs no work
             z = problem.predict(self.W, self.b)
             self.record(Iterate(self.W, self.b, z, np.zeros(z.size)))
-        self._settle()
-        relative = self.relative_gap
-        words = STATUS[status].format(n_iter=len(self.history), relative_gap=relative, tol=self.tol)
-        picked = "auto picked " if automatic else ""
-        message = f"{words} ({picked}solver {solver!r})."
-        certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message)
+        if self.convex:
+            self._settle()
+        relative, slope = self.relative_gap, None if self.convex else self.stationarity
+        picked = f"{'auto picked ' if automatic else ''}solver {solver!r}"
+        message = sentence(status, relative, slope, len(self.history), self.tol, picked)
+        message = " ".join([message, *self._notes()])
+        certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message, slope)
         assert self.A is not None
+        self.b = problem.loss.intercepts(self.b)
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
+
+    def _notes(self) -> list[str]:
+        """What a reader of the certificate must know besides the gap."""
+        if not self.convex:
+            return []
+        if not np.isfinite(self.dual):
+            return ["No certificate is available: no finite bound on the conjugates of the loss and the penalty was found."]
+        return [f"{part.proof}." for part in (self.problem.structure, self.problem.loss) if part.proof]
 
     def _settle(self) -> None:
         """Hand back the best structure for the weights: what is certified is then what is returned."""
+        if self.A is not None and self.problem.structure.searched:
+            return
         penalty, A = self.problem.best_penalty(self.W)
         z = self.problem.predict(self.W, self.b) if self.z is None else self.z
         primal = self.problem.loss_term(z) + penalty + self.constant

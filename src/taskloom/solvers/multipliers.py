@@ -6,6 +6,7 @@ import numpy as np
 
 from ..problem import Problem
 from .base import Iterate
+from .stationarity import stationarity
 
 
 class Multipliers:
@@ -30,7 +31,9 @@ class Multipliers:
         self.problem = self.true.with_loss(self.true.loss.smoothed(guess, self.width))
 
     def gap(self, point: Iterate) -> float:
-        """The duality gap of the stand-in at this iterate."""
+        """The duality gap of the stand-in at this iterate; the square of its slope where there is none."""
+        if not self.problem.structure.convex:
+            return stationarity(self.problem, point)[0] ** 2 * self.true.scale
         dual = self.problem.dual(self.problem.dual_candidate(point.slopes), point.W, point.A)
         return max(point.objective(self.problem) - dual, 0.0)
 

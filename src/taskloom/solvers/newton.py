@@ -261,10 +261,11 @@ class Batch:
     v: Array
     design: Design
     intercepts: Intercepts | None
+    enough: float = 0.0  # how far above the minimum a solution may stay
 
     def pick(self, which: Array) -> Batch:
         intercepts = None if self.intercepts is None else self.intercepts.pick(which)
-        return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), intercepts)
+        return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), intercepts, self.enough)
 
     def offsets(self, b: Array) -> Array | float:
         return 0.0 if self.intercepts is None else self.intercepts.spread(b)
@@ -276,12 +277,14 @@ class Batch:
 def _damping(batch: Batch, h: Array) -> Array | None:
     """Intercepts are unpenalised: where no observation of a task bends, its step must come from somewhere.
 
-    A trace of damping elsewhere; a hundredth of the largest possible curvature where there is almost none.
+    A trace of damping elsewhere; a hundredth of the largest possible curvature where there is almost none. Where curvatures
+    have no bound, what is there must do.
     """
     if batch.intercepts is None:
         return None
-    most = batch.intercepts.gather(batch.v) * batch.loss.max_curvature
     there = batch.intercepts.gather(h)
+    bounded = np.isfinite(batch.loss.max_curvature)
+    most = batch.intercepts.gather(batch.v) * batch.loss.max_curvature if bounded else there
     return np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
 
 
@@ -298,7 +301,8 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
         coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active])
         idle[active] = np.where(decrement < 0.5 * least[active], 0, idle[active] + 1)
         least[active] = np.minimum(least[active], decrement)
-        active = active[(decrement > 1e-15 * np.maximum(value, 1e-300)) & (idle[active] < PATIENCE)]
+        floor = np.maximum(1e-15 * np.maximum(np.abs(value), 1e-300), batch.enough)
+        active = active[(decrement > floor) & (idle[active] < PATIENCE)]
         if active.size == 0:
             break
     return batch.finish(coef, b)
@@ -313,8 +317,9 @@ def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
         dcoef, db = direction(coef, batch.v * batch.loss.slope(batch.y, z))
         coef, b = coef + dcoef, b + db
         after = batch.v * batch.loss.slope(batch.y, batch.design.predict(coef) + batch.offsets(b))
-        left = np.abs(batch.design.start(after) + coef).max(initial=0.0)  # X'g + beta, or g + u: zero at the minimum
-        if left <= 1e-13 * np.abs(coef).max(initial=0.0):
+        left = batch.design.start(after) + coef  # X'g + beta, or g + u: zero at the minimum
+        close = np.abs(left).max(initial=0.0) <= 1e-13 * np.abs(coef).max(initial=0.0)
+        if close or float(np.vdot(left, left)) <= 2 * batch.enough:
             break
     return batch.finish(coef, b)
 
@@ -352,7 +357,9 @@ def _search(
     drop = np.einsum("bm,bm->b", g, dz) + linear
     t = np.ones(len(y))
     for _ in range(60):  # for each element on its own; the quadratic part of the objective is known exactly
-        trial = np.einsum("bm,bm->b", v, loss.value(y, z + t[:, None] * dz)) + fixed + t * linear + t * t * bend / 2
+        with np.errstate(over="ignore"):  # an exponential at a step that is far too long
+            losses = loss.value(y, z + t[:, None] * dz)
+        trial = np.einsum("bm,bm->b", v, losses) + fixed + t * linear + t * t * bend / 2
         too_far = trial > value + 1e-4 * t * drop + 1e-14 * np.abs(value)
         if not too_far.any():
             return t, dcoef, db, drop, trial

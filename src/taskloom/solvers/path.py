@@ -28,6 +28,9 @@ def alpha_max(problem: Problem) -> float:
     """
     problem = problem.unfolded()
     structure = problem.structure
+    if not structure.convex:
+        instead, share = _convex_instead(problem)
+        return alpha_max(instead) / share
     root = _root_at_zero(problem)
     size = float(np.vdot(root, root))
     if size == 0:
@@ -44,7 +47,7 @@ def alpha_max(problem: Problem) -> float:
     low = high
     while vanishes(low):
         high, low = low, low / 4
-    for _ in range(60):
+    for _ in range(16 if structure.searched else 60):  # a search is slow, and exact to a few digits, where it barely succeeds
         middle = np.sqrt(low * high)
         low, high = (low, middle) if vanishes(middle) else (middle, high)
     return float(high)
@@ -64,11 +67,18 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
 
 def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
     """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the best constant."""
+    if not problem.structure.convex:
+        instead, by = _convex_instead(problem)
+        return _little_to_learn(instead, share) / by
     problem = problem.unfolded()
-    _, conjugate = problem.structure.ray_of_root(_root_at_zero(problem))
+    structure, root = problem.structure, _root_at_zero(problem)
+    conjugate, low, high, n_steps = structure.ray_of_root(root).conjugate, 1e-100, 1e100, 200
+    if structure.searched:  # a bound found along a ray holds on all of it, and is tight at one place only: search at each
+        S = root.T @ root
+        start, size = structure.best_structure(0 * S), max(float(np.trace(S)), 1e-100)
+        conjugate, low, high, n_steps = lambda c: structure.conjugate(c * S, start), 1e-12 * size, 1e12 * size, 16
     nothing = conjugate(0.0)
-    low, high = 1e-100, 1e100
-    for _ in range(200):
+    for _ in range(n_steps):
         middle = float(np.sqrt(low * high))
         worth = conjugate(1 / middle) - nothing
         low, high = (middle, high) if worth > share * problem.scale else (low, middle)
@@ -79,6 +89,13 @@ def _root_at_zero(problem: Problem) -> Array:
     """``R`` with ``R'R = Z'Z / 4`` as the structure sees it, ``Z`` from the best constant predictor."""
     Z, structure = _correlations_at_zero(problem), problem.structure
     return (Z.T if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks) else Z) / 2
+
+
+def _convex_instead(problem: Problem) -> tuple[Problem, float]:
+    """The problem under a convex structure that learns at least as much from little, and the factor on ``alpha`` there."""
+    structure: Any = problem.structure
+    instead, share = structure.learns_less_than()
+    return problem.with_structure(instead), share
 
 
 def _correlations_at_zero(problem: Problem) -> Array:

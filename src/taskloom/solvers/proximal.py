@@ -14,7 +14,7 @@ import numpy as np
 
 from .._component import require
 from ..problem import Problem
-from .base import Iterate, Run, Solver
+from .base import Iterate, Run, Solver, needs_convex
 from .choose_side import choose_side
 from .sides import Supervised
 
@@ -43,6 +43,9 @@ class Proximal(Solver):
         require(self.look_back >= 1, f"Proximal needs look_back >= 1, got look_back={self.look_back!r}")
         require(self.alternate >= 1, f"Proximal needs alternate >= 1, got alternate={self.alternate!r}")
 
+    def accepts(self, problem: Problem) -> str | None:
+        return None if problem.structure.convex else needs_convex(self.name, problem)
+
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         return _ProximalRun(self, problem, start)
 
@@ -62,13 +65,14 @@ class _ProximalRun(Run):
     def __init__(self, settings: Proximal, problem: Problem, start: tuple[Array, Array] | None):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
+        self.side.enough = 1e-4 * problem.scale
         W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
         root = np.sqrt(problem.alpha) * self.side.moment_root(W)
         length = getattr(start, "length", None)
         # A share of the energy for directions that the weights lack: some, a trace along a path, none from a fit of the same.
         share = 1e-2 if start is None else 1e-5 if length else 0.0
         floor = share * float(np.vdot(root, root)) / self.side.dim
-        A = problem.structure.best_of_root(root, floor)[0]
+        A = problem.structure.first_structure(root, floor)
         self.here = self._at(A)
         steep = float(np.linalg.norm(self.here.slope))
         self.length = length or (float(np.linalg.norm(A)) / steep if steep > 0 and np.any(A) else 1.0)
@@ -90,10 +94,12 @@ class _ProximalRun(Run):
         self.finished = None
 
     def step(self, gap: float) -> Iterate:
+        if np.isfinite(gap):
+            self.side.enough = 1e-7 * gap
         if not self.fresh and not self.problem.structure.known:
             self._move()
             self.moves += 1
-            if self.moves % self.settings.alternate == 0:
+            if self.moves % self.settings.alternate == 0 and not self.problem.structure.searched:
                 self._alternate()
         self.fresh = False
         if self.problem.structure.known:
@@ -112,7 +118,7 @@ class _ProximalRun(Run):
     def _move(self) -> None:
         here, worst = self.here, max(self.values[-self.settings.look_back :])
         for _ in range(60):
-            A = self.problem.structure.prox(here.A - self.length * here.slope, self.length)
+            A = self.problem.structure.proximal_step(here.A, here.slope, self.length)
             move = A - here.A
             there = self._at(A)
             size, bend = float(np.vdot(move, move)), float(np.vdot(move, there.slope - here.slope))

@@ -4,7 +4,8 @@ Under a trace penalty ``F*`` is finite only where no singular value of ``Z = Phi
 Near the optimum a few do, by a little. Shrinking all of ``G`` until they fit costs the bound in proportion to the excess;
 cutting only the excess costs its square. With shared inputs that is a multiplication of ``G`` from the right. With inputs of
 their own, each task changes its ``G`` as little as possible so that ``Z`` has the right components along the directions that
-touch the bound. Whatever comes out is only a candidate: its bound is computed like any other.
+touch the bound. A structure that bounds ``Z`` in other units says in which. Whatever comes out is only a candidate: its bound
+is computed like any other.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ ACTIVE = 0.97  # directions above this touch the bound, or will once the others 
 
 def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     """A candidate near ``G`` with a finite ``F*``, or ``None`` where there is nothing to gain or no way to get it."""
-    if not (problem.loss.quadratic and problem.structure.bounds_slopes):
+    if not problem.loss.quadratic:
         return None
     root = (Z - 2 * problem.ridge * W) / (2 * np.sqrt(problem.alpha))
-    shared = problem.once("same rows", lambda: _same_rows(problem))
-    squares, vectors = np.linalg.eigh(root.T @ root if shared else root @ root.T)
+    units = problem.structure.whitened(root)
+    if units is None:
+        return None
+    shared = units is root and problem.once("same rows", lambda: _same_rows(problem))
+    squares, vectors = np.linalg.eigh(root.T @ root if shared else units @ units.T)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
     if s.size == 0 or not 1 < s[-1] < FAR:

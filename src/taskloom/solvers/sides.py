@@ -16,9 +16,11 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._linalg import compose, psd_eigh
+from ..losses import RowLoss
 from ..problem import Problem
 from .coupled import Coupled, MeanGram
 from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
+from .rows import row_fit
 from .shared import SharedInputs
 from .sparse_columns import SparseColumns
 
@@ -50,12 +52,14 @@ class Side(ABC):
 
     dim: int  # the size of the structure that sits here
     near_counts = False  # whether bounds on F* may look around the structure at hand
+    enough: float = 0.0  # how far above its minimum a large supervised step may stop
 
     def __init__(self, problem: Problem):
         self.problem = problem
         self.rho = problem.ridge / problem.alpha
         self.shared = SharedInputs.of(problem)
         self._dual = np.zeros(problem.observations.y.size)
+        self._W: Array | None = None
         self._b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
 
     def plain_root(self) -> Any:
@@ -75,7 +79,7 @@ class Side(ABC):
         z = problem.predict(W, b)
         slopes = problem.loss.slope(problem.observations.y, z)
         dual = -problem.observations.weight * slopes
-        self._dual, self._b = dual, b
+        self._dual, self._W, self._b = dual, W, b
         return Supervised(W, b, z, slopes, problem.correlate(dual), norm)
 
 
@@ -103,10 +107,12 @@ class TaskSide(Side):
         L = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_tasks(L, problem.alpha))
+        if isinstance(problem.loss, RowLoss):
+            return self._read(*row_fit(problem, None, L, self._dual, self._W, self._b))
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
         large = min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit
         if large or issparse(problem.features):
-            design: Design = Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)))
+            design: Design = Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)), self.enough)
         elif r * q <= N:
             phi = problem.features[problem.observations.row]
             design = Columns((phi[:, :, None] * self._spread(L)[:, None, :]).reshape(1, N, r * q))
@@ -136,7 +142,9 @@ class TaskSide(Side):
         intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
         loss = problem.loss.pick(np.arange(seen.y.size)[None])
-        return newton(Batch(loss, seen.y[None], seen.weight[None], design, intercepts), design.start(self._dual[None]), b)
+        enough = design.enough if isinstance(design, Coupled) else 0.0
+        batch = Batch(loss, seen.y[None], seen.weight[None], design, intercepts, enough)
+        return newton(batch, design.start(self._dual[None]), b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +212,8 @@ class FeatureSide(Side):
         Q = ridged(root, self.rho)
         if self.shared is not None:
             return self._read(*self.shared.on_features(Q, problem.alpha))
+        if isinstance(problem.loss, RowLoss):
+            return self._read(*row_fit(problem, Q, None, self._dual, self._W, self._b))
         inputs = self._sparse_inputs(Q) if issparse(problem.features) else self._dense_inputs(Q)
         B = np.zeros((Q.shape[1], problem.n_tasks))
         b = np.zeros(problem.n_tasks)

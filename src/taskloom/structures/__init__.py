@@ -1,23 +1,33 @@
 """Structure penalties ``F(A)``: each brings a value, a step, a conjugate and a prox. ``Problem`` uses nothing else."""
 
+from inspect import isfunction
+from typing import Any
+
 from .._component import resolve
 from .base import Structure
 from .clusters import Clusters
+from .custom import CustomStructure, has_methods
 from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, TaskGraph
+from .learned_graphs import LearnedGraph, SparsePrecision
+from .low_rank import LowRank
 from .parts import Parts as Parts  # not for users: lists of kernels make one
 from .robust import Dirty, Robust
 from .selection import FeatureSelection
-from .sparse import Sparse
-from .spectral import Frobenius, LogDet, Schatten, SchattenNorm, Trace, UnitTrace
+from .sparse import LogDet, Sparse
+from .spectral import Frobenius, Schatten, SchattenNorm, Trace, UnitTrace
+from .sums import Sum
 
 __all__ = [
     "Clusters",
+    "CustomStructure",
     "Dirty",
     "FeatureSelection",
     "Fixed",
     "Frobenius",
     "Independent",
+    "LearnedGraph",
     "LogDet",
+    "LowRank",
     "OutputCode",
     "OutputMetric",
     "Robust",
@@ -25,7 +35,9 @@ __all__ = [
     "SchattenNorm",
     "SharedMean",
     "Sparse",
+    "SparsePrecision",
     "Structure",
+    "Sum",
     "TaskGraph",
     "Trace",
     "UnitTrace",
@@ -33,12 +45,15 @@ __all__ = [
 
 _CATALOGUE: list[type] = [
     Clusters,
+    CustomStructure,
     Dirty,
     FeatureSelection,
     Fixed,
     Frobenius,
     Independent,
+    LearnedGraph,
     LogDet,
+    LowRank,
     OutputCode,
     OutputMetric,
     Robust,
@@ -46,12 +61,21 @@ _CATALOGUE: list[type] = [
     SchattenNorm,
     SharedMean,
     Sparse,
+    SparsePrecision,
+    Sum,
     TaskGraph,
     Trace,
     UnitTrace,
 ]
 
 
-def as_structure(structure: "str | Structure | None") -> Structure:
-    """The structure object for a name such as ``"unit_trace"``, or the object itself; ``None`` is ``Trace()``."""
-    return Trace() if structure is None else resolve(structure, Structure, _CATALOGUE, "structure")
+def as_structure(structure: Any) -> Structure:
+    """The structure object for a name such as ``"unit_trace"``, or the object itself; ``None`` is ``Trace()``.
+
+    Any other object with ``value`` and ``prox``, and any function (of a CVXPY variable), becomes a ``CustomStructure``.
+    """
+    if structure is None:
+        return Trace()
+    if not isinstance(structure, Structure) and (has_methods(structure) or isfunction(structure)):
+        return CustomStructure(structure)
+    return resolve(structure, Structure, _CATALOGUE, "structure")

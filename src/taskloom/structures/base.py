@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -32,15 +33,25 @@ class Structure(Component, ABC):
     on_features: ClassVar[bool] = False  # sits on the features as they are (r x r), and nowhere else
     either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
 
+    zeroes_relations: ClassVar[bool] = False  # sets single relations to zero
     keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not turned
     parted: ClassVar[bool] = False  # the weights are stacked addends, each with a variable of its own
 
-    bounds_slopes: ClassVar[bool] = False  # F* is 0 where S <= I, else infinite: a bound on the singular values of Z
+    proof: ClassVar[str] = ""  # what a reader of the certificate must know about the bound on F*, if anything
+    convex: ClassVar[bool] = True  # where it is not, a fit can only name a stationary point, and the certificate says so
+    task_factor: ClassVar[bool] = False  # made of a factor on the tasks, which is what solvers must work on
+    precision_graph: ClassVar[bool] = False  # the edges between tasks are the entries of A^-1, many of them zero
+
     interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
 
     @property
     def low_rank(self) -> bool:
         """Whether the best ``A`` is typically singular (as under a trace penalty)."""
+        return False
+
+    @property
+    def searched(self) -> bool:
+        """Whether the step is itself an iteration, so that a solver should not ask for it often."""
         return False
 
     @abstractmethod
@@ -75,6 +86,34 @@ class Structure(Component, ABC):
     @abstractmethod
     def prox(self, A: Array, step: float) -> Array:
         """``argmin_B step F(B) + ||B - A||^2 / 2`` over positive semidefinite ``B``, for any symmetric ``A``."""
+
+    def proximal_step(self, A: Array, slope: Array, step: float) -> Array:
+        """``prox(A - step slope, step)``, or near enough to it that a step from ``A`` gains almost as much."""
+        return self.prox(A - step * slope, step)
+
+    def first_structure(self, R: Array, floor: float) -> Array:
+        """Where a solver may start that has weights ``R``: the step, or something like it."""
+        return self.best_of_root(R, floor)[0]
+
+    def remembering(self) -> Structure:
+        """The structure for one run of a solver: a copy of its own, where it gains from what it found a step before."""
+        return self
+
+    def whitened(self, R: Array) -> Array | None:
+        """``R`` in the units in which ``F*(R'R)`` is 0 as long as no singular value exceeds 1, where there are such units."""
+        return None
+
+    def __add__(self, other: Any) -> Structure:
+        """Both penalties on the same ``A``."""
+        from .sums import added  # a sum is a structure itself
+
+        return added(self, other) if isinstance(other, Structure) else NotImplemented
+
+    def __rmul__(self, factor: Any) -> Structure:
+        """The penalty, that many times."""
+        from .sums import scaled
+
+        return scaled(self, factor)
 
     def root(self, A: Array) -> Array:
         """A tall ``L`` with ``A = LL'``."""
@@ -122,3 +161,16 @@ class Structure(Component, ABC):
 
     def check_tasks(self, n_tasks: int) -> None:
         """Raise ``ValueError`` when the structure cannot describe this many tasks."""
+
+
+class Remembering(Structure):
+    """A structure whose prox is a search for multipliers, which a copy for one run remembers from step to step."""
+
+    _N: Array | None = None
+    _remembers = False
+    _proves = False  # whether what is remembered belongs to the structure at hand
+
+    def remembering(self) -> Structure:
+        twin = copy.copy(self)
+        twin._remembers = True
+        return twin

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._component import is_number, require
 from .._linalg import project_box_sum, symmetric
-from .base import Array, Structure
+from .base import Array, Ray, Structure
 
 
 def _complement_of_mean(T: int) -> Array:
@@ -107,6 +107,11 @@ class Clusters(Structure):
         mean, s, _ = self._off_mean(S)
         top = s[::-1][: self.n_clusters - 1].sum()
         return float(mean / self.mean + s.sum() / self.within + self._spread * top)
+
+    def ray(self, S: Array, near: Array | None = None) -> Ray:
+        """The support function of a set: it grows in proportion."""
+        whole = self.conjugate(S)
+        return Ray(np.inf, lambda c: c * whole)
 
     def prox(self, A: Array, step: float) -> Array:
         _, a, V = self._off_mean(A)

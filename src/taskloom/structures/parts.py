@@ -48,6 +48,7 @@ class Parts(Structure):
                 f"{type(structure).__name__} is a sum already and cannot be one addend of another",
             )
             structure.check_tasks(n_tasks)
+            require(structure.convex, f"{type(structure).__name__} is not convex and cannot be one addend of a sum")
             require(width >= 1, "every addend needs features")
         decoupled = all(s.on_features or s.either_side for s in structures)
         small = max(widths) <= 3 * n_tasks
@@ -62,6 +63,10 @@ class Parts(Structure):
     @property
     def known(self) -> bool:  # type: ignore[override]
         return all(isinstance(m, OnTasks) and m.structure.known for m in self.members)
+
+    @property
+    def proof(self) -> str:  # type: ignore[override]
+        return next((m.structure.proof for m in self.members if isinstance(m, OnTasks) and m.structure.proof), "")
 
     def features_of(self, R: Array) -> list[Array]:
         """The rows of stacked weights, or of ``Z``, that belong to each addend."""

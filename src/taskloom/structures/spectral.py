@@ -155,10 +155,12 @@ class Trace(Schatten):
     """``F(A) = tr A``: multi-task feature learning, the trace norm of the weights (MTFL)."""
 
     p: float = field(default=1.0, init=False)
-    bounds_slopes: ClassVar[bool] = True
 
     def value(self, A: Array) -> float:
         return float(np.trace(A))
+
+    def whitened(self, R: Array) -> Array:
+        return R
 
 
 @dataclass(eq=False, repr=False)
@@ -273,30 +275,3 @@ class UnitTrace(EitherSide):
         norm = max(float(np.linalg.norm(Q)), TINY)
         unit = Q / norm
         return (slope - np.vdot(slope, unit) * unit) / norm
-
-
-@dataclass(eq=False, repr=False)
-class LogDet(SpectralStructure):
-    """``F(A) = tr A - mu log det A``: no task direction dies (Lozano and Sindhwani's metric learning, made convex)."""
-
-    mu: float = 1.0
-    interior: ClassVar[bool] = True
-
-    def check(self) -> None:
-        require(is_number(self.mu) and self.mu > 0, f"LogDet needs mu > 0, got mu={self.mu!r}")
-
-    def f(self, a: Array) -> float:
-        return float(np.sum(a - self.mu * np.log(a))) if np.all(a > 0) else np.inf
-
-    def f_best(self, s: Array) -> Array:
-        return (self.mu + np.sqrt(self.mu**2 + 4 * s)) / 2
-
-    def f_conjugate(self, s: Array) -> float:
-        return float(np.sum(self.mu * np.log(self.mu / (1 - s)) - self.mu)) if np.all(s < 1) else np.inf
-
-    def f_reach(self, s: Array) -> float:
-        return (1 - 1e-15) / max(float(np.max(s, initial=0.0)), TINY)
-
-    def f_prox(self, a: Array, step: float) -> Array:
-        shifted = a - step
-        return (shifted + np.sqrt(shifted**2 + 4 * step * self.mu)) / 2

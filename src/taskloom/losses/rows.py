@@ -1,0 +1,194 @@
+"""Losses of a whole row of outputs, one output for each class: the softmax, and the hinge of Crammer and Singer.
+
+Both are ``sup_p <p, z> - z_y - c(y, p)`` over the probabilities ``p`` of the classes, so the slopes are ``s = p - e_y``, and
+``c`` is the conjugate. They do not see a constant that is added to the whole row.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.special import xlogy
+
+from .._linalg import project_simplex
+from .base import Array, Loss
+
+OFF = 3e-3  # share of the largest curvature that a cautious step expects where there is none
+EDGE = 1e-13  # how far rounding may carry slopes out of the domain of the conjugate
+
+
+class RowLoss(Loss):
+    """``l(y, z)`` of the class ``y`` of a row and its outputs ``z``, one for each class. The classes are the tasks.
+
+    One loss a row, not one an entry: ``J = (1/S) sum_i s_i l(y_i, f(x_i) + b) + ...``. Arrays hold one entry for each
+    observation as everywhere, sorted by class, then row; ``y`` is +1 at the class of its row and -1 elsewhere, so the
+    ``+1`` count the rows. ``value`` and ``conjugate`` give every entry the ``T``-th part of its row's, so that weighted sums
+    over entries are right; ``slope`` is the gradient. ``curvature`` gives ``h`` with ``diag(h) - hh'/sum(h)`` the Hessian
+    of a row.
+    """
+
+    targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "signs"
+
+    @abstractmethod
+    def best_constants(self, shares: Array) -> Array:
+        """The outputs that are best for all rows alike, where these are the shares of the classes."""
+
+    @abstractmethod
+    def _row_value(self, own: Array, z: Array) -> Array:
+        """The loss of each row; ``own`` and ``z`` are ``T x n``, and ``own`` marks the class of each row."""
+
+    @abstractmethod
+    def _row_conjugate(self, own: Array, p: Array) -> Array:
+        """``c(y, p)`` of each row."""
+
+    def value(self, y: Array, z: Array) -> Array:
+        own, z_rows = _by_row(y, z)
+        return _shared_out(self._row_value(own, z_rows), z)
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        """``sup_z <s, z> - l(y, z)`` over the row; ``inf`` unless ``s + e_y`` are probabilities."""
+        own, slopes = _by_row(y, s)
+        p = slopes + own
+        inside = (p.min(axis=0) >= -EDGE) & (np.abs(slopes.sum(axis=0)) <= EDGE * len(p))
+        return _shared_out(np.where(inside, self._row_conjugate(own, np.maximum(p, 0.0)), np.inf), s)
+
+    def slopes(self, y: Array) -> tuple[Array, Array]:
+        """The box around the slopes; within it they must also add up to zero over each row."""
+        return np.where(y > 0, -1.0, 0.0), np.where(y > 0, 0.0, 1.0)
+
+    def intercepts(self, b: Array) -> Array:
+        return b - b.mean()
+
+
+def _by_row(y: Array, *others: Array) -> tuple[Array, ...]:
+    """Entries as tables with one column for each row of the data, and where the row's own class is."""
+    n = np.count_nonzero(y > 0)
+    return (y > 0).reshape(-1, n), *(other.reshape(-1, n) for other in others)
+
+
+def _shared_out(rows: Array, like: Array) -> Array:
+    """A number for each row, in equal parts on its entries."""
+    classes = like.size // rows.size
+    return np.broadcast_to(rows / classes, (classes, rows.size)).reshape(like.shape)
+
+
+def _slopes_of(own: Array, p: Array) -> Array:
+    """``p - e_y``, which adds up to zero: the own class takes what the others have."""
+    others = np.where(own, 0.0, p)
+    return np.where(own, -others.sum(axis=0), others)
+
+
+def _own(own: Array, z: Array) -> Array:
+    """The output of the class of each row."""
+    return np.where(own, z, 0.0).sum(axis=0)
+
+
+def _exponentials(z: Array) -> tuple[Array, Array]:
+    """``exp(z)`` with the largest of each row at 1, and that largest ``z``."""
+    top = z.max(axis=0)
+    return np.exp(z - top), top
+
+
+@dataclass(eq=False, repr=False)
+class Softmax(RowLoss):
+    """``log(sum_k exp z_k) - z_y``: multinomial logistic regression."""
+
+    max_curvature: ClassVar[float] = 0.5
+
+    def best_constants(self, shares: Array) -> Array:
+        logs = np.log(shares)
+        return logs - logs.mean()
+
+    def _row_value(self, own: Array, z: Array) -> Array:
+        parts, top = _exponentials(z)
+        return np.log(parts.sum(axis=0)) + (top - _own(own, z))
+
+    def slope(self, y: Array, z: Array) -> Array:
+        own, z_rows = _by_row(y, z)
+        return _slopes_of(own, self._probabilities(z_rows)).reshape(z.shape)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        return self._probabilities(_by_row(y, z)[1]).reshape(z.shape)
+
+    def _probabilities(self, z: Array) -> Array:
+        parts, _ = _exponentials(z)
+        return parts / parts.sum(axis=0)
+
+    def _row_conjugate(self, own: Array, p: Array) -> Array:
+        return xlogy(p, p).sum(axis=0)
+
+
+@dataclass(eq=False, repr=False)
+class MulticlassHinge(RowLoss):
+    """``max_k (1[k != y] + z_k) - z_y``: the multiclass support vector machine of Crammer and Singer."""
+
+    smooth: ClassVar[bool] = False
+
+    def best_constants(self, shares: Array) -> Array:
+        """Nothing, unless more than half of the rows are of one class: then that class, by the margin of 1.
+
+        The loss is ``min(1, 2 - 2 max share)``; the dual is to move as much of ``shares`` as possible to other classes, so
+        that the shares are what they were.
+        """
+        ahead = (shares > 0.5).astype(float)
+        return ahead - ahead.mean()
+
+    def _row_value(self, own: Array, z: Array) -> Array:
+        return np.max(z + ~own, axis=0) - _own(own, z)
+
+    def _row_conjugate(self, own: Array, p: Array) -> Array:
+        return -np.where(own, 0.0, p).sum(axis=0)
+
+    def smoothed(self, guess: Array, width: Array | float) -> SmoothedHinge:
+        return SmoothedHinge(self, guess, width)
+
+
+@dataclass(eq=False, repr=False)
+class SmoothedHinge(RowLoss):
+    """``sup_s <s, z> - l*(y, s) - width ||s - guess||^2 / 2`` for ``l`` the multiclass hinge: what ``Smoothed`` is for entries.
+
+    The best ``p = s + e_y`` is the projection of ``guess + e_y + (z + 1 - e_y)/width`` on the probabilities; it moves with
+    ``z`` on the face where it lies, which is all the curvature there is.
+    """
+
+    loss: MulticlassHinge
+    guess: Array
+    width: Array | float
+
+    @property
+    def max_curvature(self) -> float:  # type: ignore[override]
+        return float(np.max(1 / self.width))
+
+    def best_constants(self, shares: Array) -> Array:
+        return self.loss.best_constants(shares)
+
+    def _probabilities(self, own: Array, z: Array) -> Array:
+        return project_simplex(self.guess.reshape(z.shape) + own + (z + ~own) / self.width)
+
+    def _away(self, own: Array, p: Array) -> Array:
+        """What the smoothing charges for slopes away from the guess."""
+        return self.width * ((p - own - self.guess.reshape(p.shape)) ** 2).sum(axis=0) / 2
+
+    def _row_value(self, own: Array, z: Array) -> Array:
+        p = self._probabilities(own, z)
+        return (p * (z - _own(own, z) + ~own)).sum(axis=0) - self._away(own, p)
+
+    def _row_conjugate(self, own: Array, p: Array) -> Array:
+        return self.loss._row_conjugate(own, p) + self._away(own, p)
+
+    def slope(self, y: Array, z: Array) -> Array:
+        own, z_rows = _by_row(y, z)
+        return _slopes_of(own, self._probabilities(own, z_rows)).reshape(z.shape)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        own, z_rows = _by_row(y, z)
+        face = self._probabilities(own, z_rows) > 0
+        return (np.where(face.sum(axis=0) > 1, face, 0.0) / self.width).reshape(z.shape)  # a corner does not bend
+
+    def majorant(self, y: Array, z: Array) -> Array:
+        """Some curvature off the face too, for steps that leave it: far less than the bound, which would make them tiny."""
+        own, z_rows = _by_row(y, z)
+        return (np.where(self._probabilities(own, z_rows) > 0, 1.0, OFF) / self.width).reshape(z.shape)

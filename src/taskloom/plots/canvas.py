@@ -1,0 +1,57 @@
+"""What the displays share: axes to draw on, colours, and how large a label may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._component import require
+
+Array = np.ndarray
+
+# Okabe and Ito's colours and two of Tol's: told apart by colour-blind eyes too.
+GROUP_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999933", "#882255")
+GAIN, LOSS, NEUTRAL = "#0072B2", "#D55E00", "#8c8c8c"
+DIVERGING = "RdBu"  # blue is positive, red is negative, white is nothing
+
+
+def pyplot(who: str) -> Any:
+    """matplotlib, when a figure is drawn and not before."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError(f"{who} needs matplotlib; install it with: pip install 'taskloom[plot]'") from None
+    return plt
+
+
+def one_axes(who: str, ax: Any, width: float, height: float) -> tuple[Any, Any]:
+    """The axes that were given, or those of a new figure of this size (inches)."""
+    plt = pyplot(who)
+    if ax is not None:
+        return ax.figure, ax
+    return plt.subplots(figsize=(width, height), layout="constrained")
+
+
+def panels(who: str, ax: Any, rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Any, Array]:
+    """A grid of axes: in a new figure, or in the place of the axes that were given (as scikit-learn's displays do it)."""
+    plt = pyplot(who)
+    if ax is None:
+        return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", squeeze=False, **options)
+    place = ax.get_subplotspec()
+    require(place is not None, f"{who} draws several panels in the place of ax: give axes made by plt.subplots or a grid")
+    ax.set_axis_off()
+    return ax.figure, place.subgridspec(rows, columns).subplots(squeeze=False, **options)
+
+
+def points_for_each(ax: Any, n: int, axis: str) -> float:
+    """The room, in points, that each of ``n`` rows (``axis="y"``) or columns has."""
+    box = ax.get_window_extent()
+    return (box.height if axis == "y" else box.width) * 72 / ax.figure.dpi / n
+
+
+def tidy(ax: Any) -> None:
+    """No frame where there is nothing to read off it."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25, linewidth=0.6)
+    ax.set_axisbelow(True)

@@ -1,0 +1,123 @@
+"""How the optimum was closed in on: objective, dual value and their gap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._component import require
+from .canvas import GAIN, LOSS, panels, tidy
+
+Array = np.ndarray
+AXES = {"iteration": "iteration", "seconds": "time (s)"}
+
+
+class ConvergenceDisplay:
+    """Objective and dual value, which hold the minimum between them, and their gap, against iterations and time.
+
+    Parameters
+    ----------
+    history : dict of arrays
+        ``iteration``, ``objective``, ``dual``, ``gap`` and ``seconds``, as in ``history_``.
+    target : float or None
+        The gap that was asked for.
+
+    Attributes
+    ----------
+    axes_ : ndarray of Axes
+        Values above, gaps below; a column for iterations and one for time.
+    ax_ : Axes
+        The first of them.
+    figure_
+    """
+
+    def __init__(self, history: dict[str, Array], target: float | None = None):
+        self.history = history
+        self.target = target
+
+    @classmethod
+    def from_estimator(cls, model: Any, *, ax=None, **options):
+        """Draw the convergence of a fitted model; options are those of :meth:`plot`."""
+        check_is_fitted(model, "history_")
+        proof = model.certificate_
+        scale = proof.gap / proof.relative_gap if 0 < proof.relative_gap < np.inf else None
+        return cls(model.history_, None if scale is None else model.tol * scale).plot(ax, **options)
+
+    @classmethod
+    def from_solution(cls, solution: Any, *, ax=None, **options):
+        """Draw the convergence of a :class:`~taskloom.solution.Solution`, as ``solve`` gives it."""
+        return cls(solution.history.as_dict()).plot(ax, **options)
+
+    def plot(self, ax=None, *, against=("iteration", "seconds")):
+        """Draw two rows of panels.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Its place is shared out among the panels.
+        against : "iteration", "seconds" or both, default=("iteration", "seconds")
+
+        Returns
+        -------
+        self
+        """
+        against = [against] if isinstance(against, str) else list(against)
+        require(
+            len(against) > 0 and set(against) <= set(AXES),
+            f'against must name "iteration" or "seconds" or both, got {against!r}',
+        )
+        require(len(self.history["iteration"]) > 0, "there is no history to draw: the fit took no iteration")
+        self.figure_, self.axes_ = panels(
+            type(self).__name__, ax, 2, len(against), 4.2 * len(against), 5.2, sharey="row", sharex="col"
+        )
+        from matplotlib.ticker import MaxNLocator
+
+        self.ax_ = self.axes_[0, 0]
+        for column, name in enumerate(against):
+            self._values(self.axes_[0, column], self.history[name], column == 0)
+            self._gap(self.axes_[1, column], self.history[name], column == 0)
+            self.axes_[1, column].set_xlabel(AXES[name])
+            self.axes_[1, column].xaxis.set_major_locator(
+                MaxNLocator(5 if name == "iteration" else 3, integer=name == "iteration")
+            )
+        return self
+
+    def _values(self, ax: Any, x: Array, first: bool) -> None:
+        objective, dual = (np.where(np.isfinite(v), v, np.nan) for v in (self.history["objective"], self.history["dual"]))
+        marker = "o" if len(x) <= 40 else None
+        ax.plot(x, objective, color=LOSS, marker=marker, markersize=3.5, linewidth=1.5, label="objective")
+        ax.plot(x, dual, color=GAIN, marker=marker, markersize=3.5, linewidth=1.5, label="dual value")
+        ax.fill_between(x, dual, objective, color="0.5", alpha=0.15, linewidth=0)
+        low, high = self._range(objective, dual)
+        ax.set_ylim(low, high)
+        tidy(ax)
+        if first:
+            ax.set_ylabel("the minimum is in between")
+            ax.legend(frameon=False, fontsize=8)
+
+    def _range(self, objective: Array, dual: Array) -> tuple[float, float]:
+        """What is worth seeing: the last half of the way, when the start was far off."""
+        values = np.concatenate([objective, dual])
+        values = values[np.isfinite(values)]
+        if values.size == 0:
+            return 0.0, 1.0
+        low, high = float(values.min()), float(values.max())
+        last = float(objective[np.isfinite(objective)][-1]) if np.isfinite(objective).any() else high
+        floor = last - 2 * max(high - last, 0.05 * abs(last), 1e-12)
+        low = max(low, min(floor, last))  # a first dual bound can be very poor
+        margin = 0.06 * max(high - low, 1e-12)
+        return low - margin, high + margin
+
+    def _gap(self, ax: Any, x: Array, first: bool) -> None:
+        gap = np.where((self.history["gap"] > 0) & np.isfinite(self.history["gap"]), self.history["gap"], np.nan)
+        ax.plot(x, gap, color="0.2", marker="o" if len(x) <= 40 else None, markersize=3.5, linewidth=1.5, label="duality gap")
+        if np.isfinite(gap).any():
+            ax.set_yscale("log")
+        if self.target is not None and self.target > 0:
+            ax.axhline(self.target, color=GAIN, linestyle="--", linewidth=1, label="asked for")
+        tidy(ax)
+        if first:
+            ax.set_ylabel("duality gap")
+            ax.legend(frameon=False, fontsize=8)

@@ -1,0 +1,170 @@
+"""The page: a template, our own style and script, and a policy that lets nothing else run or load."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import os
+import tempfile
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from .._component import require
+from ..estimators.base import MultiTaskEstimator
+from ..names import clean_text
+from . import figures, settings
+from .facts import LARGEST_MAP, Facts, gather, payload
+from .words import count, percent, prove_model, tell, verdicts
+
+
+def write_report(
+    model: Any, path: str | os.PathLike, X: Any = None, y: Any = None, *, title: str | None = None, transfer: Any = None
+) -> Path:
+    """Write one self-contained HTML page about a fitted model: what was learned, for whom it helps, and how sure it is.
+
+    The page loads nothing and opens from disk. It is written under a temporary name and renamed, so that a crash leaves no half
+    page.
+
+    Parameters
+    ----------
+    model : fitted multi-task estimator
+    path : str or path
+        Where to write it, such as ``"report.html"``.
+    X, y : optional
+        The data of the fit, for the summary of the data. Only counts, means and scores go into the page.
+    title : str, optional
+    transfer : dict, optional
+        What each task gains, from :func:`~taskloom.compare_to_single_task`; cross-validated models bring their own.
+
+    Returns
+    -------
+    Path
+        Where it is.
+    """
+    path = Path(path)
+    html = render_report(model, X, y, title=title, transfer=transfer).encode("utf-8")
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False) as file:
+        try:
+            file.write(html)
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, path)
+        except BaseException:
+            file.close()
+            os.unlink(file.name)
+            raise
+    return path
+
+
+def render_report(model: Any, X: Any = None, y: Any = None, *, title: str | None = None, transfer: Any = None) -> str:
+    """The page of :func:`write_report` as a string."""
+    try:
+        import jinja2
+    except ImportError:
+        raise ImportError("a report needs Jinja2; install it with: pip install 'taskloom[report]'") from None
+    require(
+        isinstance(model, MultiTaskEstimator),
+        f"a report needs a fitted taskloom estimator, got {type(model).__name__} (of a pipeline, give the last step)",
+    )
+    check_is_fitted(model, "certificate_")
+    require((X is None) == (y is None), "give both X and y, or neither")
+    facts = gather(model, X, y, transfer)
+    gains, span = figures.gains(facts)
+    style, script = _text("page.css"), f'"use strict";\n(() => {{\n{_text("map.js")}\n{_text("page.js")}\n}})();\n'
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(_text("page.html")).render(
+        title=clean_text(title) if title else _title(facts),
+        policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'",
+        style=_raw(style),
+        script=_raw(script),
+        data=_raw(_harmless(payload(facts))),
+        facts=facts,
+        largest_map=LARGEST_MAP,
+        proof=prove_model(model),
+        tiles=_tiles(facts),
+        paragraphs=tell(facts),
+        strongest=figures.strongest(facts),
+        groups=figures.groups(facts),
+        gains=gains,
+        gains_span=span,
+        convergence=[(chart, _raw(chart.svg())) for chart in figures.convergence(facts)],
+        path=[(chart, _raw(chart.svg())) for chart in figures.path(facts)],
+        tasks=figures.tasks(facts),
+        seconds=_seconds(model),
+        code=settings.reproduce(facts),
+        parameters=settings.parameters(model),
+        versions=settings.versions(),
+        estimator=type(model).__name__,
+        date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        percent=percent,
+    )
+
+
+def _title(facts: Facts) -> str:
+    return "What one task learned" if facts.n_tasks == 1 else f"What {facts.n_tasks:,} {facts.noun} learned together"
+
+
+def _tiles(facts: Facts) -> list[tuple[str, str]]:
+    """The numbers at the top: value and what it is."""
+    tiles = [(f"{facts.n_tasks:,}", facts.noun)]
+    if facts.data is not None:
+        tiles.append((f"{facts.data.n_observations:,}", "observations"))
+    if facts.n_tasks > 1 and not facts.vanished:
+        n = len(figures.groups(facts)[0])
+        if n:
+            tiles.append((f"{n:,}", f"{'group' if n == 1 else 'groups'} of related {facts.noun}"))
+    if facts.by_task:
+        better, _ = verdicts(facts.ledger["gain"], facts.ledger["standard_error"])  # type: ignore[index]
+        tiles.append((f"{int(better.sum()):,}", "clearly better together"))
+    gap = facts.model.certificate_.relative_gap
+    tiles.append(
+        (percent(gap), "from the optimum at most, proved") if 0 <= gap < float("inf") else ("none", "proof of optimality")
+    )
+    return tiles
+
+
+def _seconds(model: Any) -> str:
+    history = getattr(model, "history_", None)
+    if history is None or len(history["seconds"]) == 0:
+        return ""
+    return f"{count(int(model.n_iter_), 'iteration')} in {float(history['seconds'][-1]):.2g} seconds"
+
+
+# --- what makes it safe ---------------------------------------------------------------------------------------------
+
+
+def _raw(text: str) -> Any:
+    """Text of our own making that goes into the page as it is."""
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _harmless(data: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

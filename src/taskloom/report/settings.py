@@ -1,0 +1,98 @@
+"""What it takes to fit the same model again: code, parameters, versions."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from taskloom import __version__
+
+from .._component import Component
+from .facts import Facts
+
+
+def reproduce(facts: Facts) -> str:
+    """Code that fits the model again, and for a search, code that fits its result without the search."""
+    model = facts.model
+    changed = _changed(model)
+    parts = [_code(type(model).__name__, changed, _fit(model))]
+    if hasattr(model, "alpha_"):
+        plain = type(model)._plain_class
+        allowed = plain._get_param_names()
+        own = {name: value for name, value in changed.items() if name in allowed and name != "structure"}
+        settings = {"structure": facts.structures[0], "alpha": facts.alpha, **own}
+        parts.append("# what the search chose, without the search\n" + _code(plain.__name__, settings, _fit(model)))
+    body = "\n\n".join(parts)
+    used = sorted({type(value).__name__ for value in _components(facts)})
+    imports = [f"from taskloom import {', '.join(_classes(model))}"]
+    for module in ("losses", "solvers", "structures"):
+        names = [name for name in used if name in _members(module) and f"{name}(" in body]
+        if names:
+            imports.append(f"from taskloom.{module} import {', '.join(names)}")
+    return "\n".join(imports) + "\n\n" + body
+
+
+def parameters(model: Any) -> list[tuple[str, str, bool]]:
+    """Every parameter, its value as code, and whether it differs from the default."""
+    changed = _changed(model)
+    return [(name, _value(value), name in changed) for name, value in model.get_params(deep=False).items()]
+
+
+def versions() -> dict[str, str]:
+    """The packages that a fit depends on."""
+    needed = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    return {"taskloom": __version__, "Python": platform.python_version(), **needed}
+
+
+def _changed(model: Any) -> dict[str, Any]:
+    defaults = {name: p.default for name, p in inspect.signature(type(model).__init__).parameters.items()}
+    given = model.get_params(deep=False)
+    return {name: value for name, value in given.items() if repr(value) != repr(defaults.get(name))}
+
+
+def _code(name: str, settings: dict[str, Any], fit: str) -> str:
+    lines = [f"    {key}={_value(value)}," for key, value in settings.items()]
+    made = f"model = {name}(\n" + "\n".join(lines) + "\n)" if lines else f"model = {name}()"
+    return f"{made}\n{fit}"
+
+
+def _fit(model: Any) -> str:
+    if getattr(model, "_one_vs_rest", False):
+        return "model.fit(X, y)  # one row for each input; y holds its class"
+    if model.task_column is not None:
+        return "model.fit(X, y)  # one row for each observation; the task is in the task column of X"
+    return "model.fit(X, y)  # one row for each input" + (", one column of y for each task" if len(model.tasks_) > 1 else "")
+
+
+def _value(value: Any) -> str:
+    """As code where that is short, else what it is."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist() if value.size <= 50 else f"<array of shape {value.shape}>"
+    if isinstance(value, np.generic):
+        value = value.item()
+    text = value if isinstance(value, str) and value.startswith("<array") else repr(value)
+    return text if len(text) <= 400 else f"{text[:397]}..."
+
+
+def _components(facts: Facts) -> list[Any]:
+    """The losses, structures and solvers among the settings."""
+    found = list(facts.structures)
+    for value in facts.model.get_params(deep=False).values():
+        several = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+        found.extend(one for one in several if isinstance(one, Component) or type(one).__module__.startswith("taskloom."))
+    return found
+
+
+def _classes(model: Any) -> list[str]:
+    plain = getattr(type(model), "_plain_class", None)
+    return sorted({type(model).__name__} | ({plain.__name__} if plain is not None else set()))
+
+
+def _members(module: str) -> list[str]:
+    import taskloom
+
+    return list(getattr(taskloom, module).__all__)

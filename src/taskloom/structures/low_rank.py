@@ -1,0 +1,112 @@
+"""Few factors and a variance of each task's own: the structure of coregionalised Gaussian processes, and of factor analysis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+
+from .._component import require
+from .._linalg import psd_root, symmetric
+from .base import Array, Structure
+from .nonconvex import NonConvex
+from .spectral import Trace
+
+
+@dataclass(eq=False, repr=False)
+class LowRank(NonConvex):
+    """``F(A) = tr A`` for ``A = BB' + diag(d)`` with ``rank`` columns in ``B`` and ``d >= 0``.
+
+    The weights are a common part of this rank plus a part of each task's own (``specific=False`` leaves the latter out). That
+    is the output kernel of Dinuzzo (2013) and the coregionalisation of Gaussian processes, here with the penalty of ``Trace``:
+    from ``rank = T`` on it is ``Trace``, and convex after all, although the fit does not make use of it.
+
+    Parameters
+    ----------
+    rank : int >= 1
+    specific : bool
+        Whether tasks have a variance of their own, ``d``.
+    """
+
+    rank: int = 2
+    specific: bool = True
+
+    task_factor: ClassVar[bool] = True
+
+    def check(self) -> None:
+        require(
+            isinstance(self.rank, Integral) and not isinstance(self.rank, bool) and self.rank >= 1,
+            f"LowRank needs a whole number rank >= 1, got rank={self.rank!r}",
+        )
+        require(isinstance(self.specific, bool | np.bool_), f"LowRank needs specific=True or False, got {self.specific!r}")
+
+    def learns_less_than(self) -> tuple[Structure, float]:
+        return Trace(), 1.0  # a larger set, and the same penalty
+
+    def value(self, A: Array) -> float:
+        """``tr A``; whether ``A`` is in the set is seen to by its factor."""
+        return float(np.trace(A))
+
+    def root_of(self, factor: Array) -> Array:
+        """``L = [B, diag(e)]`` with ``A = LL'`` for a factor ``[B, e]``, or ``B`` itself without specific variances."""
+        return np.hstack([factor[:, :-1], np.diag(factor[:, -1])]) if self.specific else factor
+
+    def slope_of(self, factor: Array, slope: Array) -> Array:
+        """The slope in ``[B, e]`` for a slope in ``A``."""
+        out = 2 * slope @ factor
+        if self.specific:
+            out[:, -1] = 2 * np.diag(slope) * factor[:, -1]
+        return out
+
+    def first_factor(self, S: Array, share: float) -> Array:
+        """A factor to set out from, for ``S = alpha W'W``: the leading directions, and what they leave over.
+
+        Directions that are not there get a share of those that are.
+        """
+        energy, V = np.linalg.eigh(symmetric(S))
+        size = np.sqrt(np.maximum(energy[::-1], 0.0))
+        V, lift, q = V[:, ::-1], share * float(size.mean()), min(self.rank, len(S))
+        B = V[:, :q] * np.sqrt(size[:q] + lift)
+        if not self.specific:
+            return B
+        left = (V[:, q:] ** 2) @ size[q:] ** 2
+        return np.column_stack([B, np.sqrt(np.sqrt(left) + lift)])
+
+    def best_structure(self, S: Array) -> Array:
+        """``sqrt(S)`` cut to the rank; with specific variances a stationary point of the step, which is not convex.
+
+        That is found by splitting roots ``R`` of ``S`` into what is common and what is the tasks' own, given ``A``, and
+        choosing the best ``A`` for the two parts, in turns: the cost never rises.
+        """
+        factor = self.first_factor(S, 1e-3 if self.specific else 0.0)
+        if not self.specific:
+            return factor @ factor.T
+        R = psd_root(S).T
+        common, own = factor[:, :-1] @ factor[:, :-1].T, factor[:, -1] ** 2
+        for _ in range(500):
+            last = common + np.diag(own)
+            V = np.linalg.lstsq(last, R.T, rcond=1e-14)[0].T
+            _, s, Vt = np.linalg.svd(V @ common, full_matrices=False)
+            q = min(self.rank, s.size)
+            common, own = (Vt[:q].T * s[:q]) @ Vt[:q], np.linalg.norm(V * own, axis=0)
+            if np.abs(common + np.diag(own) - last).max() <= 1e-10 * np.abs(last).max():
+                break
+        return common + np.diag(own)
+
+    def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
+        """``||(I - pull) B||`` in units of ``sqrt(unit)``; the slope in ``d``, projected on ``d >= 0``, in units of ``unit``.
+
+        Where ``B`` has a column to spare, new directions count as well: no eigenvalue of the slope may be negative.
+        """
+        assert factor is not None, "the set is known by its factors"
+        slope = np.eye(len(A)) - pull
+        B = factor[:, :-1] if self.specific else factor
+        parts = [float(np.linalg.norm(slope @ B)) / np.sqrt(unit)]
+        if np.linalg.svd(B, compute_uv=False)[-1] ** 2 <= 1e-6 * unit:
+            parts.append(max(-float(np.linalg.eigvalsh(slope)[0]), 0.0))
+        if self.specific:
+            along = np.diag(slope)
+            parts.append(float(np.linalg.norm(np.where(along > 0, along * factor[:, -1] ** 2 / unit, along))))
+        return float(np.linalg.norm(parts))

@@ -1,0 +1,187 @@
+"""Checks for losses and structures of your own: laws that hold at every point, tried at random ones.
+
+A component that breaks one of them would make certificates that prove nothing, so each failure is an ``AssertionError`` whose
+sentence names the method to look at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._linalg import symmetric
+from .losses import as_loss
+from .structures import as_structure
+
+Array = np.ndarray
+
+
+def _insist(condition: Any, sentence: str) -> None:
+    if not np.all(condition):
+        raise AssertionError(sentence)
+
+
+def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
+    """Check that a loss is convex, and that its slope or prox, its curvature and its conjugate belong to its value.
+
+    Parameters
+    ----------
+    loss : Loss, name, or object with ``value`` and ``slope`` or ``prox``
+    y : array, optional
+        Targets to try; small counts, or -1 and +1 for a loss of signs, if they are not given.
+    random_state : int
+        Seed of the points.
+
+    Raises
+    ------
+    AssertionError
+        With the first law that fails, and the method that breaks it.
+    """
+    given, loss = loss, as_loss(loss)
+    rng, name = np.random.default_rng(random_state), type(getattr(loss, "loss", given)).__name__
+    choices = np.array([-1.0, 1.0]) if loss.targets == "signs" else np.array([0.0, 1.0, 2.0, 5.0])
+    y = rng.choice(choices if y is None else np.asarray(y, dtype=float).ravel(), size=200)
+    z, other = 2 * rng.normal(size=200), 2 * rng.normal(size=200)
+    value, far = loss.value(y, z), loss.value(y, other)
+    size = 1e-9 * (1 + np.abs(value) + np.abs(far))
+    _insist(np.shape(value) == z.shape, f"{name}.value must be entrywise: it gave shape {np.shape(value)} for {z.shape}")
+    _insist(value >= -size, f"{name}.value must not be negative: add a function of y that makes its least value 0")
+    middle = loss.value(y, (z + other) / 2)
+    _insist(middle <= (value + far) / 2 + size, f"{name}.value must be convex in z: it lies above a chord")
+    if loss.smooth:
+        _check_slope(loss, name, y, z)
+        s = loss.slope(y, z)
+    else:
+        s = _slopes_of_prox(loss, name, y, z, rng)
+    lower, upper = (np.broadcast_to(edge, y.shape) for edge in loss.slopes(y))
+    _insist((lower <= 0) & (upper >= 0), f"{name}.slopes must give an interval that holds 0")
+    room = 1e-8 * (1 + np.abs(s))
+    _insist((s >= lower - room) & (s <= upper + room), f"{name}.slopes must give an interval that holds every slope")
+    s = np.clip(s, lower, upper)
+    star = loss.conjugate(y, s)
+    for at, there in ((z, value), (other, far)):
+        _insist(
+            there + star - s * at >= -size * (1 + np.abs(s * at)),
+            f"{name}.conjugate is too small: l(y, z) + l*(y, s) >= s z must hold (Fenchel and Young)",
+        )
+    if loss.smooth:
+        _insist(
+            np.abs(value + star - s * z) <= 1e-6 * (1 + np.abs(value) + np.abs(s * z)),
+            f"{name}.conjugate is too large: l(y, z) + l*(y, s) = s z must hold at the slope s of z",
+        )
+
+
+def _check_slope(loss: Any, name: str, y: Array, z: Array) -> None:
+    h = 1e-5
+    slope = loss.slope(y, z)
+    numeric = (loss.value(y, z + h) - loss.value(y, z - h)) / (2 * h)
+    close = np.abs(slope - numeric) <= 1e-4 * (1 + np.abs(slope))
+    _insist(np.mean(close) > 0.97, f"{name}.slope must be the derivative of value in z")  # a few points may meet a bend
+    bends = (loss.slope(y, z + h) - loss.slope(y, z - h)) / (2 * h)
+    close = np.abs(loss.curvature(y, z) - bends) <= 1e-3 * (1 + np.abs(bends))
+    _insist(np.mean(close) > 0.97, f"{name}.curvature must be the derivative of slope in z")
+    _insist(
+        np.max(bends) <= loss.max_curvature * (1 + 1e-6) + 1e-6,
+        f"{name}.max_curvature must bound every curvature; leave it out where there is no bound",
+    )
+
+
+def _slopes_of_prox(loss: Any, name: str, y: Array, z: Array, rng: np.random.Generator) -> Array:
+    """Check the prox against nearby and faraway points; the slopes that it finds."""
+    step = 0.7
+    u = loss.prox(y, z, step)
+    at = step * loss.value(y, u) + (u - z) ** 2 / 2
+    for spread in (1e-3, 1e-1, 1.0, 5.0):
+        other = u + spread * rng.normal(size=u.shape)
+        beaten = step * loss.value(y, other) + (other - z) ** 2 / 2
+        _insist(at <= beaten + 1e-9 * (1 + np.abs(beaten)), f"{name}.prox must minimise step * value(y, u) + (u - z)^2 / 2")
+    return (z - u) / step
+
+
+def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, rtol: float = 1e-6) -> None:
+    """Check that a penalty is convex, and that its prox, its conjugate and its best structure belong to its value.
+
+    Parameters
+    ----------
+    structure : Structure, name, object with ``value`` and ``prox``, or function of a CVXPY variable
+    n_tasks : int
+    random_state : int
+        Seed of the points.
+    rtol : float
+        By how much a law may fail: the accuracy of the conic solver, where the penalty is written in CVXPY.
+
+    Raises
+    ------
+    AssertionError
+        With the first law that fails, and the method that breaks it.
+    """
+    given, F = structure, as_structure(structure)
+    F.check_tasks(n_tasks)
+    rng, name = np.random.default_rng(random_state), type(getattr(F, "penalty", given)).__name__
+
+    def random_psd() -> Array:
+        B = rng.normal(size=(n_tasks, n_tasks))
+        return B @ B.T / n_tasks
+
+    points = [F.prox(scale * random_psd(), 0.1) for scale in (0.3, 1.0, 3.0)]  # the prox lands in the domain
+    values = [F.value(A) for A in points]
+    for A, value in zip(points, values, strict=True):
+        least = float(np.linalg.eigvalsh(symmetric(A))[0])
+        _insist(least >= -1e-9 * (1 + np.abs(A).max()), f"{name}.prox must give positive semidefinite matrices")
+        _insist(np.isfinite(value), f"{name}.value must be finite where the prox lands")
+    slack = rtol * (1 + max(np.abs(values)))
+    for i, j in ((0, 1), (1, 2), (0, 2)):
+        middle = F.value((points[i] + points[j]) / 2)
+        _insist(middle <= (values[i] + values[j]) / 2 + slack, f"{name}.value must be convex: it lies above a chord")
+    for step in (0.1, 1.0):
+        _check_prox(F, name, symmetric(rng.normal(size=(n_tasks, n_tasks))), step, points, rtol)
+        _check_prox(F, name, random_psd(), step, points, rtol)
+    for A in points:
+        S = random_psd() * 10 ** rng.uniform(-2, 0)
+        star = F.conjugate(S, A)
+        for B, other in zip(points, values, strict=True):
+            _insist(
+                star >= float(np.vdot(S, B)) - other - slack * (1 + float(np.abs(np.vdot(S, B)))),
+                f"{name}.conjugate is too small: F(A) + F*(S) >= <S, A> must hold (Fenchel and Young)",
+            )
+        _check_step(F, name, S + 0.01 * np.eye(n_tasks), points, rtol)
+
+
+def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], rtol: float) -> None:
+    P = F.prox(M, step)
+    at = step * F.value(P) + float(np.sum((P - M) ** 2)) / 2
+    level = max(float(np.abs(P).max()), 0.1) * np.eye(len(P))
+    for A in (*points, 0.5 * P, 1.5 * P, P + level):  # any point will do: outside the domain the value is infinite
+        for share in (1e-3, 1e-2, 0.1, 1.0):
+            B = P + share * (A - P)
+            beaten = step * F.value(B) + float(np.sum((B - M) ** 2)) / 2
+            _insist(
+                at <= beaten + rtol * share * (1 + abs(beaten)),
+                f"{name}.prox must minimise step * value(B) + ||B - A||^2 / 2 over positive semidefinite B",
+            )
+    N = (M - P) / step  # a slope of F at P: the conjugate is known there
+    if np.linalg.eigvalsh(symmetric(N))[0] >= 0:
+        exact, found = float(np.vdot(N, P)) - F.value(P), F.conjugate((1 - 1e-9) * N, P)
+        _insist(
+            found >= exact - rtol * (1 + abs(exact)),
+            f"{name}.conjugate is too small: F(A) + F*(S) = <S, A> must hold at a slope S of F at A",
+        )
+        _insist(
+            found <= exact + 1e-3 * (1 + abs(exact)),
+            f"{name}.conjugate is too large: F(A) + F*(S) = <S, A> must hold at a slope S of F at A",
+        )
+
+
+def _check_step(F: Any, name: str, S: Array, points: list[Array], rtol: float) -> None:
+    root = np.linalg.cholesky(S).T
+    A, price = F.best_of_root(root)
+    for B in points:
+        for share in (1e-2, 0.3, 1.0):
+            mixed = A + share * (B - A)
+            if np.linalg.eigvalsh(symmetric(mixed))[0] > 1e-9:
+                other = float(np.trace(np.linalg.solve(mixed, S))) + F.value(mixed)
+                _insist(
+                    price <= other + rtol * (1 + abs(other)),
+                    f"{name}.best_structure must minimise tr(A^-1 S) + value(A)",
+                )
