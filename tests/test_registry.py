@@ -41,10 +41,12 @@ def test_every_exported_component_can_be_named(as_component, listed):
 LAYERS = [
     {"_component", "_linalg", "versions"},
     {"losses", "structures", "features", "tasks", "tables"},
-    {"problem", "solution", "maps", "metrics"},
+    {"problem", "solution", "maps", "metrics", "preprocessing"},
     {"solvers", "posterior", "leave_one_out"},
+    {"model_file"},
     {"estimators"},
     {"methods", "datasets"},
+    {"cli"},
     {"__main__"},
 ]
 
