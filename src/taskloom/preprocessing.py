@@ -101,7 +101,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
             f"column {name!r} is text with {len(levels)} different values; leave it out (--drop {name}), or name it as "
             f"categorical (--categorical {name}) if it is no identifier",
         )
-        return [*levels, None] if None in words else levels
+        return [*levels, *([None] if None in words else [])]
 
     def transform(self, X):
         """The columns of the fit as numbers.
