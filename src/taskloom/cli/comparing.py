@@ -13,7 +13,7 @@ from .data import Data, read_data
 from .estimate import Folds, Settings, folds_of, search
 from .fitting import READING, SETTINGS
 from .show import Output, number, percent
-from .structures import SLOW, every, parse
+from .structures import SLOW, every, parse, written
 
 
 def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, **given: Any) -> int:
@@ -37,7 +37,7 @@ def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, *
         row["behind_error"] = _error(behind)
     score = "accuracy" if data.labelled else "R2"
     output.table(
-        ("structure", "alpha", score, "std. error", "behind the best", "std. error", "proved within", "seconds"),
+        ("structure", "alpha", score, "std. error", "behind", "std. error", "proved within", "seconds"),
         [
             (
                 row["structure"],
@@ -59,12 +59,12 @@ def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, *
 
 def _one(output: Output, data: Data, X: Any, candidate: Any, settings: Settings, folds: Folds) -> dict[str, Any]:
     began = time.perf_counter()
-    model = search(output, data, X, [candidate], settings, folds, repr(candidate)[:40])
+    model = search(output, data, X, [candidate], settings, folds, written(candidate))
     results = model.cv_results_
     best = int(np.nanargmax(results["mean_test_score"]))
     folds_scores = np.array([results[f"split{k}_test_score"][best] for k in range(model.n_splits_)])
     return {
-        "structure": repr(candidate),
+        "structure": written(candidate),
         "alpha": model.alpha_,
         "score": model.best_score_,
         "standard_error": _error(folds_scores),

@@ -124,8 +124,8 @@ def _long(
         classes, code = np.unique(y, return_inverse=True)
         if not labelled or classes.size < 3:
             raise click.UsageError(
-                f"Give --task COLUMN: which task does each row belong to? (A target with three or more classes needs none; {target!r} "
-                f"has {'numbers' if not labelled else f'{classes.size} classes'}.)"
+                "Give --task COLUMN: which task does each row belong to? (A target with three or more classes needs none; "
+                f"{target!r} has {'numbers' if not labelled else f'{classes.size} classes'}.)"
             )
         if classes.size > 100:
             raise ValueError(

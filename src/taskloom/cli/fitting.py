@@ -12,7 +12,7 @@ from .data import read_data
 from .estimate import Settings, alone_and_together, held_out
 from .reports import report_writer
 from .show import Output, ledger, percent
-from .structures import parse
+from .structures import parse, written
 
 READING = ("table", "target", "task", "targets", "categorical", "drop", "classify", "delimiter", "encoding")
 SETTINGS = ("kernel", "gamma", "loss", "alphas", "cv", "seed", "jobs", "tol", "max_iter")
@@ -39,7 +39,7 @@ def run_fit(
     model.transfer_ = transfer | {"model": model.transfer_["model"]} if data.layout != "classes" else transfer
     score = "accuracy" if data.labelled else "R2"
     words = f"{len(preprocessor.numeric_)} columns of numbers, {len(preprocessor.levels_)} of words"
-    output.say(f"{model.best_structure_!r} at alpha = {model.alpha_:.3g} ({words}; score: {score})")
+    output.say(f"{written(model.best_structure_)} at alpha = {model.alpha_:.3g} ({words}; score: {score})")
     output.say(model.certificate_.message)
     output.say()
     if kept is None:

@@ -61,7 +61,7 @@ class Output:
             title=None if title is None else Text(title), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
         )
         for k, name in enumerate(columns):
-            table.add_column(Text(name, style="bold"), justify="left" if k == 0 else "right", overflow="fold")
+            table.add_column(Text(name, style="bold"), justify="left" if k == 0 else "right", no_wrap=True)
         for row in rows:
             table.add_row(*(Text(plain(cell)) for cell in row))
         self.out.print(table)

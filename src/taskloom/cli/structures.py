@@ -26,6 +26,13 @@ def parse(text: str) -> Structure:
         raise ValueError(f"structure {text!r}: {error}") from None
 
 
+def written(structure: Structure) -> str:
+    """A structure as one would write it on the command line; arrays are left out."""
+    numbers = [value for value in structure.get_params().values() if isinstance(value, (int, float))]
+    first = [f"{numbers[0]:g}"] if numbers else []  # the others have sensible defaults
+    return ":".join([snake_case(type(structure).__name__), *first])
+
+
 def every(n_tasks: int, linear: bool) -> list[Structure]:
     """All structures that need no arguments and fit the data."""
     found = []
