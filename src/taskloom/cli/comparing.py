@@ -37,7 +37,7 @@ def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, *
         row["behind_error"] = _error(behind)
     score = "accuracy" if data.labelled else "R2"
     output.table(
-        ("structure", "alpha", score, "std. error", "behind", "std. error", "proved within", "seconds"),
+        ("structure", "alpha", score, "s.e.", "behind", "s.e.", "proved within", "seconds"),
         [
             (
                 row["structure"],
@@ -52,7 +52,7 @@ def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, *
             for row in rows
         ],
     )
-    output.say(f"{settings.cv} folds, the same for all; a structure within about two standard errors of the best is as good")
+    output.say(f"{settings.cv} folds, the same for all; s.e. are standard errors over them; within two of the best is as good")
     output.result({"table": given["table"], "score": score, "ranking": rows})
     return 0 if all(row["optimal"] for row in rows) else NOT_PROVED
 

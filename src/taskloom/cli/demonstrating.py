@@ -74,7 +74,7 @@ def run_demo(name: str, report: str | None, table: str | None, all_tasks: bool, 
     output.say()
     found = _found(output, model, demonstration.kind)
     output.say(model.certificate_.message)
-    written = None if report is None else _report(output, model, report, X, train.y, demonstration.title)
+    page = None if report is None else _report(output, model, report, X, train.y, demonstration.title)
     output.result(
         {
             "data": name,
@@ -90,7 +90,7 @@ def run_demo(name: str, report: str | None, table: str | None, all_tasks: bool, 
                 for m, n in zip(models, new, strict=True)
             ],
             "transfer": transfer,
-            "report": written,
+            "report": page,
             **found,
         }
     )
@@ -127,7 +127,7 @@ def _found(output: Output, model: Any, kind: Array | None) -> dict[str, Any]:
         [(f"learned group {g + 1}", *(str(count[g, k]) for k in columns)) for g in rows],
     )
     output.say(
-        f"{right} of {kind.size} are in the group of their kind; mean correlation {within:.2f} within kinds, {between:.2f} across"
+        f"{right} of {kind.size} are in the group of their kind; mean correlation {within:.2f} in a kind, {between:.2f} across"
     )
     return {"in_the_right_group": right, "correlation_within": within, "correlation_between": between}
 
