@@ -86,7 +86,7 @@ def read_data(
     frame = source.read()
     inputs = frame.drop(columns=[*drop, *(targets or (target,))])
     data = (
-        _wide(frame, inputs, targets, categorical, classify)
+        _wide(output, frame, inputs, targets, categorical, classify)
         if targets is not None
         else _long(output, frame, inputs, str(target), task, categorical, classify)
     )
@@ -136,7 +136,9 @@ def _long(
     return Data(inputs, y, labelled, task, categorical, names.tolist(), np.arange(y.size), code, "long")
 
 
-def _wide(frame: Any, inputs: Any, targets: tuple[str, ...], categorical: tuple[str, ...], classify: bool | None) -> Data:
+def _wide(
+    output: Output, frame: Any, inputs: Any, targets: tuple[str, ...], categorical: tuple[str, ...], classify: bool | None
+) -> Data:
     columns = {name: read_targets(frame[name], classify) for name in targets}
     kinds = {labelled for _, labelled in columns.values()}
     if len(kinds) > 1:
@@ -150,5 +152,7 @@ def _wide(frame: Any, inputs: Any, targets: tuple[str, ...], categorical: tuple[
     Y = np.column_stack([values for values, _ in columns.values()])
     there = np.array([[value is not None for value in line] for line in Y]) if labelled else ~np.isnan(Y)
     rows = there.any(axis=1)
+    if not rows.all():
+        output.note(f"{int((~rows).sum())} rows without any target are left out")
     row, task = np.nonzero(there[rows])
     return Data(inputs[rows], y[rows], labelled, None, categorical, list(targets), row, task, "wide")

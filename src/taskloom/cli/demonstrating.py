@@ -52,7 +52,7 @@ def run_demo(name: str, report: str | None, table: str | None, all_tasks: bool, 
     score = "accuracy" if train.labelled else "R2"
     new = [float(np.mean(compare_tasks(demonstration.test, guess, guess)["alone"])) for guess in tests]
     output.table(
-        ("structure", "alpha", f"{score}, 5 folds", f"{score}, new rows", "proved within"),
+        ("structure", "alpha", f"{score}, folds", f"{score}, new", "proved within"),
         [
             (
                 "each on its own" if k == 0 else f"together, {written(model.best_structure_)}",

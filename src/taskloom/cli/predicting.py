@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..estimators import load
+from ..tables import is_missing
 from .show import Output
 from .tables import TableFile, TableWriter
 
@@ -36,19 +37,24 @@ def run_predict(
     inputs = {*preprocessor.numeric_, *preprocessor.levels_}
     kept = [name for name in source.columns if keep_inputs or name not in inputs]
     done = 0
-    with TableWriter(to) as writer:
+    with TableWriter(to, source.arrow_types()) as writer:
         for piece in source.pieces(rows):
             found = predictions(model, preprocessor.transform(piece))
             clash = [name for name in found if name in kept]
             if clash:
                 raise ValueError(f"{table} has a column {clash[0]!r} already; rename it")
-            writer.write({name: piece[name].tolist() for name in kept} | found)
+            writer.write({name: _cells(piece[name]) for name in kept} | found)
             done += len(piece)
         if done == 0:
             raise ValueError(f"{table} has a header but no rows")
     if to is not None:
         output.note(f"{done} rows: {to}")
     return 0
+
+
+def _cells(column: Any) -> list:
+    """As they were, and empty where they were missing."""
+    return [None if is_missing(value) else value for value in column.tolist()]
 
 
 def predictions(model: Any, X: Any) -> dict[str, list]:

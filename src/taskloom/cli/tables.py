@@ -41,7 +41,7 @@ class TableFile:
                 raise ValueError(f"--delimiter needs one character, got {delimiter!r}")
         self.delimiter = delimiter
         if self.parquet:
-            self.columns = list(_parquet().ParquetFile(path).schema_arrow.names)
+            self.columns = list(_opened(path).schema_arrow.names)
         else:
             self.delimiter = delimiter or self._guess()
             self.columns = self._header()
@@ -58,6 +58,12 @@ class TableFile:
         if not pieces:
             raise ValueError(f"{self.path} has a header but no rows")
         return pieces[0] if len(pieces) == 1 else pandas.concat(pieces)
+
+    def arrow_types(self) -> dict[str, Any]:
+        """The types of the columns, for writing them again as they were."""
+        if not self.parquet:
+            return dict.fromkeys(self.columns, "string")
+        return {field.name: field.type for field in _opened(self.path).schema_arrow}
 
     def _check_names(self) -> None:
         for k, name in enumerate(self.columns):
@@ -123,14 +129,14 @@ class TableFile:
     # --- Parquet ----------------------------------------------------------------------------------------------------------
 
     def _parquet_pieces(self, rows: int) -> Iterator[Any]:
-        source, done = _parquet().ParquetFile(self.path), 0
+        source, done = _opened(self.path), 0
         types = import_module("pyarrow").types
         for field in source.schema_arrow:
             if types.is_nested(field.type):
                 raise ValueError(f"column {field.name!r} of {self.path} holds lists or records; flatten it first")
         for batch in source.iter_batches(batch_size=rows):
             if batch.num_rows:
-                frame = batch.to_pandas()
+                frame = batch.to_pandas(integer_object_nulls=True)  # whole numbers stay whole where some are missing
                 frame.index = range(done + 1, done + 1 + len(frame))
                 done += len(frame)
                 yield frame
@@ -143,11 +149,21 @@ def _parquet() -> Any:
         raise ImportError('Parquet files need pyarrow: python -m pip install "taskloom[frames]"') from None
 
 
-class TableWriter:
-    """Writes pieces of a table to a file that appears when all of it is there; ``None`` is standard output."""
+def _opened(path: str) -> Any:
+    try:
+        return _parquet().ParquetFile(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is not readable as Parquet ({str(error).splitlines()[0]})") from None
 
-    def __init__(self, path: str | None):
-        self.path = path
+
+class TableWriter:
+    """Writes pieces of a table to a file that appears when all of it is there; ``None`` is standard output.
+
+    ``types`` are the Arrow types of columns whose first piece may not tell.
+    """
+
+    def __init__(self, path: str | None, types: dict[str, Any] | None = None):
+        self.path, self.types = path, types or {}
         self._stack = ExitStack()
         self._csv: Any = None
         self._parquet: Any = None
@@ -177,7 +193,7 @@ class TableWriter:
             self._csv.writerows(zip(*columns.values(), strict=True))
         else:
             arrow = import_module("pyarrow")
-            piece = arrow.table(columns) if self._first else arrow.table(columns, schema=self._parquet.schema)
+            piece = arrow.table({name: arrow.array(cells, self.types.get(name)) for name, cells in columns.items()})
             if self._first:
                 self._parquet = _parquet().ParquetWriter(self._place, piece.schema)
             self._parquet.write_table(piece)
