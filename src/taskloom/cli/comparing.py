@@ -12,7 +12,7 @@ from . import NOT_PROVED
 from .data import Data, read_data
 from .estimate import Folds, Settings, folds_of, search
 from .fitting import READING, SETTINGS
-from .show import Output, number, percent
+from .show import Output, ended_well, number, percent
 from .structures import SLOW, every, parse, written
 
 
@@ -28,7 +28,14 @@ def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, *
             output.note(f"left out, slow with {len(data.tasks)} tasks: {', '.join(left)} (name it in --structure to have it)")
     X = data.preprocessor().fit_transform(data.inputs)
     folds = folds_of(data, settings.cv, settings.seed)
-    rows = [_one(output, data, X, candidate, settings, folds) for candidate in chosen]
+    rows = []
+    for candidate in chosen:
+        try:
+            rows.append(_one(output, data, X, candidate, settings, folds))
+        except ValueError as error:
+            if structure is not None or candidate is chosen[0]:
+                raise
+            output.note(f"left out: {written(candidate)} ({error})")
     rows.sort(key=lambda row: -row["score"])
     best = rows[0]
     for row in rows:
@@ -54,7 +61,7 @@ def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, *
     )
     output.say(f"{settings.cv} folds, the same for all; s.e. are standard errors over them; within two of the best is as good")
     output.result({"table": given["table"], "score": score, "ranking": rows})
-    return 0 if all(row["optimal"] for row in rows) else NOT_PROVED
+    return 0 if all(row["ended_well"] for row in rows) else NOT_PROVED
 
 
 def _one(output: Output, data: Data, X: Any, candidate: Any, settings: Settings, folds: Folds) -> dict[str, Any]:
@@ -70,7 +77,7 @@ def _one(output: Output, data: Data, X: Any, candidate: Any, settings: Settings,
         "standard_error": _error(folds_scores),
         "folds": folds_scores,
         "relative_gap": float(max(model.certificate_.relative_gap, results["max_relative_gap"].max())),
-        "optimal": model.certificate_.optimal,
+        "ended_well": ended_well(model.certificate_),
         "seconds": time.perf_counter() - began,
     }
 

@@ -14,7 +14,7 @@ from . import NOT_PROVED
 from .data import Data
 from .estimate import Settings, compare_tasks, folds_of, out_of_fold, pick, search
 from .reports import report_writer
-from .show import Output, ledger, number, percent
+from .show import Output, ended_well, ledger, number, percent
 from .structures import written
 from .tables import TableWriter
 
@@ -94,7 +94,7 @@ def run_demo(name: str, report: str | None, table: str | None, all_tasks: bool, 
             **found,
         }
     )
-    return 0 if all(model.certificate_.optimal for model in models) else NOT_PROVED
+    return 0 if all(ended_well(model.certificate_) for model in models) else NOT_PROVED
 
 
 def _report(output: Output, model: Any, path: str, X: Any, y: Any, title: str) -> str | None:

@@ -11,7 +11,7 @@ from . import NOT_PROVED
 from .data import read_data
 from .estimate import Settings, alone_and_together, held_out
 from .reports import report_writer
-from .show import Output, ledger, percent
+from .show import Output, ended_well, ledger, percent
 from .structures import parse, written
 
 READING = ("table", "target", "task", "targets", "categorical", "drop", "classify", "delimiter", "encoding")
@@ -74,7 +74,7 @@ def run_fit(
             "report": report,
         }
     )
-    if not model.certificate_.optimal:
+    if not ended_well(model.certificate_):
         output.note(f"the fit is not proved to be within --tol; its gap is {percent(model.certificate_.relative_gap)}")
         return NOT_PROVED
     return 0

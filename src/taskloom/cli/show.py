@@ -30,7 +30,14 @@ def number(value: float, digits: int = 3) -> str:
 
 def percent(value: float) -> str:
     """A relative gap as people read it."""
+    if not math.isfinite(value):
+        return "not proved"
     return f"{100 * value:.4f} %" if value < 1 else f"{100 * value:.0f} %"
+
+
+def ended_well(certificate: Any) -> bool:
+    """Whether a fit got as far as can be told: within its tolerance, or, where the problem is not convex, at rest."""
+    return certificate.status in ("optimal", "stationary")
 
 
 class Output:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 )
 
 from .._component import require
-from ..features import KernelFeatures, LinearFeatures, build_features, entries, kernel_function
+from ..features import KernelFeatures, LinearFeatures, build_features, kernel_function
 from ..losses import mixed_loss
 from ..maps import implied_tasks
 from ..metrics import TaskScores
@@ -28,7 +28,7 @@ from ..structures import Structure, as_structure
 from ..tables import as_table, code_labels, sorted_labels
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .door import Door
-from .saving import Saving
+from .saving import Saving, apart
 from .targets import TargetScale
 
 Array = np.ndarray
@@ -292,13 +292,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         return k(_double(X), _double(Z))
 
     def _cross(self, inputs):
-        """The kernel between inputs and those of the fit.
-
-        A matrix times itself rounds in another way (BLAS, scikit-learn): the training inputs are never passed as themselves, so
-        that predictions depend on values, not on where they lie.
-        """
-        apart = not np.may_share_memory(entries(inputs), entries(self.X_fit_))
-        return self._kernel(inputs, self.X_fit_ if apart else self.X_fit_.copy())
+        """The kernel between inputs and those of the fit."""
+        return self._kernel(inputs, apart(self.X_fit_, inputs))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -41,11 +41,12 @@ def check_fitted(model: Any) -> None:
         check(issparse(X) or isinstance(X, np.ndarray), "X_fit_ is no matrix")
         check(X.ndim == 2 and X.shape[1] == d and X.shape[0] > 0, f"X_fit_ has the shape {X.shape}, not {d} columns")
         check(X.dtype.kind == "f" and bool(np.isfinite(entries(X)).all()), "X_fit_ is not finite")
-        _numbers("dual_coef_", model.dual_coef_, (X.shape[0], T), model._dtype)
+        for C in _each(model.dual_coef_):
+            _numbers("dual_coef_", C, (X.shape[0], T), model._dtype)
         _check_kernel(model)
     for name in ("structure_", "_inner_products"):
         if name in state:
-            for A in state[name] if isinstance(state[name], list) else [state[name]]:
+            for A in _each(state[name]):
                 _numbers(name, A, (T, T))
     if "feature_structure_" in state:
         _numbers("feature_structure_", model.feature_structure_, (d, d))
@@ -62,6 +63,11 @@ def check_fitted(model: Any) -> None:
     _check_tables(state)
 
 
+def _each(value: Any) -> list:
+    """One for each kernel, where there are several."""
+    return value if isinstance(value, list) else [value]
+
+
 def _numbers(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype | None = None) -> None:
     check(isinstance(array, np.ndarray), f"{name} is no array")
     check(array.shape == shape, f"{name} has the shape {array.shape}, not {shape}")
@@ -72,7 +78,8 @@ def _numbers(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype | No
 def _check_parameters(model: Any) -> None:
     """What scikit-learn's validation of parameters does not look at."""
     model._losses()
-    as_structure(model.structure)
+    for structure in _each(model.structure):
+        as_structure(structure)
     check(isinstance(model.solver, (str, Solver)), "solver is neither a name nor a solver")
     check("coef_" not in vars(model) or model.kernel == "linear", "coef_ does not go with this kernel")
 
@@ -81,8 +88,8 @@ def _check_kernel(model: Any) -> None:
     """A kernel that gives a number for a pair of rows."""
     if isinstance(model.kernel, str) and model.kernel == "precomputed":
         return
-    k = model._kernel(model.X_fit_[:1], model.X_fit_[:1])
-    check(np.shape(k) == (1, 1) and bool(np.isfinite(k).all()), f"kernel={model.kernel!r} gives no number")
+    for k in _each(model._kernel(model.X_fit_[:1], model.X_fit_[:1])):
+        check(np.shape(k) == (1, 1) and bool(np.isfinite(k).all()), f"kernel={model.kernel!r} gives no number")
 
 
 def _check_scale(scale: Any, T: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskloom import __version__
 
-from ..features import KernelFeatures, LinearFeatures
+from ..features import KernelFeatures, LinearFeatures, entries
 from ..model_file import Decoder, Encoder, ModelFileError, read, write
 from ..model_file.decode import check
 from ..preprocessing import TablePreprocessor
@@ -26,7 +27,7 @@ from .targets import TargetScale
 CACHES = frozenset(
     {"_callback_fit_ctx", "_joining", "_posterior", "_skl_callbacks", "_training"}
 )  # not as they are, or not at all
-CERTIFICATE = ("primal", "dual", "gap", "relative_gap", "status", "message")
+CERTIFICATE = tuple(column.name for column in fields(Certificate))
 OBSERVATIONS = ("row", "task", "y", "weight")
 
 
@@ -46,6 +47,15 @@ class Saving(BaseEstimator):
             the file of a linear model is small and holds no observations; kernel models need their training inputs anyway.
         """
         save(self, path, training=training)
+
+
+def apart(fitted: Any, inputs: Any) -> Any:
+    """The inputs of a fit in memory of their own.
+
+    A matrix times itself rounds in another way than times its copy (BLAS, scikit-learn). Predictions must depend on values, not
+    on where they lie, or a model from a file would differ in the last bits.
+    """
+    return fitted.copy() if np.may_share_memory(entries(fitted), entries(inputs)) else fitted
 
 
 def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
@@ -137,8 +147,11 @@ def _estimator(model: Any, encoder: Encoder, training: bool) -> dict[str, Any]:
         "params": {name: encoder.encode(value, f"{name} of this {cls.__name__}") for name, value in params.items()},
         "fitted": {name: encoder.encode(value, f"{name} of this {cls.__name__}") for name, value in fitted.items()},
     }
-    if hasattr(model, "_training") and (training or model._training is None):
-        node["training"] = None if model._training is None else _training(model._training, encoder)
+    kept = getattr(model, "_training", None)
+    if kept is None and hasattr(model, "_training"):
+        node["training"] = None
+    elif kept is not None and training and type(kept[0].features) in (LinearFeatures, KernelFeatures):
+        node["training"] = _training(kept, encoder)
     return node
 
 
@@ -249,8 +262,10 @@ def _read_features(node: Any, decoder: Decoder) -> Any:
 
 def _read_certificate(node: dict, decoder: Decoder) -> Certificate:
     values = {name: decoder.decode(node.get(name)) for name in CERTIFICATE}
-    check(all(isinstance(values[name], float) for name in CERTIFICATE[:4]), "the certificate has no numbers")
-    check(all(isinstance(values[name], str) for name in CERTIFICATE[4:]), "the certificate has no message")
+    for name, value in values.items():
+        kind = str if name in ("status", "message") else float
+        good = isinstance(value, kind) or (value is None and name not in ("primal", "dual", "gap", "relative_gap"))
+        check(good, f"the certificate has no {name}")
     return Certificate(**values)
 
 

@@ -7,12 +7,24 @@ from importlib import import_module
 from typing import Any
 
 from .. import losses, solvers, structures
-from ..structures.coded import SumToZero
+from ..structures import coded  # the others are imported with their package
+
+
+def _ours(base: type, package: str) -> dict[str, type]:
+    """Every class of a package of ours that is derived from a base, by name; what users derive lives elsewhere."""
+    found, todo = {}, [base]
+    while todo:
+        cls = todo.pop()
+        todo += cls.__subclasses__()
+        if cls.__module__.startswith(f"{package}.") and not inspect.isabstract(cls):
+            found[cls.__name__] = cls
+    return found
+
 
 COMPONENTS: dict[str, dict[str, type]] = {
-    "structure": {cls.__name__: cls for cls in [*structures._CATALOGUE, SumToZero]},
-    "loss": {cls.__name__: cls for cls in losses._CATALOGUE},
-    "solver": {cls.__name__: cls for cls in (solvers.Alternating, solvers.Block, solvers.Factored, solvers.Proximal)},
+    "structure": _ours(structures.Structure, coded.__package__),
+    "loss": _ours(losses.Loss, losses.__name__),
+    "solver": _ours(solvers.Solver, solvers.__name__),
 }
 GP_KERNELS = (
     "CompoundKernel",
