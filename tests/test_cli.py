@@ -16,6 +16,8 @@ import pytest
 
 import taskloom
 from taskloom import cli
+from taskloom.cli.data import Data
+from taskloom.cli.estimate import compare_tasks, variances
 from taskloom.cli.structures import every, parse, written
 from taskloom.cli.tables import TableFile, TableWriter
 
@@ -217,6 +219,19 @@ def test_fit_wide_with_a_kernel_and_rows_held_out(folder, capsys, tmp_path):
     assert found["certificate"]["status"] == "optimal"
     frame = pd.read_csv(folder / "wide.csv")
     assert taskloom.load(tmp_path / "m").predict(frame).shape == (120, 3)
+
+
+def test_a_few_rows_held_out_are_scored_by_the_spread_of_all():
+    """Two rows of a task may be alike by chance; their own variance would make nonsense of its score."""
+    frame = pd.DataFrame({"x": np.arange(6.0), "task": "a"})
+    data = Data(
+        frame, np.array([0.0, 4.0, 2.0, 2.0, 1.0, 3.0]), False, "task", (), ["a"], np.arange(6), np.zeros(6, int), "long"
+    )
+    kept = data.part(np.array([2, 3]))
+    table = compare_tasks(kept, np.array([2.0, 2.0]), np.array([3.0, 2.0]), variances(data))
+    assert table["alone"].tolist() == [1.0]
+    assert np.allclose(table["together"], 1 - 0.5 / np.var(data.y))
+    assert np.allclose(table["standard_error"], np.std([1, 0], ddof=1) / np.sqrt(2) / np.var(data.y))
 
 
 def test_labels_are_noticed(folder, capsys, tmp_path):

@@ -12,7 +12,7 @@ from .. import datasets
 from ..structures import Independent, Structure, Trace, UnitTrace
 from . import NOT_PROVED
 from .data import Data
-from .estimate import Settings, compare_tasks, folds_of, out_of_fold, pick, search
+from .estimate import Settings, compare_tasks, folds_of, out_of_fold, pick, search, variances
 from .reports import report_writer
 from .show import Output, ended_well, ledger, number, percent
 from .structures import written
@@ -50,7 +50,8 @@ def run_demo(name: str, report: str | None, table: str | None, all_tasks: bool, 
     models = [search(output, train, X, [structure], settings, folds, written(structure)) for structure in STRUCTURES]
     tests = [pick(model.predict(X_test), demonstration.test.row, demonstration.test.task) for model in models]
     score = "accuracy" if train.labelled else "R2"
-    new = [float(np.mean(compare_tasks(demonstration.test, guess, guess)["alone"])) for guess in tests]
+    spread = variances(demonstration.test)
+    new = [float(np.mean(compare_tasks(demonstration.test, guess, guess, spread)["alone"])) for guess in tests]
     output.table(
         ("structure", "alpha", f"{score}, folds", f"{score}, new", "proved within"),
         [
@@ -67,7 +68,8 @@ def run_demo(name: str, report: str | None, table: str | None, all_tasks: bool, 
     output.say()
     best = max((1, 2), key=lambda k: models[k].best_score_)
     model = models[best]
-    transfer = compare_tasks(train, *(out_of_fold(output, one, train, X, folds) for one in (models[0], model)))
+    guesses = [out_of_fold(output, one, train, X, folds) for one in (models[0], model)]
+    transfer = compare_tasks(train, *guesses, variance=variances(train))
     model.transfer_ = transfer | {"model": np.full(len(train.tasks), "together", dtype=object)}
     output.say(f"What each task gains under {written(model.best_structure_)}: {score} of rows left out, pooled over 5 folds")
     ledger(output, transfer, all_tasks, score)

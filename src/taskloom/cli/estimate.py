@@ -53,8 +53,7 @@ class PooledR2:
     """A scorer: one minus the mean over observations of the squared error, in units of the variance of its task."""
 
     def __init__(self, data: Data):
-        values = data.seen.astype(float)
-        self.variance = {name: max(float(np.var(values[data.task == t])), 1e-300) for t, name in enumerate(data.tasks)}
+        self.variance = dict(zip(data.tasks, np.maximum(variances(data), 1e-300), strict=True))
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         error = (np.asarray(y, dtype=float) - estimator.predict(X)) ** 2
@@ -123,14 +122,26 @@ def pick(predictions: Array, row: Array, task: Array) -> Array:
     return predictions[row, task] if predictions.ndim == 2 else predictions[row]
 
 
-def compare_tasks(data: Data, alone: Array, together: Array) -> dict[str, Any]:
-    """The ledger: each task's score alone and together over the same observations, and the standard error of its gain."""
+def variances(data: Data) -> Array:
+    """Of the targets of each task; 1 where they are labels."""
+    if data.labelled:
+        return np.ones(len(data.tasks))
+    values = data.seen.astype(float)
+    return np.array([np.var(values[data.task == t]) for t in range(len(data.tasks))])
+
+
+def compare_tasks(data: Data, alone: Array, together: Array, variance: Array) -> dict[str, Any]:
+    """The ledger: each task's score alone and together over the same observations, and the standard error of its gain.
+
+    The score is the share of hits, or one minus the mean squared error in units of the ``variance`` of the task, which is that
+    of all its targets: the few that were held out may lie close together by chance.
+    """
     seen = data.seen
     there = np.array([a is not None and b is not None for a, b in zip(alone, together, strict=True)])
     table: dict[str, list] = {"task": data.tasks, "alone": [], "together": [], "gain": [], "standard_error": []}
     for t in range(len(data.tasks)):
         mine = there & (data.task == t)
-        one, other = (_points(data, seen, guess, mine, t) for guess in (alone, together))
+        one, other = (_points(data.labelled, seen[mine], guess[mine], float(variance[t])) for guess in (alone, together))
         n = one.size
         gain = other - one
         table["alone"].append(float(one.mean()) if n else np.nan)
@@ -140,15 +151,13 @@ def compare_tasks(data: Data, alone: Array, together: Array) -> dict[str, Any]:
     return {name: np.array(column, dtype=object if name == "task" else float) for name, column in table.items()}
 
 
-def _points(data: Data, seen: Array, guess: Array, mine: Array, t: int) -> Array:
-    """What each observation adds to the score of its task: hits, or one minus squared errors in units of its variance."""
-    if data.labelled:
-        return (np.asarray(guess[mine]) == seen[mine]).astype(float)
-    everything = seen[data.task == t].astype(float)
-    variance = float(np.var(everything))
+def _points(labelled: bool, truth: Array, guess: Array, variance: float) -> Array:
+    """What each observation adds to the score of its task."""
+    if labelled:
+        return (np.asarray(guess) == truth).astype(float)
     if variance == 0:
-        return np.full(int(mine.sum()), np.nan)
-    return 1 - (guess[mine].astype(float) - seen[mine].astype(float)) ** 2 / variance
+        return np.full(truth.size, np.nan)
+    return 1 - (guess.astype(float) - truth.astype(float)) ** 2 / variance
 
 
 def alone_and_together(output: Output, data: Data, structures: list[Structure], settings: Settings) -> tuple[Any, Any, dict]:
@@ -159,7 +168,7 @@ def alone_and_together(output: Output, data: Data, structures: list[Structure], 
     single = search(output, data, X, [Independent()], settings, folds, "each task on its own")
     model = search(output, data, X, structures, settings, folds, "all tasks together")
     guesses = [out_of_fold(output, one, data, X, folds) for one in (single, model)]
-    return preprocessor, model, compare_tasks(data, *guesses)
+    return preprocessor, model, compare_tasks(data, *guesses, variance=variances(data))
 
 
 def held_out(output: Output, data: Data, structures: list[Structure], settings: Settings, share: float) -> dict:
@@ -174,4 +183,4 @@ def held_out(output: Output, data: Data, structures: list[Structure], settings: 
     for candidates, title in ((alone, "held out: each on its own"), (structures, "held out: together")):
         fitted = search(output, rest, X, candidates, settings, folds, title)
         guesses.append(pick(fitted.predict(X_kept), kept.row, kept.task))
-    return compare_tasks(kept, *guesses)
+    return compare_tasks(kept, *guesses, variance=variances(data))
