@@ -131,6 +131,18 @@ def test_without_click_one_sentence_says_what_to_install(monkeypatch, capsys):
     assert capsys.readouterr().err == 'taskloom: the command line needs click and rich: python -m pip install "taskloom[cli]"\n'
 
 
+def test_the_page_shows_commands_that_exist():
+    """Every command line of docs/cli.md is understood."""
+    from taskloom.cli.app import app
+
+    page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    commands = re.findall(r"^\$ taskloom (.+)$", page, flags=re.MULTILINE)
+    assert len(commands) >= 5
+    for line in commands:
+        name, *words = line.split()
+        app.get_command(None, name).make_context(name, words)
+
+
 # --- demo -----------------------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +240,7 @@ def test_a_few_rows_held_out_are_scored_by_the_spread_of_all():
         frame, np.array([0.0, 4.0, 2.0, 2.0, 1.0, 3.0]), False, "task", (), ["a"], np.arange(6), np.zeros(6, int), "long"
     )
     kept = data.part(np.array([2, 3]))
-    table = compare_tasks(kept, np.array([2.0, 2.0]), np.array([3.0, 2.0]), variances(data))
+    table = compare_tasks(kept, (np.array([2.0, 2.0]), np.array([3.0, 2.0])), variances(data))
     assert table["alone"].tolist() == [1.0]
     assert np.allclose(table["together"], 1 - 0.5 / np.var(data.y))
     assert np.allclose(table["standard_error"], np.std([1, 0], ddof=1) / np.sqrt(2) / np.var(data.y))

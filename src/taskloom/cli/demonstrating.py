@@ -51,7 +51,7 @@ def run_demo(name: str, report: str | None, table: str | None, all_tasks: bool, 
     tests = [pick(model.predict(X_test), demonstration.test.row, demonstration.test.task) for model in models]
     score = "accuracy" if train.labelled else "R2"
     spread = variances(demonstration.test)
-    new = [float(np.mean(compare_tasks(demonstration.test, guess, guess, spread)["alone"])) for guess in tests]
+    new = [float(np.mean(compare_tasks(demonstration.test, (guess, guess), spread)["alone"])) for guess in tests]
     output.table(
         ("structure", "alpha", f"{score}, folds", f"{score}, new", "proved within"),
         [
@@ -68,8 +68,8 @@ def run_demo(name: str, report: str | None, table: str | None, all_tasks: bool, 
     output.say()
     best = max((1, 2), key=lambda k: models[k].best_score_)
     model = models[best]
-    guesses = [out_of_fold(output, one, train, X, folds) for one in (models[0], model)]
-    transfer = compare_tasks(train, *guesses, variance=variances(train))
+    guesses = out_of_fold(output, models[0], train, X, folds), out_of_fold(output, model, train, X, folds)
+    transfer = compare_tasks(train, guesses, variances(train))
     model.transfer_ = transfer | {"model": np.full(len(train.tasks), "together", dtype=object)}
     output.say(f"What each task gains under {written(model.best_structure_)}: {score} of rows left out, pooled over 5 folds")
     ledger(output, transfer, all_tasks, score)

@@ -130,12 +130,13 @@ def variances(data: Data) -> Array:
     return np.array([np.var(values[data.task == t]) for t in range(len(data.tasks))])
 
 
-def compare_tasks(data: Data, alone: Array, together: Array, variance: Array) -> dict[str, Any]:
+def compare_tasks(data: Data, guesses: tuple[Array, Array], variance: Array) -> dict[str, Any]:
     """The ledger: each task's score alone and together over the same observations, and the standard error of its gain.
 
     The score is the share of hits, or one minus the mean squared error in units of the ``variance`` of the task, which is that
     of all its targets: the few that were held out may lie close together by chance.
     """
+    alone, together = guesses
     seen = data.seen
     there = np.array([a is not None and b is not None for a, b in zip(alone, together, strict=True)])
     table: dict[str, list] = {"task": data.tasks, "alone": [], "together": [], "gain": [], "standard_error": []}
@@ -167,8 +168,8 @@ def alone_and_together(output: Output, data: Data, structures: list[Structure], 
     folds = folds_of(data, settings.cv, settings.seed)
     single = search(output, data, X, [Independent()], settings, folds, "each task on its own")
     model = search(output, data, X, structures, settings, folds, "all tasks together")
-    guesses = [out_of_fold(output, one, data, X, folds) for one in (single, model)]
-    return preprocessor, model, compare_tasks(data, *guesses, variance=variances(data))
+    guesses = out_of_fold(output, single, data, X, folds), out_of_fold(output, model, data, X, folds)
+    return preprocessor, model, compare_tasks(data, guesses, variances(data))
 
 
 def held_out(output: Output, data: Data, structures: list[Structure], settings: Settings, share: float) -> dict:
@@ -183,4 +184,4 @@ def held_out(output: Output, data: Data, structures: list[Structure], settings: 
     for candidates, title in ((alone, "held out: each on its own"), (structures, "held out: together")):
         fitted = search(output, rest, X, candidates, settings, folds, title)
         guesses.append(pick(fitted.predict(X_kept), kept.row, kept.task))
-    return compare_tasks(kept, *guesses, variance=variances(data))
+    return compare_tasks(kept, (guesses[0], guesses[1]), variances(data))
