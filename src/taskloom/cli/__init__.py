@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     except (Interrupted, KeyboardInterrupt, click.Abort):
         return _say("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has gone
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in its buffer has nowhere to go
         return FAILED
     except Exception as error:
         if "--debug" in argv:

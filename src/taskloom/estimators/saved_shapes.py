@@ -103,7 +103,7 @@ def _check_names(model: Any, T: int) -> None:
     """Classes and columns by name."""
     state = vars(model)
     classifies = hasattr(type(model), "decision_function")
-    check(not classifies or "classes_" in state, "the classifier has no classes")
+    check(not classifies or {"classes_", "_one_vs_rest"} <= state.keys(), "the classifier has no classes")
     classes = state.get("classes_")
     if isinstance(classes, list):
         check(len(classes) == T, f"there are classes for {len(classes)} tasks, not {T}")
