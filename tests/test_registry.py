@@ -44,10 +44,12 @@ LAYERS = [
     {"_component", "_linalg", "names", "ordering", "versions"},
     {"losses", "structures", "features", "tasks", "tables"},
     {"rows"},
-    {"problem", "solution", "maps", "metrics", "testing"},
+    {"problem", "solution", "maps", "metrics", "preprocessing", "testing"},
     {"solvers", "posterior", "leave_one_out"},
+    {"model_file"},
     {"estimators"},
     {"methods", "datasets", "plots", "report"},
+    {"cli"},
     {"__main__"},
 ]
 

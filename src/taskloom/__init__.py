@@ -9,14 +9,18 @@ __version__ = "0.1.0.dev0"
 
 # Public name -> module: imported on first use, so that the command line starts fast.
 _HOMES = {
+    "ModelFileError": "model_file",
     "MultiTaskClassifier": "estimators",
     "MultiTaskClassifierCV": "estimators",
     "MultiTaskRegressor": "estimators",
     "MultiTaskRegressorCV": "estimators",
     "Problem": "problem",
+    "TablePreprocessor": "preprocessing",
     "alpha_max": "solvers",
     "compare_to_single_task": "estimators",
+    "load": "estimators",
     "path": "solvers",
+    "save": "estimators",
     "show_versions": "versions",
     "solve": "solvers",
     "stability": "estimators",

@@ -58,9 +58,17 @@ class Component:
     def __repr__(self) -> str:
         shown = []
         for name, value in self.get_params().items():
-            text = f"<array {np.shape(value)}>" if np.size(value) > 9 else repr(value)
-            shown.append(f"{name}={text}")
+            shown.append(f"{name}={_brief(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _brief(value: Any) -> str:
+    """A parameter in a few words."""
+    if isinstance(value, np.ndarray) and value.size > 9:
+        return f"<array {value.shape}>"
+    if isinstance(value, (list, tuple)) and len(value) > 9:
+        return f"<{len(value)} entries>"
+    return repr(value)
 
 
 def snake_case(name: str) -> str:

@@ -121,13 +121,20 @@ class TaskScores:
     def _sum(self, values: Array) -> Array:
         return np.bincount(self.task, values, len(self.names))
 
-    def __call__(self, z: Array) -> dict[Any, float]:
-        """By task; tasks without an observation are left out."""
+    def __call__(self, z: Array, variance: dict[Any, float] | None = None) -> dict[Any, float]:
+        """By task; tasks without an observation are left out.
+
+        With ``variance``, errors are measured against that of each task, not against that of the few targets at hand: where a
+        fold holds two or three of a task, they may lie close together by chance.
+        """
         missed = self._sum(self.w * (self.y - z) ** 2)
         hits = self._sum(self.w * (np.where(z > 0, 1.0, -1.0) == self.y))
         with np.errstate(invalid="ignore", divide="ignore"):
             explained = np.where(self.flat, np.where(missed == 0, 1.0, 0.0), 1 - missed / self.spread)
             explained[self.size < 2] = np.nan
+            if variance is not None:
+                explained = 1 - missed / (self.total * np.array([variance.get(name, np.nan) for name in self.names]))
+                explained[~np.isfinite(explained)] = np.nan
             scores = np.where(self.labelled, hits / self.total, explained)
         return {name: float(score) for name, score, size in zip(self.names, scores, self.size, strict=True) if size > 0}
 

@@ -4,6 +4,7 @@ from .classifier import MultiTaskClassifier
 from .classifier_cv import MultiTaskClassifierCV
 from .regressor import MultiTaskRegressor
 from .regressor_cv import MultiTaskRegressorCV
+from .saving import load, save
 from .stability import stability
 from .transfer import compare_to_single_task
 
@@ -13,5 +14,7 @@ __all__ = [
     "MultiTaskRegressor",
     "MultiTaskRegressorCV",
     "compare_to_single_task",
+    "load",
+    "save",
     "stability",
 ]

@@ -29,6 +29,7 @@ from ..tables import as_table, code_labels, sorted_labels
 from .addends import as_structures, fitted_addends
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .door import Door
+from .saving import Saving, apart
 from .targets import TargetScale
 
 Array = np.ndarray
@@ -57,7 +58,7 @@ class Prepared:
     scale: TargetScale
 
 
-class MultiTaskEstimator(CallbackSupportMixin, Door):
+class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
     """Fit, store, predict; subclasses say what targets mean."""
 
     _parameter_constraints: ClassVar[dict[str, list]] = {
@@ -347,7 +348,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Door):
 
     def _cross(self, inputs):
         """The kernel between inputs and those of the fit."""
-        return self._kernel(inputs, self.X_fit_)
+        return self._kernel(inputs, apart(self.X_fit_, inputs))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

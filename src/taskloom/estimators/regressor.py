@@ -275,7 +275,9 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     def _posterior_of_fit(self) -> Posterior:
         if getattr(self, "_training", None) is None:
             reason = f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
-            if hasattr(self, "added_tasks_"):
+            if "_training" not in vars(self) and not hasattr(self, "added_tasks_"):
+                reason = "need the training data, which were not saved with this model (save(path, training=True))"
+            elif hasattr(self, "added_tasks_"):
                 reason = "describe the tasks of a fit; fit again with the tasks that were added"
             elif len(getattr(self, "fallback_tasks_", ())):
                 reason = "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"

@@ -41,6 +41,7 @@ class Trial:
     y: Any
     sample_weight: Array | None
     scoring: Any
+    variance: dict[Any, float] | None = None  # of each task's targets, over all the data
 
     def part(self, rows: Array, train: Array | None = None) -> tuple[Any, Any, Array | None]:
         """Inputs, targets and weights of some rows; a kernel matrix keeps the columns of ``train`` (or of the rows)."""
@@ -49,14 +50,16 @@ class Trial:
 
     def judge(self, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None) -> Judge:
         """How to score the predictions of a model on these data, many times."""
-        return Judge(self.scoring, model, X, y, weight)
+        return Judge(self.scoring, model, X, y, weight, self.variance)
 
 
 class Judge:
     """Scores a model on the same data at one strength after the other."""
 
-    def __init__(self, scoring: Any, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None):
-        self.X, self.y, self.weight = X, y, weight
+    def __init__(
+        self, scoring: Any, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None, variance: dict[Any, float] | None
+    ):
+        self.X, self.y, self.weight, self.variance = X, y, weight, variance
         self.scorer = None if scoring is None else check_scoring(model, scoring)
         self.quick = None
         if not getattr(model, "_one_vs_rest", False):
@@ -64,15 +67,19 @@ class Judge:
             self.seen = ~np.isnan(model._coded(as_table(y), model._tasks_of_rows(X)))
 
     def __call__(self, model: MultiTaskEstimator, values: Array) -> tuple[float, dict[Any, float]]:
-        """The score, and the score of each task; ``values`` are the model's decision values here."""
+        """The score, and for the ledger that of each task, against the task's variance over all the data.
+
+        ``values`` are the model's decision values here.
+        """
         if self.quick is not None:
             by_task = self.quick(values[self.seen])
+            steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
         else:
-            by_task = model.score_per_task(self.X, self.y, self.weight)
+            by_task = steady = model.score_per_task(self.X, self.y, self.weight)
         if self.scorer is None:
-            return mean_score(by_task), by_task
+            return mean_score(by_task), steady
         options = {} if self.weight is None else {"sample_weight": self.weight}
-        return float(self.scorer(model, self.X, self.y, **options)), by_task
+        return float(self.scorer(model, self.X, self.y, **options)), steady
 
 
 def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
@@ -158,6 +165,15 @@ def _pick(values: Array, task: Array | None) -> Array:
     return np.where(task < 0, values.mean(axis=1), own)
 
 
+def _variances(data: Prepared, tasks: list[Any]) -> dict[Any, float]:
+    """Of the targets of each task, in their own units."""
+    seen = data.problem.observations
+    total = seen.sum_by_task(seen.weight)
+    mean = seen.sum_by_task(seen.weight * seen.y) / total
+    spread = seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total * data.scale.spread**2
+    return dict(zip(tasks, spread.tolist(), strict=True))
+
+
 def grid_for(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
     """Strengths to try for a structure on these data."""
     return strength_grid(data.problem.with_structure(model._posed(structure, data.features)), size)
@@ -175,6 +191,7 @@ def cross_validate(
 ) -> int:
     """Fill in the candidates' scores; the number of folds."""
     model = trial.estimator
+    trial.variance = _variances(data, model.tasks_.tolist())
     seen, n_rows, labelled = data.problem.observations, data.problem.features.shape[0], model._labelled()
     folds = make_folds(cv, trial.X, trial.y, groups, seen, n_rows, labelled, random_state)
     if model.unseen == "raise" or model.task_column is None:

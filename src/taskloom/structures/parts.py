@@ -24,20 +24,27 @@ class Parts(Structure):
 
     Parameters
     ----------
-    members : list of Member
+    addends : list of Structure or Member
+        A structure sits on the side that makes the smaller problem; all on the features, where that decouples the tasks.
     widths : list of int
         How many features each addend has; their features stand side by side.
     n_tasks : int
     """
 
-    members: list[Any]
+    addends: list[Any]
     widths: list[int]
     n_tasks: int
     parted: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [each for each in self.addends if isinstance(each, Structure)]
+        decoupled = all(each.on_features or each.either_side for each in given) and max(self.widths) <= 3 * self.n_tasks
+        self.members: list[Member] = [_seated(each, decoupled) for each in self.addends]
+
     @classmethod
     def of(cls, structures: list[Structure], widths: list[int], n_tasks: int) -> Parts:
-        """Each structure on the side that makes the smaller problem; all on the features, where that decouples the tasks."""
+        """The sum of addends with these structures, each of which must be able to be one."""
         require(
             len(structures) == len(widths),
             f"{len(widths)} kernels need one structure, or one for each, got {len(structures)} structures",
@@ -50,12 +57,7 @@ class Parts(Structure):
             structure.check_tasks(n_tasks)
             require(structure.convex, f"{type(structure).__name__} is not convex and cannot be one addend of a sum")
             require(width >= 1, "every addend needs features")
-        decoupled = all(s.on_features or s.either_side for s in structures)
-        small = max(widths) <= 3 * n_tasks
-        members: list[Member] = [
-            OnFeatures(s) if s.on_features or (s.either_side and decoupled and small) else OnTasks(s) for s in structures
-        ]
-        return cls(members, list(widths), n_tasks)
+        return cls(list(structures), list(widths), n_tasks)
 
     def __repr__(self) -> str:
         return f"Parts({[type(member).__name__ for member in self.members]})"
@@ -111,6 +113,13 @@ class Parts(Structure):
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         raise TypeError("a sum of addends sees Z, not S: use ray_of_root")
+
+
+def _seated(structure: Structure | Member, decoupled: bool) -> Member:
+    """The structure on its side."""
+    if isinstance(structure, Member):
+        return structure
+    return OnFeatures(structure) if structure.on_features or (structure.either_side and decoupled) else OnTasks(structure)
 
 
 class Several(Structure):

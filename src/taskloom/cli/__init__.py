@@ -1,0 +1,86 @@
+"""The command ``taskloom``. This module stays light: ``--help`` must not wait for NumPy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+FAILED, USAGE, NOT_PROVED, INTERRUPTED = 1, 2, 3, 130  # exit codes; 0 is success
+
+
+class Interrupted(BaseException):
+    """Ctrl-C. Not a ``KeyboardInterrupt``: solvers answer that one with their best iterate, and the command would go on."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """The exit code of a command; whatever goes wrong is one sentence, and a traceback with ``--debug``."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a name that the terminal cannot show is escaped, not an error
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        import click
+
+        from .app import app
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in ("click", "rich"):
+            raise
+        return _say('the command line needs click and rich: python -m pip install "taskloom[cli]"')
+    try:
+        with _interruptible():
+            return int(app.main(args=list(argv), prog_name="taskloom", standalone_mode=False) or 0)
+    except click.UsageError as error:
+        error.show()
+        return USAGE
+    except (Interrupted, KeyboardInterrupt, click.Abort):
+        return _say("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in its buffer has nowhere to go
+        return FAILED
+    except Exception as error:
+        if "--debug" in argv:
+            raise
+        return _say(sentence(error))
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong, in one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return f"not enough memory{': ' + text if text else ''}"
+    if isinstance(error, (ValueError, OSError, ImportError)) or type(error).__module__.startswith("click"):
+        return getattr(error, "message", None) or text or type(error).__name__
+    return f"unexpected {type(error).__name__}: {text} (run again with --debug for the traceback)"
+
+
+def _say(text: str, code: int = FAILED) -> int:
+    sys.stderr.write(f"taskloom: {text}\n")
+    return code
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends the command at once, also inside a solve."""
+
+    def stop(*_: Any) -> None:
+        raise Interrupted
+
+    try:
+        before = signal.signal(signal.SIGINT, stop)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,45 @@
+"""The commands, each from a module of its own that is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from taskloom import __version__
+
+COMMANDS = {
+    "demo": "single-task against multi-task learning on data that come with the package",
+    "fit": "learn the tasks of a table, alone and together",
+    "predict": "predict the rows of a table with a saved model",
+    "inspect": "what is in a model file",
+    "compare": "all structures side by side on one table",
+    "reproduce": "repeat an experiment of the paper",
+}
+
+
+class Commands(click.Group):
+    """Loads a command when it is run; the list of commands needs no imports at all."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        return getattr(import_module(f".{name}", __package__), name) if name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="taskloom %(version)s")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.pass_context
+def app(ctx: click.Context) -> None:
+    """Learn many related prediction tasks together, and the structure that relates them.
+
+    Start with: taskloom demo
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

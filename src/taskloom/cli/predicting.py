@@ -1,0 +1,75 @@
+"""What ``taskloom predict`` does once the heavy libraries are here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from ..estimators import load
+from ..tables import is_missing
+from .show import Output
+from .tables import TableFile, TableWriter
+
+
+def run_predict(
+    model_path: str,
+    table: str,
+    to: str | None,
+    unseen: str | None,
+    keep_inputs: bool,
+    rows: int,
+    delimiter: str | None,
+    encoding: str,
+    quiet: bool,
+) -> int:
+    output = Output(quiet)
+    pipeline = load(model_path)
+    if not isinstance(pipeline, Pipeline):
+        raise ValueError(
+            f"{model_path} holds an estimator without its preprocessing; use taskloom.load in Python, or taskloom fit"
+        )
+    preprocessor, model = pipeline[0], pipeline[-1]
+    if unseen is not None:
+        model.set_params(unseen=unseen)
+    source = TableFile(table, delimiter, encoding)
+    inputs = {*preprocessor.numeric_, *preprocessor.levels_}
+    kept = [name for name in source.columns if keep_inputs or name not in inputs]
+    done = 0
+    with TableWriter(to, source.arrow_types()) as writer:
+        for piece in source.pieces(rows):
+            found = predictions(model, preprocessor.transform(piece))
+            clash = [name for name in found if name in kept]
+            if clash:
+                raise ValueError(f"{table} has a column {clash[0]!r} already; rename it")
+            writer.write({name: _cells(piece[name]) for name in kept} | found)
+            done += len(piece)
+        if done == 0:
+            raise ValueError(f"{table} has a header but no rows")
+    if to is not None:
+        output.note(f"{done} rows: {to}")
+    return 0
+
+
+def _cells(column: Any) -> list:
+    """As they were, and empty where they were missing."""
+    return [None if is_missing(value) else value for value in column.tolist()]
+
+
+def predictions(model: Any, X: Any) -> dict[str, list]:
+    """The columns that predictions make: one, or one for each task; probabilities where the model has them."""
+    values = model.predict(X)
+    odds = model.predict_proba(X) if hasattr(model, "predict_proba") else None
+    if values.ndim == 1:
+        columns = {"prediction": values.tolist()}
+        if odds is not None:
+            classes = model.classes_.tolist()
+            columns |= {f"probability {name}": odds[:, k].tolist() for k, name in enumerate(classes)}
+        return columns
+    tasks = model.tasks_.tolist()
+    columns = {f"prediction {name}": values[:, t].tolist() for t, name in enumerate(tasks)}
+    if odds is not None:
+        own = model.classes_ if isinstance(model.classes_, list) else [model.classes_] * len(tasks)
+        columns |= {f"probability {name} {own[t][1]}": np.asarray(odds)[:, t].tolist() for t, name in enumerate(tasks)}
+    return columns

@@ -1,0 +1,200 @@
+"""Tables on disk, as data frames a piece at a time: CSV (every cell a text) or Parquet. Every problem is one sentence."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..model_file import atomic_path
+
+ROWS = 20_000  # in a piece
+DELIMITERS = ",;\t|"
+_MAGIC = {b"PK": "is a spreadsheet or an archive; export it as CSV", b"\x1f\x8b": "is compressed; unpack it first"}
+
+
+class TableFile:
+    """A table that is read piece by piece; ``columns`` are its names."""
+
+    def __init__(self, path: str, delimiter: str | None = None, encoding: str = "utf-8"):
+        self.path = path
+        with open(path, "rb") as file:
+            start = file.read(4)
+        if not start:
+            raise ValueError(f"{path} is empty")
+        for magic, words in _MAGIC.items():
+            if start.startswith(magic):
+                raise ValueError(f"{path} {words}")
+        if start[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
+            raise ValueError(f"{path} is UTF-16; pass --encoding utf-16")
+        self.parquet = start == b"PAR1"
+        self.encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+        if delimiter is not None:
+            delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
+            if len(delimiter) != 1:
+                raise ValueError(f"--delimiter needs one character, got {delimiter!r}")
+        self.delimiter = delimiter
+        if self.parquet:
+            self.columns = list(_opened(path).schema_arrow.names)
+        else:
+            self.delimiter = delimiter or self._guess()
+            self.columns = self._header()
+        self._check_names()
+
+    def pieces(self, rows: int = ROWS) -> Iterator[Any]:
+        """Data frames of so many rows; their index counts rows from 1."""
+        return self._parquet_pieces(rows) if self.parquet else self._csv_pieces(rows)
+
+    def read(self) -> Any:
+        """The whole table."""
+        pandas = import_module("pandas")
+        pieces = list(self.pieces())
+        if not pieces:
+            raise ValueError(f"{self.path} has a header but no rows")
+        return pieces[0] if len(pieces) == 1 else pandas.concat(pieces)
+
+    def arrow_types(self) -> dict[str, Any]:
+        """The types of the columns, for writing them again as they were."""
+        if not self.parquet:
+            return dict.fromkeys(self.columns, "string")
+        return {field.name: field.type for field in _opened(self.path).schema_arrow}
+
+    def _check_names(self) -> None:
+        for k, name in enumerate(self.columns):
+            if not name:
+                raise ValueError(f"column {k + 1} of {self.path} has no name; name it, or remove it")
+            if name in self.columns[:k]:
+                raise ValueError(f"{self.path} has two columns {name!r}; rename one of them")
+
+    # --- CSV --------------------------------------------------------------------------------------------------------------
+
+    def _rows(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+        """Line numbers and cells; empty lines are left out."""
+        try:
+            with open(self.path, encoding=self.encoding, newline="") as file:
+                reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
+                for row in reader:
+                    if row:
+                        yield reader.line_num, row
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{self.path} is not {error.encoding} (byte 0x{error.object[error.start]:02x}); say which encoding it has, for "
+                "example --encoding latin-1"
+            ) from None
+        except LookupError:
+            raise ValueError(f"there is no encoding {self.encoding!r}") from None
+        except csv.Error as error:
+            raise ValueError(f"{self.path} is not readable as CSV ({error})") from None
+
+    def _guess(self) -> str:
+        """The delimiter under which the first lines have the most cells, all as many."""
+        best, most = ",", 1
+        for delimiter in DELIMITERS:
+            try:
+                widths = {len(row) for _, row in islice(self._rows(delimiter), 30)}
+            except ValueError as error:
+                if "as CSV" not in str(error):
+                    raise
+                continue
+            if len(widths) == 1 and (width := widths.pop()) > most:
+                best, most = delimiter, width
+        return best
+
+    def _header(self) -> list[str]:
+        row = next(self._rows(self.delimiter or ","), None)
+        if row is None:
+            raise ValueError(f"{self.path} is empty")
+        return [name.strip() for name in row[1]]
+
+    def _csv_pieces(self, rows: int) -> Iterator[Any]:
+        pandas = import_module("pandas")
+        numbered = islice(self._rows(self.delimiter or ","), 1, None)
+        width, done = len(self.columns), 0
+        while piece := list(islice(numbered, rows)):
+            for line, row in piece:
+                if len(row) != width:
+                    hint = "; is it the right --delimiter?" if width == 1 or len(row) == 1 else ""
+                    raise ValueError(f"line {line} of {self.path} has {len(row)} cells, the header has {width}{hint}")
+            cells = zip(*(row for _, row in piece), strict=True)
+            index = range(done + 1, done + 1 + len(piece))
+            yield pandas.DataFrame(dict(zip(self.columns, map(list, cells), strict=True)), index=index, dtype=object)
+            done += len(piece)
+
+    # --- Parquet ----------------------------------------------------------------------------------------------------------
+
+    def _parquet_pieces(self, rows: int) -> Iterator[Any]:
+        source, done = _opened(self.path), 0
+        types = import_module("pyarrow").types
+        for field in source.schema_arrow:
+            if types.is_nested(field.type):
+                raise ValueError(f"column {field.name!r} of {self.path} holds lists or records; flatten it first")
+        for batch in source.iter_batches(batch_size=rows):
+            if batch.num_rows:
+                frame = batch.to_pandas(integer_object_nulls=True)  # whole numbers stay whole where some are missing
+                frame.index = range(done + 1, done + 1 + len(frame))
+                done += len(frame)
+                yield frame
+
+
+def _parquet() -> Any:
+    try:
+        return import_module("pyarrow.parquet")
+    except ImportError:
+        raise ImportError('Parquet files need pyarrow: python -m pip install "taskloom[frames]"') from None
+
+
+def _opened(path: str) -> Any:
+    try:
+        return _parquet().ParquetFile(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is not readable as Parquet ({str(error).splitlines()[0]})") from None
+
+
+class TableWriter:
+    """Writes pieces of a table to a file that appears when all of it is there; ``None`` is standard output.
+
+    ``types`` are the Arrow types of columns whose first piece may not tell.
+    """
+
+    def __init__(self, path: str | None, types: dict[str, Any] | None = None):
+        self.path, self.types = path, types or {}
+        self._stack = ExitStack()
+        self._csv: Any = None
+        self._parquet: Any = None
+        self._place: Path | None = None
+
+    def __enter__(self) -> TableWriter:
+        if self.path is None:
+            self._csv = csv.writer(sys.stdout, lineterminator="\n")
+        else:
+            self._place = self._stack.enter_context(atomic_path(self.path))
+            if Path(self.path).suffix.lower() not in (".parquet", ".pq"):
+                file = self._stack.enter_context(open(self._place, "w", encoding="utf-8", newline=""))
+                self._csv = csv.writer(file, lineterminator=os.linesep)
+        self._first = True
+        return self
+
+    def __exit__(self, *error: Any) -> Any:
+        if self._parquet is not None:
+            self._parquet.close()
+        return self._stack.__exit__(*error)
+
+    def write(self, columns: dict[str, list]) -> None:
+        """One more piece; cells are written as they are, quoted where CSV needs it."""
+        if self._csv is not None:
+            if self._first:
+                self._csv.writerow(columns)
+            self._csv.writerows(zip(*columns.values(), strict=True))
+        else:
+            arrow = import_module("pyarrow")
+            piece = arrow.table({name: arrow.array(cells, self.types.get(name)) for name, cells in columns.items()})
+            if self._first:
+                self._parquet = _parquet().ParquetWriter(self._place, piece.schema)
+            self._parquet.write_table(piece)
+        self._first = False

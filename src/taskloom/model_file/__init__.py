@@ -1,0 +1,8 @@
+"""Model files: safetensors with JSON metadata. Nothing in a file can run; only classes on a list are made."""
+
+from .archive import VERSION, ModelFileError, read, write
+from .atomic import atomic_path, atomic_write
+from .decode import Decoder
+from .encode import Encoder
+
+__all__ = ["VERSION", "Decoder", "Encoder", "ModelFileError", "atomic_path", "atomic_write", "read", "write"]
