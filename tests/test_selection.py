@@ -383,6 +383,11 @@ def test_nothing_falls_back_where_everything_helps():
     assert model.fallback_tasks_.tolist() == np.flatnonzero(hurt).tolist()
 
 
+def test_steady_scores_are_the_ledgers():
+    model = MultiTaskRegressorCV("trace", alphas=4, scoring="steady", cv=3).fit(X, Y)
+    assert np.isclose(model.best_score_, np.mean(model.transfer_["together"]), atol=1e-9)
+
+
 def _task_variances(inputs, targets, rows=slice(None)):
     """Of each task: columns of a wide table, or the values of the column that is last in a long one."""
     y = np.asarray(targets)[rows]

@@ -27,7 +27,8 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
         time-ordered ones included. ``"loo"`` (or ``LeaveOneOut()``) leaves out one row at a time and scores all predictions
         together; for the squared loss and a known structure (``"independent"``, ``SharedMean``, ...) in closed form.
     scoring : str, callable or None, default=None
-        ``None`` is ``score``, the mean R2 over tasks.
+        ``None`` is ``score``, the mean R2 over tasks, as in ``GridSearchCV``. ``"steady"`` measures errors against the variance
+        of each task over all the data, not of the targets in the fold: better where a fold holds only a few of a task.
     fallback : {None, "single"}, default=None
         ``"single"`` gives a task its own single-task model where joint learning hurts it by more than one standard error.
     n_jobs : int, default=None

@@ -60,7 +60,8 @@ class Judge:
         self, scoring: Any, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None, variance: dict[Any, float] | None
     ):
         self.X, self.y, self.weight, self.variance = X, y, weight, variance
-        self.scorer = None if scoring is None else check_scoring(model, scoring)
+        self.steadily = isinstance(scoring, str) and scoring == "steady"
+        self.scorer = None if scoring is None or self.steadily else check_scoring(model, scoring)
         self.quick = None
         if not getattr(model, "_one_vs_rest", False):
             self.quick = model._task_scores(X, y, weight)
@@ -77,7 +78,7 @@ class Judge:
         else:
             by_task = steady = model.score_per_task(self.X, self.y, self.weight)
         if self.scorer is None:
-            return mean_score(by_task), steady
+            return mean_score(steady if self.steadily else by_task), steady
         options = {} if self.weight is None else {"sample_weight": self.weight}
         return float(self.scorer(model, self.X, self.y, **options)), steady
 
