@@ -45,6 +45,7 @@ LAYERS = [
     {"solvers", "posterior", "leave_one_out"},
     {"estimators"},
     {"methods", "datasets"},
+    {"experiments"},
     {"__main__"},
 ]
 

@@ -23,7 +23,7 @@ _HOMES = {
     "stack": "tables",
     "unstack": "tables",
 }
-_MODULES = ("datasets", "losses", "maps", "methods", "metrics", "solvers", "structures")
+_MODULES = ("datasets", "experiments", "losses", "maps", "methods", "metrics", "solvers", "structures")
 
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604
 

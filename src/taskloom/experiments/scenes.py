@@ -1,0 +1,89 @@
+"""Table 2 of the paper: fifteen kinds of scene, least squares on -1/+1 codes, a linear kernel on LLC features.
+
+The paper's test set of 7500 images does not exist (the data set has 4485): here it is every image that is not for training and
+not the twin of one that is. The strength is chosen by the squared error on the codes, as for SARCOS (accuracy over folds is too
+flat and too noisy to choose by: it costs STL two points). The features are ours, by the same recipe, so levels differ and gains over STL are what compares.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+from ..datasets import fetch_scenes
+from .learn import choose
+from .report import Printed, compare_table, curves, summary
+
+Array = np.ndarray
+TITLE = "15-Scenes (Table 2)"
+PRINTED: Printed = {
+    "STL": {"accuracy": [0.7223, 0.7661, 0.7923]},
+    "MTFL": {"accuracy": [0.7323, 0.7724, 0.8011]},
+    "MTRL": {"accuracy": [0.7313, 0.7753, 0.8021]},
+    "OKL": {"accuracy": [0.7225, 0.7706, 0.8003]},
+}
+
+
+def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
+    return {
+        "methods": ["STL", "MTFL", "MTRL", "OKL", "MTCL", "LogDet"],
+        "sizes": [50, 100, 150],
+        "repetitions": repetitions or (1 if quick else 20),
+        "n_alphas": 6 if quick else 14,
+        "second_parameters": False,
+        "n_features": 512 if quick else None,
+        "seeds": "the number of the repetition",
+    }
+
+
+def units(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"repetition": r, "size": size} for r in range(settings["repetitions"]) for size in settings["sizes"]]
+
+
+def draw_rows(y: Array, duplicate_of: Array, size: int, seed: int) -> tuple[Array, Array]:
+    """Training images of every class, and the others as the test set, without twins of training images."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))
+    train = np.concatenate([order[y[order] == k][:size] for k in np.unique(y)])
+    image = np.where(duplicate_of >= 0, duplicate_of, np.arange(len(y)))
+    return train, np.flatnonzero(~np.isin(image, image[train]))
+
+
+class StratifiedOnCodes(StratifiedKFold):
+    """Folds with the same share of every class, from the -1/+1 codes of the classes."""
+
+    def __init__(self, n_splits: int, seed: int):
+        super().__init__(n_splits, shuffle=True, random_state=seed)
+
+    def split(self, X: Any, y: Any, groups: Any = None) -> Any:
+        return super().split(X, np.argmax(y, axis=1))
+
+
+def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    data = fetch_scenes(data_home=folder)
+    train, test = draw_rows(data.y, data.duplicate_of, unit["size"], unit["repetition"])
+    X = data.X[:, : settings["n_features"]]
+    codes = np.where(data.y[train][:, None] == np.arange(len(data.target_names)), 1.0, -1.0)
+    fitted = choose(X[train], codes, settings, unit["repetition"], cv=StratifiedOnCodes(5, unit["repetition"]))
+    truth = data.y[test]
+    result = {}
+    for name, found in fitted.items():
+        right = found["model"].predict(X[test]).argmax(axis=1) == truth
+        by_class = [float(right[truth == k].mean()) for k in np.unique(truth)]
+        result[name] = {"accuracy": float(np.mean(by_class)), "accuracy_of_images": float(right.mean()), **found["report"]}
+    return result
+
+
+def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[str, Any]:
+    return {"printed": PRINTED, **summary(done, settings, "accuracy")}
+
+
+def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
+    return compare_table(record, "accuracy", {"results": "15-Scenes, training images of each class"})
+
+
+def draw(record: dict[str, Any], figure: Any) -> None:
+    curves(record, figure, "accuracy", {"results": "15-Scenes"}, "mean accuracy of the classes")
