@@ -148,12 +148,14 @@ def test_a_wrong_checksum_keeps_nothing(address, tmp_path):
 def test_without_network_the_message_says_what_to_do(tmp_path, monkeypatch):
     gone = [store.Remote(remote.name, "http://127.0.0.1:9/nothing") for remote in real.SARCOS]
     monkeypatch.setattr(real, "SARCOS", gone)
-    with pytest.raises(OSError, match=r"SARCOS could not be downloaded .*put sarcos.npz.* into .*data_home=.*TASKLOOM_DATA") as told:
+    with pytest.raises(
+        OSError, match=r"SARCOS could not be downloaded .*put sarcos.npz.* into .*data_home=.*TASKLOOM_DATA"
+    ) as told:
         datasets.fetch_sarcos(data_home=tmp_path)
     assert str(tmp_path) in str(told.value)
-    with pytest.raises(OSError, match="School is not in .* and download_if_missing=False"):
+    with pytest.raises(OSError, match=r"School is not in .* and download_if_missing=False"):
         datasets.fetch_school(data_home=tmp_path, download_if_missing=False)
-    with pytest.raises(OSError, match="LLC.* is not published anywhere: put scene15_llc.npz into"):
+    with pytest.raises(OSError, match=r"LLC.* is not published anywhere: put scene15_llc.npz into"):
         datasets.fetch_scenes(data_home=tmp_path)
 
 
@@ -186,7 +188,7 @@ def test_school_from_the_published_files(tmp_path, monkeypatch):
         savemat(tmp_path / f"school_{k}_indexes.mat", {"tr": np.array([[1, 2, k % 4 + 3]])})
     with pytest.raises(ValueError, match="does not hold School"):
         datasets.fetch_school(data_home=tmp_path)
-    monkeypatch.setattr(real, "school_digest", lambda arrays: real.SCHOOL_SHA256)
+    monkeypatch.setattr(real, "school_digest", lambda _: real.SCHOOL_SHA256)
     data = datasets.fetch_school(data_home=tmp_path)
     assert data.task.tolist() == [0, 0, 1, 1, 1, 1]
     assert data.X.shape == (6, 27)

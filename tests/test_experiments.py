@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 def small(module, **changes):
     """The quick settings of an experiment, made smaller still."""
-    return lambda quick, repetitions: ORIGINAL[module](True, repetitions) | changes
+    return lambda _, repetitions: ORIGINAL[module](True, repetitions) | changes
 
 
 ORIGINAL = {module: module.settings for module in (sarcos, scenes, school, fig1)}

@@ -22,7 +22,7 @@ SARCOS = [
 ]
 _PYMTL = "https://raw.githubusercontent.com/tjanez/PyMTL/970607e070b2a0d616d6c6248e6485b99cbb0d8c/data/school/"
 SCHOOL = [Remote(name, _PYMTL + name) for name in ("school_b.mat", *(f"school_{k}_indexes.mat" for k in range(1, 11)))]
-SCHOOL_SHA256 = "3b1f45f1adcea75eb9b2c276f4bd012072f2a1ceeadd540f57a454dee22f1f11"  # of the arrays X, y, task, train_split as bytes
+SCHOOL_SHA256 = "3b1f45f1adcea75eb9b2c276f4bd012072f2a1ceeadd540f57a454dee22f1f11"  # of its arrays, as bytes
 SARCOS_SUMS = (68763.492958, 607377.199042)  # over X and over torque 1 of the training file
 
 
@@ -58,7 +58,9 @@ def fetch_sarcos(*, data_home: Folder = None, download_if_missing: bool = True) 
         found = _archive(folder / "sarcos.npz")
         X, Y, test_rows = found["X"], found["Y"], found["test_rows"]
     else:
-        train, _ = obtain("SARCOS", SARCOS, folder, download_if_missing, "sarcos.npz, or sarcos_inv.mat and sarcos_inv_test.mat")
+        train, _ = obtain(
+            "SARCOS", SARCOS, folder, download_if_missing, "sarcos.npz, or sarcos_inv.mat and sarcos_inv_test.mat"
+        )
         table = np.asarray(loadmat(train)["sarcos_inv"], dtype=float)
         X, Y, test_rows = table[:, :21], table[:, 21:], np.arange(0, len(table), 10)
         sums = (X.sum(), Y[:, 0].sum())
@@ -155,5 +157,5 @@ def fetch_scenes(*, data_home: Folder = None, download_if_missing: bool = True) 
         y=found["label"].astype(int),
         target_names=[str(name) for name in found["class_names"]],
         duplicate_of=found["duplicate_of"].astype(int),
-        DESCR="15-Scenes (Oliva and Torralba 2001; Fei-Fei and Perona 2005; Lazebnik et al. 2006), LLC features by our own code.",
+        DESCR="15-Scenes (Oliva and Torralba 2001; Fei-Fei and Perona 2005; Lazebnik et al. 2006), LLC features of our own.",
     )

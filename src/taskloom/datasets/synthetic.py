@@ -104,7 +104,7 @@ def make_tasks(
 def _relations(structure: str, T: int, rng: np.random.RandomState) -> tuple[Array, Array | None, Array | None]:
     """The covariance of the tasks (unit diagonal), and the groups or the graph behind it."""
     groups = adjacency = None
-    A = np.eye(T)
+    A: Array = np.eye(T)
     if structure == "clusters":
         groups = rng.permutation(np.arange(T) % min(3, T))
         A = 0.95 * (groups[:, None] == groups) + 0.05 * A

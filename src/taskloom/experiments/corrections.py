@@ -11,10 +11,12 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
+from ..losses import Squared
 from ..problem import Problem
 from ..solution import Solution
 from ..solvers import solve
 from ..structures import Schatten, SchattenNorm, Structure, Trace, UnitTrace
+from ..tasks import Observations
 
 Array = np.ndarray
 Evidence = dict[str, float]
@@ -24,7 +26,8 @@ SCENES = (241, 360, 328, 260, 308, 374, 410, 292, 356, 215, 216, 311, 210, 289, 
 def _fit(structure: Structure, alpha: float, seed: int = 0) -> Solution:
     rng = np.random.default_rng(seed)
     X, W = rng.normal(size=(30, 6)), rng.normal(size=(6, 4))
-    problem = Problem(X, X @ W + rng.normal(size=(30, 4)), "squared", structure, alpha, fit_intercept=False)
+    seen = Observations.from_wide(X @ W + rng.normal(size=(30, 4)))
+    problem = Problem(X, seen, Squared(), structure, alpha, fit_intercept=False)
     return solve(problem, tol=1e-10, max_iter=5000)
 
 
@@ -72,7 +75,7 @@ def graph() -> Evidence:
 
 
 def clusters() -> Evidence:
-    """4. ``M = E E^+`` has trace ``r``; the penalty is jointly convex for ``A`` linear in ``M``, not for ``A^-1`` linear in ``M``.
+    """4. ``M = E E^+`` has trace ``r``; the penalty is convex for ``A`` linear in ``M``, not for ``A^-1`` linear in ``M``.
 
     The figures are the largest excess of the penalty at the middle of two points over the mean at the points.
     """
@@ -106,7 +109,7 @@ def clusters() -> Evidence:
 
 
 def feature_learning() -> Evidence:
-    """5. ``gamma ||B||_*^2`` and ``2 sqrt(lam) ||B||_*`` agree at ``sqrt(lam) = gamma ||B*||_*``, not at ``lam = gamma^2/4``."""
+    """5. ``gamma ||B||_*^2`` and ``2 sqrt(lam) ||B||_*`` agree at ``sqrt(lam) = gamma ||B*||_*``, not at ``gamma^2/4``."""
     gamma = 0.05
     squared = _fit(UnitTrace(), gamma)
     norm = float(np.linalg.svd(squared.W, compute_uv=False).sum())
@@ -122,7 +125,7 @@ def images() -> Evidence:
 
 
 def norm_and_power() -> Evidence:
-    """7. ``||A||_p`` (the theorem) and ``tr A^p`` (the proposition): not one problem, but the same solutions at other strengths.
+    """7. ``||A||_p`` (the theorem) and ``tr A^p`` (the proposition): the same solutions, but at other strengths.
 
     The structure scales by ``k`` and the strength with it, ``k^p = 1/(p ||A||_p^(p-1))``.
     """
@@ -137,7 +140,7 @@ def norm_and_power() -> Evidence:
 
 
 def coding() -> Evidence:
-    """8. For least squares, coding by ``L`` is not the kernel ``k L'L``; a metric is ``k Theta`` if it sits on the loss alone."""
+    """8. For least squares, coding by ``L`` is not ``k L'L``; a metric is ``k Theta`` if it sits on the loss alone."""
     rng, n, T, lam = np.random.default_rng(0), 20, 3, 0.5
     Z, Y = rng.normal(size=(n, n)), rng.normal(size=(n, T))
     K, L = Z @ Z.T / n, rng.normal(size=(4, T))

@@ -2,7 +2,7 @@
 
 The paper's data: inputs and weights from a normal distribution, 30 examples for each task, noise 0.1. Time stops when the
 objective is within ``tolerance`` (relative to the loss of the zero predictor) of the minimum, which our solver brackets first.
-MTFL is ``loss + 2 sqrt(alpha) ||W||_*``; Argyriou's form squares the norm, and ``gamma = sqrt(alpha)/||W*||_*`` gives it the same
+MTFL is ``loss + 2 sqrt(alpha) ||W||_*``; Argyriou's form squares the norm; ``gamma = sqrt(alpha)/||W*||_*`` has the same
 minimiser.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..losses import Squared
 from ..problem import Problem
 from ..solvers import alpha_max, solve
 from ..structures import Clusters, Trace
@@ -67,10 +68,10 @@ def make(T: int, d: int, seed: int) -> tuple[Tasks, Problem]:
     ys = [X @ w + NOISE * rng.normal(size=N_EXAMPLES) for X, w in zip(Xs, W.T, strict=True)]
     task = np.repeat(np.arange(T), N_EXAMPLES)
     seen = Observations.build(np.arange(task.size), task, np.concatenate(ys), T)
-    return Tasks(Xs, ys), Problem(np.concatenate(Xs), seen, "squared", Trace(), 1.0, fit_intercept=False)
+    return Tasks(Xs, ys), Problem(np.concatenate(Xs), seen, Squared(), Trace(), 1.0, fit_intercept=False)
 
 
-def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dict[str, Any]:  # noqa: ARG001 (needs no data)
     """Seconds of each algorithm; ``None`` where the time limit came first. Each strength gets data of its own."""
     T, d, limit, tolerance = unit["T"], unit["d"], settings["time_limit"], settings["tolerance"]
     result: dict[str, Any] = {"MTFL": {}, "MTCL": {}}
@@ -131,7 +132,12 @@ def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[s
                 medians.append(float(np.median(filled)))
                 late.append(sum(s is None for s in runs))
                 repeats.append(filled)
-            results[panel][algorithm] = {"sizes": settings["values"], "seconds": medians, "at_limit": late, "repetitions": repeats}
+            results[panel][algorithm] = {
+                "sizes": settings["values"],
+                "seconds": medians,
+                "at_limit": late,
+                "repetitions": repeats,
+            }
     gaps = [gap for _, r in done for method in r.values() for gap in method["relative_gap"]]
     return {"printed": {}, "results": results, "certificates": {"relative_gap": max(gaps)}}
 
@@ -152,8 +158,8 @@ def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
         lines.append("")
     lines.append(
         f"CPU seconds until the objective is within {record['settings']['tolerance']:g} (relative) of the minimum, one thread; "
-        f"ours includes the proof. The minimum was bracketed to {record['certificates']['relative_gap']:.0e} at worst. The paper "
-        "prints curves, no numbers."
+        f"ours includes the proof. The minimum was bracketed to {record['certificates']['relative_gap']:.0e} at worst. "
+        "The paper prints curves, no numbers."
     )
     return "\n".join(lines), rows
 

@@ -86,7 +86,9 @@ def choose(X: Any, y: Any, settings: dict[str, Any], seed: int, cv: Any = 5, **o
     for name in names:
         best_setting = max(scored[name], key=lambda setting: setting["score"])
         began = time.perf_counter()
-        model = MultiTaskRegressor(best_setting["structure"], alpha=best_setting["alpha"], ridge=best_setting["ridge"], **options)
+        model = MultiTaskRegressor(
+            best_setting["structure"], alpha=best_setting["alpha"], ridge=best_setting["ridge"], **options
+        )
         extra = f", ridge {best_setting['ridge']:g}" if best_setting["ridge"] else ""
         fitted[name] = {
             "model": model.fit(X, y),

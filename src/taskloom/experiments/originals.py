@@ -1,8 +1,8 @@
 """The original algorithms, from their papers, for comparison: squared loss, tasks with inputs of their own, no intercepts.
 
 All minimise ``sum_t 1/n_t ||y_t - X_t w_t||^2`` plus a penalty of ``W`` (``d x T``), and return the weights with a trace of
-``(CPU seconds, objective)``. They stop at ``target`` (an objective value) or after ``time_limit`` seconds. Nothing here is tuned
-beyond what the papers say; nothing else in the package uses it.
+``(CPU seconds, objective)``. They stop at ``target`` (an objective value) or after ``time_limit`` seconds. Nothing is tuned beyond
+what the papers say.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def accelerated_proximal_gradient(tasks: Tasks, tau: float, target: float, time_
     W = V = np.zeros((d, T))
     momentum, clock = 1.0, Clock(target, time_limit)
     while not clock.done(tasks.loss(W) + tau * nuclear(W)):
-        slope = np.stack(
-            [2 * X.T @ (X @ v - y) / len(y) for X, y, v in zip(tasks.Xs, tasks.ys, V.T, strict=True)], axis=1
-        )
+        slope = np.stack([2 * X.T @ (X @ v - y) / len(y) for X, y, v in zip(tasks.Xs, tasks.ys, V.T, strict=True)], axis=1)
         U, s, Vt = np.linalg.svd(V - slope / lipschitz, full_matrices=False)
         new = (U * np.maximum(s - tau / lipschitz, 0.0)) @ Vt
         grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
@@ -139,17 +137,14 @@ def _water_filling(s: Array, low: float, high: float, total: float) -> Array:
     return np.clip(root * np.exp(most), low, high)
 
 
-def jacob_gradient(
-    tasks: Tasks, alpha: float, clusters: ClusterSet, target: float, time_limit: float
-) -> tuple[Array, Trace]:
+def jacob_gradient(tasks: Tasks, alpha: float, clusters: ClusterSet, target: float, time_limit: float) -> tuple[Array, Trace]:
     """Clustered multi-task learning (Jacob, Bach and Vert 2008, section 4): projected gradient on the structure alone.
 
     The tasks are eliminated by an exact fit at each structure, whose value is convex and smooth in the structure; the
     projection onto the set acts on eigenvalues. Step length by backtracking.
     """
     T = len(tasks.Xs)
-    values, vectors = clusters.off_mean(np.eye(T))
-    off = clusters.spread(values, vectors, lambda a, low, high, total: np.full(a.size, total / a.size))
+    off = clusters.spread(*clusters.off_mean(np.eye(T)), project_box_sum)  # all eigenvalues alike
     clock = Clock(target, time_limit)
 
     def value(part: Array) -> tuple[float, Array]:
@@ -158,7 +153,7 @@ def jacob_gradient(
         return tasks.loss(W) + alpha * float(np.trace(np.linalg.solve(A, W.T @ W))), W
 
     objective, W = value(off)
-    length = 1.0 / max(np.linalg.norm(W) ** 2 * alpha, 1e-12)
+    length = 1.0 / max(float(np.linalg.norm(W)) ** 2 * alpha, 1e-12)
     while not clock.done(objective):
         inverse = np.linalg.inv(clusters.assemble(off))
         slope = -alpha * inverse @ (W.T @ W) @ inverse

@@ -22,7 +22,8 @@ def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str)
     by_place = {(unit["repetition"], unit["size"]): result for unit, result in done}
     results, certificates = {}, {}
     values = {
-        name: np.array([[by_place[r, size][name][score] for size in sizes] for r in repetitions]) for name in settings["methods"]
+        name: np.array([[by_place[r, size][name][score] for size in sizes] for r in repetitions])
+        for name in settings["methods"]
     }
     n = len(repetitions)
     for name, mine in values.items():
@@ -37,7 +38,9 @@ def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str)
             if single
             else better.mean(axis=0).tolist(),
             "better_than_STL": better.mean(axis=0).tolist(),
-            "better_than_STL_standard_error": (better.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(sizes))).tolist(),
+            "better_than_STL_standard_error": (
+                better.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(sizes))
+            ).tolist(),
         }
         entry["repetitions"] = [
             {
@@ -58,7 +61,10 @@ def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str)
             key: max(result[name][key] for _, result in done) for key in ("relative_gap", "relative_gap_in_folds")
         } | {"seconds": round(sum(result[name]["seconds"] for _, result in done), 1)}
     worst = max(entry["relative_gap"] for entry in certificates.values())
-    return {"results": results, "certificates": {"all_within_tolerance": worst <= TOLERANCE, "tolerance": TOLERANCE} | certificates}
+    return {
+        "results": results,
+        "certificates": {"all_within_tolerance": worst <= TOLERANCE, "tolerance": TOLERANCE} | certificates,
+    }
 
 
 def compare_table(record: dict[str, Any], score: str, sections: dict[str, str]) -> tuple[str, list[list[Any]]]:
@@ -80,9 +86,10 @@ def compare_table(record: dict[str, Any], score: str, sections: dict[str, str]) 
         for name, entry in record[key].items():
             cells = []
             for k, size in enumerate(sizes):
-                known = record["printed"].get(name) if key == "results" else None
+                known = record["printed"].get(name) if key == "results" and sizes == record["printed_sizes"] else None
                 mean, std = unit * entry[score][k], unit * entry[f"{score}_std"][k]
-                gain = (f"{unit * entry[measure][k]:+.2f}" if percent else f"{entry[measure][k]:+.4f}") if name != "STL" else "0"
+                shown = f"{unit * entry[measure][k]:+.2f}" if percent else f"{entry[measure][k]:+.4f}"
+                gain = "0" if name == "STL" else shown
                 cell = f"{form.format(mean)} ± {form.format(std)}, {gain}"
                 printed = unit * known[score][k] if known else None
                 if known and printed is not None:
@@ -132,7 +139,7 @@ def curves(record: dict[str, Any], figure: Any, score: str, sections: dict[str, 
     for panel, key in zip(panels, there, strict=True):
         for name, entry in record[key].items():
             line = panel.errorbar(entry["sizes"], entry[score], entry[f"{score}_std"], marker=".", capsize=2, label=name)
-            if key == "results" and name in record["printed"]:
+            if key == "results" and name in record["printed"] and entry["sizes"] == record["printed_sizes"]:
                 colour = line.lines[0].get_color()
                 panel.plot(entry["sizes"], record["printed"][name][score], "o", mfc="none", color=colour)
         panel.set(title=sections[key], xlabel="training examples", ylabel=label)

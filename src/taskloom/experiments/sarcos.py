@@ -106,11 +106,13 @@ def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[s
     }
     certificates = parts["results"]["certificates"]
     results = {key: part["results"] for key, part in parts.items()}
-    return {"printed": PRINTED, **results, "certificates": certificates, "protocols": PROTOCOLS}
+    return {"printed": PRINTED, "printed_sizes": SIZES, **results, "certificates": certificates, "protocols": PROTOCOLS}
 
 
 def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
-    return compare_table(record, "nmse", {"results": "The paper's protocol (random rows)", "results_blocks": "Separated in time"})
+    return compare_table(
+        record, "nmse", {"results": "The paper's protocol, random rows", "results_blocks": "Separated in time"}
+    )
 
 
 def draw(record: dict[str, Any], figure: Any) -> None:

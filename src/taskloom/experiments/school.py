@@ -1,7 +1,7 @@
 """The School benchmark that every multi-task paper reports: 139 schools, ten 75/25 splits, explained variance.
 
-Explained variance as Argyriou, Evgeniou and Pontil (2008) have it: 1 minus the squared error over all test pupils, as a share of
-the variance of all test scores. Inputs are scaled to variance 1 (a column that is constant in training is left alone).
+Explained variance as Argyriou, Evgeniou and Pontil (2008) have it: 1 minus the squared error over all test pupils, in
+shares of the variance of all test scores. Inputs are scaled to variance 1 (a column that is constant in training is left alone).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dic
 
 
 def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[str, Any]:
-    return {"printed": {}, **summary(done, settings, "explained_variance")}
+    return {"printed": {}, "printed_sizes": [], **summary(done, settings, "explained_variance")}
 
 
 def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
