@@ -1,8 +1,7 @@
 """The original algorithms, from their papers, for comparison: squared loss, tasks with inputs of their own, no intercepts.
 
 All minimise ``sum_t 1/n_t ||y_t - X_t w_t||^2`` plus a penalty of ``W`` (``d x T``), and return the weights with a trace of
-``(CPU seconds, objective)``. They stop at ``target`` (an objective value) or after ``time_limit`` seconds. Nothing is tuned beyond
-what the papers say.
+``(CPU seconds, objective)``. They stop at ``target`` (an objective value) or after ``time_limit`` seconds. Nothing is tuned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The School benchmark that every multi-task paper reports: 139 schools, ten 75/25 splits, explained variance.
 
 Explained variance as Argyriou, Evgeniou and Pontil (2008) have it: 1 minus the squared error over all test pupils, in
-shares of the variance of all test scores. Inputs are scaled to variance 1 (a column that is constant in training is left alone).
+shares of the variance of all test scores. Inputs are scaled to variance 1 (a constant column is left alone).
 """
 
 from __future__ import annotations
