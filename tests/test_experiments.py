@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from taskloom import solve
-from taskloom.experiments import corrections, fig1, learn, reproduce, sarcos, scenes, school
+from taskloom.experiments import corrections, fig1, learn, readings, reproduce, sarcos, scenes, school
 from taskloom.experiments.originals import (
     ClusterSet,
     accelerated_proximal_gradient,
@@ -48,7 +48,7 @@ ORIGINAL = {module: module.settings for module in (sarcos, scenes, school, fig1)
 TINY = {
     sarcos: {"methods": ["STL", "MTRL"], "sizes": [15, 25], "repetitions": 1, "repetitions_blocks": 1, "n_alphas": 3}
     | {"n_test": 200, "margin": 20, "second_parameters": True},
-    scenes: {"methods": ["STL", "OKL"], "sizes": [5, 10], "repetitions": 3, "n_alphas": 3},
+    scenes: {"methods": ["STL", "OKL"], "sizes": [5, 10], "repetitions": 2, "n_alphas": 3} | {"repetitions_squared_error": 1},
     school: {"methods": ["STL", "MTCL"], "repetitions": 2, "n_alphas": 3},
     fig1: {"fixed": 4, "values": [3, 4], "shares_of_alpha_max": [0.1], "time_limit": 0.2},
 }
@@ -211,3 +211,9 @@ def test_corrections_have_their_evidence(correction):
 def test_corrections_are_printed(capsys):
     corrections.show()
     assert capsys.readouterr().out.count("\n    ") >= 16
+
+
+def test_readings_of_the_baseline(folder, capsys, monkeypatch):
+    monkeypatch.setattr(readings, "settings", small(sarcos, n_test=300))
+    readings.show(folder, 2)
+    assert capsys.readouterr().out.count("±") == 16

@@ -52,11 +52,13 @@ METHODS = [
 ]
 
 
-def choose(X: Any, y: Any, settings: dict[str, Any], seed: int, cv: Any = 5, **options: Any) -> dict[str, Any]:
+def choose(
+    X: Any, y: Any, settings: dict[str, Any], seed: int, *, cv: Any = 5, scoring: Any = None, **options: Any
+) -> dict[str, Any]:
     """Choose and fit every method: its model, its setting, its certificates and how long it took.
 
-    ``options`` go to all of them. Of the settings it reads ``methods``, ``n_alphas`` and ``second_parameters`` (whether to
-    choose these too; otherwise the first value is taken).
+    ``cv`` and ``scoring`` are those of :class:`MultiTaskRegressorCV`, ``options`` go to every model. Of the settings it reads
+    ``methods``, ``n_alphas`` and ``second_parameters`` (whether to choose these too; otherwise the first value is taken).
     """
     names, n_alphas, several = settings["methods"], settings["n_alphas"], settings["second_parameters"]
     wanted = [(method.name, candidate) for method in METHODS for candidate in method.candidates[: None if several else 1]]
@@ -65,7 +67,13 @@ def choose(X: Any, y: Any, settings: dict[str, Any], seed: int, cv: Any = 5, **o
     for ridge in sorted({candidate.ridge for _, candidate in wanted}):
         mine = [(name, candidate.structure) for name, candidate in wanted if candidate.ridge == ridge]
         found = MultiTaskRegressorCV(
-            structures=[structure for _, structure in mine], alphas=n_alphas, ridge=ridge, random_state=seed, cv=cv, **options
+            structures=[structure for _, structure in mine],
+            alphas=n_alphas,
+            ridge=ridge,
+            random_state=seed,
+            cv=cv,
+            scoring=scoring,
+            **options,
         )
         results = found.fit(X, y).cv_results_
         for k, (name, structure) in enumerate(mine):

@@ -93,7 +93,8 @@ def reproduce(
     experiment: Experiment = EXPERIMENTS[name]
     folder, target = get_data_home(data), Path(output) if output is not None else Path("reproduced") / name
     settings = experiment.settings(quick, repetitions)
-    ledger = Ledger(target / f"{name}.ledger.json", {"experiment": name, "version": __version__, "settings": settings})
+    same = {key: value for key, value in settings.items() if not key.startswith("repetitions")}  # more of them go on, not anew
+    ledger = Ledger(target / f"{name}.ledger.json", {"experiment": name, "version": __version__, "settings": same})
     units = experiment.units(settings)
     began = time.perf_counter()
     manner = nullcontext(progress) if progress is not None else shown(name) if verbose else nullcontext(lambda *_: None)
@@ -139,7 +140,7 @@ def _work(
         )
     for unit, result in results:
         ledger.add(unit_name(unit), result)
-        report(len(ledger.done), len(units), unit_name(unit))
+        report(sum(unit_name(one) in ledger.done for one in units), len(units), unit_name(unit))
 
 
 def _one(measure: Callable, unit: Unit, settings: dict, folder: Path) -> tuple[Unit, dict]:
