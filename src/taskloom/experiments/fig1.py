@@ -47,7 +47,7 @@ def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
         "shares_of_alpha_max": [0.1, 0.01],
         "repetitions": repetitions or (1 if quick else 2),
         "tolerance": 1e-3,
-        "time_limit": 3.0 if quick else 10.0,
+        "time_limit": 1.0 if quick else 10.0,
         "seeds": "the number of the repetition",
     }
 

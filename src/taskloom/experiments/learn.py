@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import methods
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
+from ..solvers import strength_grid
 from ..structures import LogDet, Structure
 
 Array = np.ndarray
@@ -58,17 +59,26 @@ def choose(
     """Choose and fit every method: its model, its setting, its certificates and how long it took.
 
     ``cv`` and ``scoring`` are those of :class:`MultiTaskRegressorCV`, ``options`` go to every model. Of the settings it reads
-    ``methods``, ``n_alphas`` and ``second_parameters`` (whether to choose these too; otherwise the first value is taken).
+    ``methods``, ``n_alphas``, ``second_parameters`` (whether to choose these too; otherwise the first value is taken) and, if
+    there, ``decades``: how far below its top a grid begins and ends.
     """
     names, n_alphas, several = settings["methods"], settings["n_alphas"], settings["second_parameters"]
     wanted = [(method.name, candidate) for method in METHODS for candidate in method.candidates[: None if several else 1]]
     wanted = [pair for pair in wanted if pair[0] in names]
     scored: dict[str, list[dict[str, Any]]] = {}
-    for ridge in sorted({candidate.ridge for _, candidate in wanted}):
-        mine = [(name, candidate.structure) for name, candidate in wanted if candidate.ridge == ridge]
+    decades = settings.get("decades")
+    ridges = sorted({candidate.ridge for _, candidate in wanted})
+    groups = [[pair for pair in wanted if pair[1].ridge == ridge] for ridge in ridges]  # these share their folds
+    for group in groups if decades is None else [[pair] for pair in wanted]:
+        mine, ridge = [(name, candidate.structure) for name, candidate in group], group[0][1].ridge
+        alphas: Any = n_alphas
+        if decades is not None:
+            plain = MultiTaskRegressor(mine[0][1], ridge=ridge, **options)
+            top = strength_grid(plain._prepare(X, y, None).problem, 1)[0]
+            alphas = top * np.logspace(-decades[0], -decades[1], n_alphas)
         found = MultiTaskRegressorCV(
             structures=[structure for _, structure in mine],
-            alphas=n_alphas,
+            alphas=alphas,
             ridge=ridge,
             random_state=seed,
             cv=cv,

@@ -67,6 +67,17 @@ def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str)
     }
 
 
+def worst_of(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The certificates of several summaries together: the largest gap of each method, all its seconds."""
+    whole: dict[str, Any] = {}
+    for name, first in parts[0].items():
+        if not isinstance(first, dict):
+            whole[name] = all(part[name] for part in parts) if isinstance(first, bool) else first
+            continue
+        whole[name] = {key: (sum if key == "seconds" else max)(part[name][key] for part in parts) for key in first}
+    return whole
+
+
 def compare_table(record: dict[str, Any], score: str, sections: dict[str, str]) -> tuple[str, list[list[Any]]]:
     """Markdown for people, rows for a CSV file."""
     measure = "nI" if score == "nmse" else "gain"
@@ -81,7 +92,10 @@ def compare_table(record: dict[str, Any], score: str, sections: dict[str, str]) 
     for key, title in sections.items():
         if key not in record:
             continue
-        lines += [f"## {title}: {score}{' (%)' if percent else ''} ± standard deviation, {measure}; printed in brackets", ""]
+        beside = "; printed in brackets" if key == "results" and record["printed"] else ""
+        repeats = len(next(iter(record[key].values()))["repetitions"])
+        shown_as = f"{score}{' (%)' if percent else ''} ± standard deviation, {measure}{beside}"
+        lines += [f"## {title}: {shown_as} ({repeats} repetitions)", ""]
         lines += ["| method | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
         for name, entry in record[key].items():
             cells = []
@@ -113,7 +127,7 @@ def compare_table(record: dict[str, Any], score: str, sections: dict[str, str]) 
     proof = record["certificates"]
     worst = max(entry["relative_gap"] for entry in proof.values() if isinstance(entry, dict))
     lines.append(
-        f"{record['settings']['repetitions']} repetitions. Largest relative duality gap of the final fits: {worst:.1e} "
+        f"Largest relative duality gap of the final fits: {worst:.1e} "
         f"({'all' if proof['all_within_tolerance'] else 'NOT all'} within {TOLERANCE:g})."
     )
     return "\n".join(lines), rows

@@ -104,7 +104,7 @@ def reproduce(
         "experiment": name,
         "title": experiment.TITLE,
         "quick": quick,
-        "command": f"taskloom reproduce {name}" + (" --quick" if quick else ""),
+        "command": f"taskloom reproduce {name}{' --quick' * quick}{f' --repetitions {repetitions}' if repetitions else ''}",
         "versions": versions(),
         "settings": settings,
         "seconds_of_this_run": round(time.perf_counter() - began, 1),
