@@ -49,6 +49,7 @@ LAYERS = [
     {"model_file"},
     {"estimators"},
     {"methods", "datasets", "plots", "report"},
+    {"experiments"},
     {"cli"},
     {"__main__"},
 ]

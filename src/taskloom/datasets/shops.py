@@ -1,4 +1,4 @@
-"""Data that needs no download."""
+"""Sixty simulated shops: the demonstration data."""
 
 from __future__ import annotations
 

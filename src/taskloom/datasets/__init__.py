@@ -1,0 +1,10 @@
+"""Data: simulated (no download), and the data sets of the paper's experiments, fetched once or read from a local folder."""
+
+from __future__ import annotations
+
+from .real import fetch_sarcos, fetch_scenes, fetch_school
+from .shops import load_shops
+from .store import get_data_home
+from .synthetic import make_tasks
+
+__all__ = ["fetch_sarcos", "fetch_scenes", "fetch_school", "get_data_home", "load_shops", "make_tasks"]

@@ -1,0 +1,122 @@
+"""The methods that are compared, and how each gets its strength: 5-fold cross-validation over a grid of its own.
+
+A strength means something else for every structure (``alpha`` is the squared norm for STL, half the square of the threshold for
+the trace norm, ...), so each has a grid that starts where that structure learns (almost) nothing on these data and goes down
+five decades. MTRL has a second parameter (``ridge``), as have MTCL (how many clusters) and LogDet (``mu``): they are chosen
+by the same folds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import methods
+from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
+from ..solvers import strength_grid
+from ..structures import LogDet, Structure
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with a value of its second parameter."""
+
+    structure: Structure
+    ridge: float = 0.0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A name of the tables and what cross-validation chooses from, beside the strength."""
+
+    name: str
+    candidates: list[Candidate] = field(default_factory=list)
+
+
+def _of(recipe: Callable[..., MultiTaskRegressor], **options: Any) -> Structure:
+    return recipe(**options).structure
+
+
+METHODS = [
+    Method("STL", [Candidate(_of(methods.STL))]),
+    Method("MTFL", [Candidate(_of(methods.MTFL))]),
+    Method("MTRL", [Candidate(_of(methods.MTRL), ridge) for ridge in (0.0, 0.01)]),
+    Method("OKL", [Candidate(_of(methods.OKL))]),
+    Method("MTCL", [Candidate(_of(methods.MTCL, n_clusters=n, mean=1.0)) for n in (2, 4)]),
+    Method("LogDet", [Candidate(LogDet(mu)) for mu in (0.01, 0.1)]),
+]
+
+
+def choose(
+    X: Any, y: Any, settings: dict[str, Any], seed: int, *, cv: Any = 5, scoring: Any = None, **options: Any
+) -> dict[str, Any]:
+    """Choose and fit every method: its model, its setting, its certificates and how long it took.
+
+    ``cv`` and ``scoring`` are those of :class:`MultiTaskRegressorCV`, ``options`` go to every model. Of the settings it reads
+    ``methods``, ``n_alphas``, ``second_parameters`` (whether to choose these too; otherwise the first value is taken) and, if
+    there, ``decades``: how far below its top a grid begins and ends.
+    """
+    names, n_alphas, several = settings["methods"], settings["n_alphas"], settings["second_parameters"]
+    wanted = [(method.name, candidate) for method in METHODS for candidate in method.candidates[: None if several else 1]]
+    wanted = [pair for pair in wanted if pair[0] in names]
+    scored: dict[str, list[dict[str, Any]]] = {}
+    decades = settings.get("decades")
+    ridges = sorted({candidate.ridge for _, candidate in wanted})
+    groups = [[pair for pair in wanted if pair[1].ridge == ridge] for ridge in ridges]  # these share their folds
+    for group in groups if decades is None else [[pair] for pair in wanted]:
+        mine, ridge = [(name, candidate.structure) for name, candidate in group], group[0][1].ridge
+        alphas: Any = n_alphas
+        if decades is not None:
+            plain = MultiTaskRegressor(mine[0][1], ridge=ridge, **options)
+            top = strength_grid(plain._prepare(X, y, None).problem, 1)[0]
+            alphas = top * np.logspace(-decades[0], -decades[1], n_alphas)
+        found = MultiTaskRegressorCV(
+            structures=[structure for _, structure in mine],
+            alphas=alphas,
+            ridge=ridge,
+            random_state=seed,
+            cv=cv,
+            scoring=scoring,
+            **options,
+        )
+        results = found.fit(X, y).cv_results_
+        for k, (name, structure) in enumerate(mine):
+            part = slice(k * n_alphas, (k + 1) * n_alphas)
+            best = int(np.argmax(results["mean_test_score"][part]))
+            scored.setdefault(name, []).append(
+                {
+                    "score": float(results["mean_test_score"][part][best]),
+                    "alpha": float(results["param_alpha"][part][best]),
+                    "place": best,
+                    "gap_in_folds": float(results["max_relative_gap"][part].max()),
+                    "seconds": float(results["mean_fit_time"][part].sum()) * found.n_splits_,
+                    "structure": structure,
+                    "ridge": ridge,
+                }
+            )
+    fitted = {}
+    for name in names:
+        best_setting = max(scored[name], key=lambda setting: setting["score"])
+        began = time.perf_counter()
+        model = MultiTaskRegressor(
+            best_setting["structure"], alpha=best_setting["alpha"], ridge=best_setting["ridge"], **options
+        )
+        extra = f", ridge {best_setting['ridge']:g}" if best_setting["ridge"] else ""
+        fitted[name] = {
+            "model": model.fit(X, y),
+            "report": {
+                "setting": repr(best_setting["structure"]) + extra,
+                "alpha": best_setting["alpha"],
+                "place_in_grid": best_setting["place"],
+                "relative_gap": float(model.certificate_.relative_gap),
+                "relative_gap_in_folds": max(setting["gap_in_folds"] for setting in scored[name]),
+                "seconds": sum(setting["seconds"] for setting in scored[name]) + time.perf_counter() - began,
+            },
+        }
+    return fitted
