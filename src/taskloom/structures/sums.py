@@ -139,6 +139,10 @@ class Sum(Remembering):
     def searched(self) -> bool:
         return True
 
+    @property
+    def steepness(self) -> float:
+        return float(sum(self._weights))
+
     def value(self, A: Array) -> float:
         return float(sum(w * member.value(A) for w, member in zip(self._weights, self.members, strict=True)))
 
