@@ -365,6 +365,7 @@ class Problem:
         """``gap / scale``, and 0 when both are 0: when neither shows beside the rounding of terms of this ``size``."""
         if gap <= 0:
             return 0.0
+        size = size if np.isfinite(size) else 0.0
         if self.scale <= max(self.blur, 4 * np.finfo(float).eps * size) and gap <= max(self.blur, 1e-12 * size):
             return 0.0
         return gap / self.scale if self.scale > 0 else np.inf
