@@ -10,7 +10,7 @@ import zoo
 from scipy.special import xlogy
 
 from taskloom import MultiTaskRegressor, Problem, solve
-from taskloom.structures import Clusters, CustomStructure, Frobenius, LogDet, Sparse, Trace, UnitTrace
+from taskloom.structures import Clusters, CustomStructure, Dirty, Frobenius, LogDet, Robust, Sparse, Trace, UnitTrace
 
 
 class Poisson:
@@ -77,6 +77,13 @@ class TestSums:
         structure = CustomStructure(zoo.TraceAndSize()) + Sparse(0.2)
         for alpha in (1e-2, 1e3):
             assert solve(Problem(X, Y, "squared", structure, alpha), tol=1e-6).certificate.optimal
+
+    @pytest.mark.parametrize("structure", [Robust(), Dirty()], ids=zoo.name)
+    def test_structures_that_split_the_weights_are_refused(self, structure):
+        with pytest.raises(ValueError, match=f"{type(structure).__name__} splits the weights"):
+            structure + Trace()
+        with pytest.raises(ValueError, match=f"{type(structure).__name__} splits the weights"):
+            2 * structure
 
     @pytest.mark.parametrize("alpha", [10.0, 1e3])
     @pytest.mark.parametrize(

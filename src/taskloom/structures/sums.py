@@ -17,6 +17,7 @@ import numpy as np
 from .._component import is_number, require
 from .._linalg import compose, psd_eigh, symmetric
 from .base import Array, Ray, Remembering, Structure
+from .parts import Several
 from .relations import FEW, Relations, off_diagonal
 from .sparse import LogDet, Sparse
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
@@ -97,6 +98,9 @@ class Sum(Remembering):
             require(not isinstance(member, Sum), "Sum does not nest: write all members in one list, or add them with +")
             require(
                 not member.known, f"Sum needs structures that are learned; {name} fixes A, so there is nothing to add to it"
+            )
+            require(
+                not isinstance(member, Several), f"Sum needs structures of one A; {name} splits the weights and has several"
             )
             require(not member.on_features, f"Sum needs structures on the tasks; {name} sits on the features")
             require(getattr(member, "convex", True), f"Sum needs convex members; {name} is not convex")
