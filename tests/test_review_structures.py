@@ -61,7 +61,7 @@ def test_exponentials_find_the_way_back_from_far_out():
 class TestSums:
     def test_sets_without_a_common_point_are_refused(self):
         X = np.random.default_rng(0).normal(size=(12, 3))
-        with pytest.raises(ValueError, match="no A satisfies Clusters.* and UnitTrace"):
+        with pytest.raises(ValueError, match=r"no A satisfies Clusters.* and UnitTrace"):
             Problem(X, np.zeros((12, 4)), structure=Clusters(2) + UnitTrace())
 
     def test_sets_with_a_common_point_are_certified(self):
