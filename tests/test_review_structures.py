@@ -98,6 +98,15 @@ class TestSums:
         assert solution.certificate.optimal
         assert solution.n_iter <= 20
 
+    @pytest.mark.parametrize("solver", ["alternating", "block"])
+    def test_alternation_proves_sums_of_eigenvalues(self, solver):
+        """Without proximal steps nothing was remembered, and the bound took an empty split for ever."""
+        rng = np.random.default_rng(0)
+        X, Y = rng.normal(size=(16, 5)), rng.normal(size=(16, 4))
+        structure = Trace() + 0.5 * LogDet(0.3) + 2 * UnitTrace()
+        solution = solve(Problem(X, Y, "squared", structure, 0.05), solver, max_iter=150)
+        assert solution.certificate.optimal, solution.certificate.message
+
     def test_the_certificate_says_what_was_bounded_numerically(self):
         rng = np.random.default_rng(0)
         structure = CustomStructure(zoo.TraceAndSize()) + Trace()

@@ -181,7 +181,10 @@ class Sum(Remembering):
         parts = self._parts(len(S))
         if parts.spectral or (parts.invariant and not np.any(S)):  # l1 costs nothing at a multiple of the identity
             s, V = psd_eigh(S)
-            return compose(_descend(parts._replace(l1=0.0), s, None)[0], V)
+            a, m = _descend(parts._replace(l1=0.0), s, None)
+            if self._remembers and parts.spectral and m is not None:  # a bound may look for its split from here
+                self._N = (V * m[:, None, :]) @ V.T
+            return compose(a, V)
         A, M = _descend(parts, symmetric(S), self._N)
         if self._remembers:
             self._N = M
