@@ -182,7 +182,7 @@ class Sum(Remembering):
         if parts.spectral or (parts.invariant and not np.any(S)):  # l1 costs nothing at a multiple of the identity
             s, V = psd_eigh(S)
             a, m = _descend(parts._replace(l1=0.0), s, None)
-            if self._remembers and parts.spectral and m is not None:  # a bound may look for its split from here
+            if self._remembers and parts.spectral and m is not None and np.any(S):  # a bound looks for its split from here
                 self._N = (V * m[:, None, :]) @ V.T
             return compose(a, V)
         A, M = _descend(parts, symmetric(S), self._N)
