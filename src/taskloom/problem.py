@@ -308,8 +308,11 @@ class Problem:
     def _scale(self) -> float:
         constants = self.best_constants if self.fit_intercept else np.zeros(self.n_tasks)
         scale = self.loss_term(constants[self.observations.task])
-        require(scale >= 0, f"a loss must not be negative, got {scale:.3g} for constant predictions; add a function of y to it")
-        return scale
+        require(
+            scale >= -1e-12 * (1 + float(np.abs(self.observations.y).max(initial=0.0))),
+            f"a loss must not be negative, got {scale:.3g} for constant predictions; add a function of y to it",
+        )
+        return max(scale, 0.0)
 
     @property
     def best_constants(self) -> Array:
@@ -362,10 +365,10 @@ class Problem:
         return float(seen.weight @ self.loss.value(np.zeros_like(off), off))
 
     def relative(self, gap: float, size: float = 0.0) -> float:
-        """``gap / scale``, and 0 when both are 0: when neither shows beside the rounding of terms of this ``size``."""
+        """``gap / scale``, and 0 when both are 0: the scale beside the rounding of targets, the gap beside that of ``size``."""
         if gap <= 0:
             return 0.0
         size = size if np.isfinite(size) else 0.0
-        if self.scale <= max(self.blur, 4 * np.finfo(float).eps * size) and gap <= max(self.blur, 1e-12 * size):
+        if self.scale <= self.blur and gap <= max(self.blur, 1e-12 * size):
             return 0.0
         return gap / self.scale if self.scale > 0 else np.inf
