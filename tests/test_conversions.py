@@ -14,9 +14,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, structures
 from taskloom.structures import Clusters, FeatureSelection, Fixed, Frobenius, Independent, SharedMean, TaskGraph, Trace
 
-needs_robust = pytest.mark.skipif(not hasattr(structures, "Robust"), reason="structures.Robust is not there")
-needs_dirty = pytest.mark.skipif(not hasattr(structures, "Dirty"), reason="structures.Dirty is not there")
-
 DATA = cells()
 SIGNS = cells(1, (34, 26, 38, 30), d=4, signs=True)
 T, d, share = DATA.T, DATA.d, DATA.share
@@ -133,7 +130,6 @@ class TestMALSAR:
         theirs = minimise(logistic(SIGNS, W, c) + r1 * norm(W) + ridge * cp.sum_squares(W), W, c)
         assert_same(MultiTaskClassifier(F, alpha=r1**2 / 4, ridge=ridge), SIGNS, theirs, 1.0)
 
-    @needs_robust
     def test_least_rmtl(self):
         """The squares of Least_RMTL, Least_rMTFL and Least_Dirty are not halved."""
         data = cells(2, (30, 25, 28, 24, 27), d=4)
@@ -194,7 +190,6 @@ class TestMutar:
         assert np.abs(Q.value).max() < 1e-5
         assert_same(regressor(FeatureSelection(), a**2), self.data, theirs, 2.0)
 
-    @needs_dirty
     @pytest.mark.parametrize("own", [0.6, 0.8])
     def test_dirty_model(self, own):
         a, P, Q = 0.2, weights(), weights()

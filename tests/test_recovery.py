@@ -99,7 +99,6 @@ class TestEdges:
         assert edges == {(0, 1): 1, (2, 3): -1, (4, 5): 1, (4, 6): 1, (5, 6): 1}
 
 
-@pytest.mark.skipif(not hasattr(structures, "Robust"), reason="structures.Robust is not there")
 class TestOutliers:
     @pytest.mark.parametrize("seed", [0, 1, 2])
     def test_outlying_tasks(self, seed):
