@@ -349,8 +349,23 @@ class Problem:
             low, high = np.where(go_left, low, left), np.where(go_left, right, high)
         return (low + high) / 2
 
-    def relative(self, gap: float) -> float:
-        """``gap / scale``, and 0 when both are 0 (or the gap is below the rounding of the terms it is made of)."""
+    @property
+    def blur(self) -> float:
+        """What rounding alone may leave of the loss where every target is constant: less than that is nothing."""
+        return self.once("blur", self._blur)
+
+    def _blur(self) -> float:
+        seen = self.observations
+        if not self.loss.of_differences:
+            return 0.0
+        off = np.finfo(float).eps * (4 + seen.counts[seen.task]) * np.abs(seen.y)
+        return float(seen.weight @ self.loss.value(np.zeros_like(off), off))
+
+    def relative(self, gap: float, size: float = 0.0) -> float:
+        """``gap / scale``, and 0 when both are 0: when neither shows beside the rounding of terms of this ``size``."""
         if gap <= 0:
+            return 0.0
+        size = size if np.isfinite(size) else 0.0
+        if self.scale <= max(self.blur, 4 * np.finfo(float).eps * size) and gap <= max(self.blur, 1e-12 * size):
             return 0.0
         return gap / self.scale if self.scale > 0 else np.inf

@@ -151,7 +151,8 @@ class _BlockRun(Run):
     def step(self, gap: float) -> Iterate:
         image = self._weights_step(self.A)
         W, b, z = self._at(image)
-        here = Iterate(W, b, z, self.problem.loss.slope(self.problem.observations.y, z), self.A)
+        penalty = self._penalty_at_hand(W) if self.problem.structure.searched else None  # the best structure is a search
+        here = Iterate(W, b, z, self.problem.loss.slope(self.problem.observations.y, z), self.A, penalty)
         value = self._value(W, z)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
             self.x, self.plain = self.plain, None
@@ -166,6 +167,11 @@ class _BlockRun(Run):
         if self.structure_step.lower(self.A, gap):
             self._map_changed()
         return here
+
+    def _penalty_at_hand(self, W: Array) -> float:
+        problem = self.problem
+        norm = problem.alpha * problem.structure.charge(W, self.A) + problem.ridge * float(np.vdot(W, W))
+        return norm + problem.structure.value(self.A)
 
     def _value(self, W: Array, z: Array) -> float:
         """The objective of (S^delta) at these weights and the best structure for them."""

@@ -264,7 +264,7 @@ class _Book:
 
     @property
     def relative_gap(self) -> float:
-        return self.problem.relative(self.gap)
+        return self.problem.relative(self.gap, abs(self.primal) + abs(self.dual))
 
     @property
     def shortfall(self) -> float:

@@ -293,6 +293,8 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     if batch.loss.quadratic:
         return _one_step(batch, coef, b)
     coef, b = coef.copy(), b.copy()
+    if not np.isfinite(batch.loss.max_curvature):
+        _come_back(batch, coef, b)
     active = np.arange(len(batch.y))
     least = np.full(active.size, np.inf)
     idle = np.zeros(active.size, int)
@@ -306,6 +308,21 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
         if active.size == 0:
             break
     return batch.finish(coef, b)
+
+
+def _come_back(batch: Batch, coef: Array, b: Array) -> None:
+    """Where an exponential has carried a start so far out that zero is better, start at zero: the way back is long."""
+
+    def value(coef: Array, b: Array) -> Array:
+        plain = batch.design.predict(coef)
+        losses = batch.loss.value(batch.y, plain + batch.offsets(b))
+        return np.einsum("bm,bm->b", batch.v, losses) + batch.design.inner(coef, coef, plain) / 2
+
+    for away in (coef, b):
+        here, kept = value(coef, b), away.copy()
+        away[:] = 0.0
+        stay = here <= value(coef, b)
+        away[stay] = kept[stay]
 
 
 def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:

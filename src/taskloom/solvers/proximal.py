@@ -118,6 +118,7 @@ class _ProximalRun(Run):
     def _move(self) -> None:
         here, worst = self.here, max(self.values[-self.settings.look_back :])
         for _ in range(60):
+            self.length = min(self.length, self.problem.structure.longest_step(here.A))
             A = self.problem.structure.proximal_step(here.A, here.slope, self.length)
             move = A - here.A
             there = self._at(A)

@@ -68,6 +68,7 @@ class Reduced:
         self.problem = Problem(features, observations, problem.loss, problem.structure, problem.alpha, problem.ridge, False)
         self.problem.once("shared inputs", lambda: DiagonalInputs(d, targets, inputs.c))
         self.problem.once("scale", lambda: problem.scale)
+        self.problem.once("blur", lambda: problem.blur)
         self.problem.once("reduced", lambda: None)
         whole = float(problem.observations.weight @ (problem.observations.y - inputs.y_mean[problem.observations.task]) ** 2)
         self.constant = whole - float(np.sum(inputs.c * targets**2))

@@ -91,6 +91,10 @@ class Structure(Component, ABC):
         """``prox(A - step slope, step)``, or near enough to it that a step from ``A`` gains almost as much."""
         return self.prox(A - step * slope, step)
 
+    def longest_step(self, A: Array) -> float:
+        """Beyond which length a proximal step from ``A`` gains nothing, and a search for it goes astray."""
+        return np.inf
+
     def first_structure(self, R: Array, floor: float) -> Array:
         """Where a solver may start that has weights ``R``: the step, or something like it."""
         return self.best_of_root(R, floor)[0]
@@ -169,6 +173,16 @@ class Remembering(Structure):
     _N: Array | None = None
     _remembers = False
     _proves = False  # whether what is remembered belongs to the structure at hand
+
+    @property
+    def steepness(self) -> float:
+        """The size of the slopes of the penalty's parts, which may cancel: what multipliers are measured in."""
+        return 1.0
+
+    def longest_step(self, A: Array) -> float:
+        """Multipliers move by ``A`` over the length of the step in each round of the search."""
+        size = float(np.linalg.norm(A))
+        return 3 * size / self.steepness if size > 0 and self.searched else np.inf
 
     def remembering(self) -> Structure:
         twin = copy.copy(self)

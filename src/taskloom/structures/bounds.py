@@ -46,10 +46,10 @@ def support(F: Penalty, M: Array, step: float) -> Support:
 
 
 def reach(S: Array, N: Array) -> float:
-    """The largest ``c`` with ``c S <= N``."""
+    """The largest ``c`` with ``c S <= N``; 1 where ``S <= N`` is all that can be said, for a slope may be indefinite."""
     n, V = np.linalg.eigh(N)
     if not n[0] > 0:
-        return 0.0
+        return float(np.linalg.eigvalsh(symmetric(N - S))[0] >= 0)
     half = V / np.sqrt(n)
     return (1 - 1e-13) / max(float(np.linalg.eigvalsh(symmetric(half.T @ S @ half))[-1]), TINY)
 
@@ -94,8 +94,9 @@ def ray(F: Penalty, S: Array, near: Array, at_zero: float) -> Ray:
 
 def _supports(F: Penalty, S: Array, near: Array) -> Iterator[tuple[float, float]]:
     """How far along ``S`` a slope bounds ``F*``, and the bound; until one of them is as good as any can be."""
-    level = float(np.trace(S)) / len(S)
-    unit = max(float(np.trace(near)), 1e-12) / max(float(np.trace(S)), TINY)
+    size_of_S = float(np.abs(np.linalg.eigvalsh(S)).sum())  # its trace; in a sum of structures S may be indefinite
+    level = size_of_S / len(S)
+    unit = max(float(np.trace(near)), 1e-12) / max(size_of_S, TINY)
     below = float(np.vdot(S, near)) - F.value(near)
     for size, lift in PLACES:
         N, P, bound = support(F, near + size * unit * (S + lift * level * np.eye(len(S))), size * unit)

@@ -22,6 +22,7 @@ from .box import climb, maximise_in_box
 from .spectral import TINY, SpectralStructure
 
 SHARES = (1.0, *(1 - 10.0**-k for k in range(10, 0, -1)))  # of N
+FAINT = 1e-14  # share of the energy that makes a singular one regular: the step costs its root, 1e-7, too much
 FEW = 10  # eigenproblems that a proximal step may take: N is remembered, so the next step goes on where this one stopped
 
 
@@ -119,6 +120,8 @@ class Relations(Remembering, SpectralStructure):
 
     def _lifted(self, R: Array, floor: float) -> Array:
         """A root of ``R'R + floor I`` with as few rows as it takes."""
+        if self.strengths[0] == 0:  # a trace of energy everywhere: I + N must be definite even where R does not look
+            floor = max(floor, FAINT * float(np.vdot(R, R)))
         if floor > 0:
             R = np.vstack([R, np.sqrt(floor) * np.eye(R.shape[1])])
         _, s, Vt = np.linalg.svd(R, full_matrices=False)

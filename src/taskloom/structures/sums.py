@@ -17,6 +17,7 @@ import numpy as np
 from .._component import is_number, require
 from .._linalg import compose, psd_eigh, symmetric
 from .base import Array, Ray, Remembering, Structure
+from .parts import Several
 from .relations import FEW, Relations, off_diagonal
 from .sparse import LogDet, Sparse
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
@@ -98,6 +99,9 @@ class Sum(Remembering):
             require(
                 not member.known, f"Sum needs structures that are learned; {name} fixes A, so there is nothing to add to it"
             )
+            require(
+                not isinstance(member, Several), f"Sum needs structures of one A; {name} splits the weights and has several"
+            )
             require(not member.on_features, f"Sum needs structures on the tasks; {name} sits on the features")
             require(getattr(member, "convex", True), f"Sum needs convex members; {name} is not convex")
         weights = self._weights
@@ -109,6 +113,24 @@ class Sum(Remembering):
     def check_tasks(self, n_tasks: int) -> None:
         for member in self.members:
             member.check_tasks(n_tasks)
+        self._check_room(n_tasks)
+
+    def _check_room(self, n_tasks: int) -> None:
+        """Members that are sets must have an ``A`` in common: then the prox lands next to each of them."""
+        bounded = [member for member in self.members if not np.isfinite(member.value(1e3 * np.eye(n_tasks)))]
+        if len(bounded) < 2:
+            return
+        A = Sum(bounded).prox(np.eye(n_tasks), 1.0)
+        apart = max(float(np.linalg.norm(member.prox(A, 1e-6) - A)) for member in bounded)
+        names = " and ".join(repr(member) for member in bounded)
+        require(
+            apart <= 1e-3 * float(np.linalg.norm(A)),
+            f"no A satisfies {names} for {n_tasks} tasks: their sum is infinite everywhere; change a parameter of one of them",
+        )
+
+    @property
+    def proof(self) -> str:  # type: ignore[override]
+        return next((member.proof for member in self.members if member.proof), "")
 
     @property
     def _weights(self) -> Sequence[float]:
@@ -120,6 +142,10 @@ class Sum(Remembering):
     @property
     def searched(self) -> bool:
         return True
+
+    @property
+    def steepness(self) -> float:
+        return float(sum(self._weights))
 
     def value(self, A: Array) -> float:
         return float(sum(w * member.value(A) for w, member in zip(self._weights, self.members, strict=True)))
@@ -179,7 +205,7 @@ class Sum(Remembering):
         rest, taken = 0.0, np.zeros_like(S)
         for k, (weight, member) in enumerate(others):
             share = M[k] / weight
-            ray = member.ray(share)
+            ray = member.ray(share, near)
             shrink = 1.0 if np.isfinite(ray.conjugate(1.0)) else min(1.0, ray.reach * (1 - 1e-14))
             rest += weight * ray.conjugate(shrink)
             taken = taken + weight * shrink * share
@@ -187,7 +213,7 @@ class Sum(Remembering):
             taken = taken + M[-1]
 
         def bound(c: float) -> float:
-            return first.weight * first.structure.conjugate((c * S - taken) / first.weight) + rest
+            return first.weight * first.structure.conjugate((c * S - taken) / first.weight, near) + rest
 
         if np.isfinite(bound(1.0)):
             return Ray(1.0, lambda c: bound(c) if c <= 1 else np.inf)
