@@ -15,7 +15,7 @@ from ..problem import Problem
 from ..structures.members import ByEntry, ByTask, OnFeatures
 from ..structures.parts import Parts
 from .newton import Batch, Columns, Design, Direction, Gram, Intercepts, OneEach, OnePerTask, newton
-from .sides import Side, Supervised, buckets, ridged, smaller
+from .sides import Side, Supervised, buckets, lined_up, ridged, smaller
 
 Array = np.ndarray
 
@@ -38,7 +38,7 @@ class PartsSide(Side):
     def _blocks(self) -> list[Array]:
         """The features of each addend."""
         ends = np.cumsum(self.parts.widths)[:-1]
-        return [np.ascontiguousarray(block) for block in np.split(self.problem.features, ends, axis=1)]
+        return [np.ascontiguousarray(block) for block in np.split(lined_up(self.problem), ends, axis=1)]
 
     def moment_root(self, W: Array) -> Array:
         return W
