@@ -49,7 +49,7 @@ class FactoredStructure:
     def __init__(self, L: Any, own: Any = 0.0):
         self.L = np.asarray(L)
         require(self.L.ndim == 2, f"FactoredStructure needs a matrix L with one row for each task, got shape {self.L.shape}")
-        self.own = np.broadcast_to(np.asarray(own, dtype=self.L.dtype), (len(self.L),))
+        self.own = np.array(np.broadcast_to(np.asarray(own, dtype=self.L.dtype), (len(self.L),)))
         require(bool((self.own >= 0).all()), f"own must not be negative, got {self.own.min(initial=0.0):.3g}")
 
     @classmethod
@@ -132,6 +132,17 @@ class FactoredStructure:
     def __matmul__(self, X: Any) -> Array:
         X = np.asarray(X)
         return self.L @ (self.L.T @ X) + (self.own * X.T).T
+
+    def __rmatmul__(self, X: Any) -> Array:
+        return (self @ np.asarray(X).T).T
+
+    def bordered(self, beta: Array, own: float) -> FactoredStructure:
+        """With one more task, ``beta`` times the others plus something of its own."""
+        require(
+            not np.any(self.own * beta),
+            "a task that takes part in what others have of their own cannot be added to a factored structure; fit again",
+        )
+        return FactoredStructure(np.vstack([self.L, beta @ self.L]), np.append(self.own, own))
 
     # --- relations ----------------------------------------------------------------------------------------------
 

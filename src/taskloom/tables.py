@@ -137,6 +137,10 @@ def sorted_labels(labels: Array) -> Array:
 
 def code_labels(labels: Array, tasks: Array) -> Array:
     """The position of each label among the known tasks; -1 for a task that is not among them."""
+    if labels.dtype == tasks.dtype and labels.dtype.kind in "biuf":
+        order = np.argsort(tasks)
+        place = order[np.searchsorted(tasks, labels, sorter=order).clip(max=len(tasks) - 1)]
+        return np.where(tasks[place] == labels, place, -1)
     position = {label: t for t, label in enumerate(tasks.tolist())}
     return np.array([position.get(label, -1) for label in labels.tolist()], dtype=int)
 

@@ -11,7 +11,9 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from .. import factors
 from .._component import require
+from ..factors import FactoredStructure
 from ..features import row_squares
 from ..losses import as_loss
 from ..metrics import mean_score
@@ -77,8 +79,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
 
     Attributes
     ----------
-    structure_ : ndarray of shape (n_tasks, n_tasks)
-        The learned ``A``, in the order of ``tasks_``.
+    structure_ : ndarray of shape (n_tasks, n_tasks), or FactoredStructure
+        The learned ``A``, in the order of ``tasks_``; of more than 2000 tasks it is held by a factor.
     coef_ : ndarray of shape (n_tasks, n_features)
         Weights (linear kernel).
     dual_coef_ : ndarray of shape (n_samples, n_tasks)
@@ -239,8 +241,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
 
     def _store(self, data: Prepared, solution) -> None:
         super()._store(data, solution)
-        quadratic = data.problem.loss.quadratic
-        self._training = (data, solution.W, solution.b, solution.A) if quadratic else None  # for return_std
+        kept = data.problem.loss.quadratic and not isinstance(solution.A, FactoredStructure)
+        self._training = (data, solution.W, solution.b, solution.A) if kept else None  # for return_std
 
     # --- predict ------------------------------------------------------------------------------------------------
 
@@ -279,6 +281,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
                 reason = "need the training data, which were not saved with this model (save(path, training=True))"
             elif hasattr(self, "added_tasks_"):
                 reason = "describe the tasks of a fit; fit again with the tasks that were added"
+            elif isinstance(self.structure_, FactoredStructure):
+                reason = f"need systems over all tasks, and end at {factors.DENSE_TASKS} of them; fit fewer tasks together"
             elif len(getattr(self, "fallback_tasks_", ())):
                 reason = "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
             raise AttributeError(f"standard deviations {reason}")

@@ -36,7 +36,7 @@ class PartsSide(Side):
         self.coupled = any(member.couples for member in self.parts.members)
 
     def _blocks(self) -> list[Array]:
-        """The features of each addend."""
+        """The features of each addend, lined up for buckets."""
         ends = np.cumsum(self.parts.widths)[:-1]
         return [np.ascontiguousarray(block) for block in np.split(lined_up(self.problem), ends, axis=1)]
 
@@ -158,7 +158,7 @@ class Stacked(Design):
         same = seen.task[:, None] == seen.task[None, :]
         K = np.zeros((seen.y.size, seen.y.size))
         for member, L, block in zip(self.side.parts.members, self.roots, self.side.blocks, strict=True):
-            phi = block[seen.row]
+            phi = block[seen.row] if self.problem.by_observation() is None else block
             if member.couples:
                 spread = L[seen.task]
                 K += (phi @ phi.T) * (spread @ spread.T)

@@ -173,8 +173,8 @@ class Structure(Component, ABC):
         """Raise ``ValueError`` before anyone makes a ``T x T`` matrix that is too large."""
         require(
             n_tasks <= factors.LARGEST_ARRAY or not self.needs_task_matrix,
-            f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and stops "
-            f"at {factors.LARGEST_ARRAY} tasks; take a structure that may sit on the features (Trace, Frobenius, Schatten, "
+            f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and "
+            f"stops at {factors.LARGEST_ARRAY} tasks; take a structure that may sit on the features (Trace, Frobenius, Schatten, "
             "UnitTrace, Independent, FeatureSelection), or fit groups of tasks",
         )
 
