@@ -58,7 +58,8 @@ class ReadStructure(MultiTaskEstimator):
         require(
             len(C) <= factors.LARGEST_ARRAY,
             f"{who} compares every pair of tasks, and stops at {factors.LARGEST_ARRAY} of them, got {len(C)}; "
-            "structure_.nearest(task, k) gives the neighbours of one task, and sklearn.cluster.KMeans on the rows of task_correlation().L makes groups",
+            "structure_.nearest(task, k) gives the neighbours of one task, and "
+            "sklearn.cluster.KMeans on the rows of task_correlation().L makes groups",
         )
         C = np.clip(C.to_array(), -1.0, 1.0)
         np.fill_diagonal(C, 1.0)

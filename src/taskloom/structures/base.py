@@ -174,8 +174,8 @@ class Structure(Component, ABC):
         require(
             n_tasks <= factors.LARGEST_ARRAY or not self.needs_task_matrix,
             f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and "
-            f"stops at {factors.LARGEST_ARRAY} tasks; take a structure that may sit on the features (Trace, Frobenius, Schatten, "
-            "UnitTrace, Independent, FeatureSelection), or fit groups of tasks",
+            f"stops at {factors.LARGEST_ARRAY} tasks; take a structure that may sit on the features (Trace, Frobenius, "
+            "Schatten, UnitTrace, Independent, FeatureSelection), or fit groups of tasks",
         )
 
     def check_tasks(self, n_tasks: int) -> None:

@@ -77,14 +77,15 @@ class EitherSide(SpectralStructure):
     def handed_back(self, R: Array) -> tuple[Any, float]:
         """With fewer rows than tasks, ``A`` is known by its action on the rows of ``R``: nothing ``T x T`` is needed."""
         rows, T = R.shape
-        if rows >= T or T <= factors.DENSE_TASKS:
+        if rows >= T:
             return self.best_of_root(R)
         _, values, Vt = np.linalg.svd(R, full_matrices=False)
         energy = np.zeros(T)
         energy[:rows] = values**2
         a = self.f_best(energy)
         charged = np.divide(energy, a, out=np.zeros_like(a), where=a > 0)
-        return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), float(charged.sum()) + self.f(a)
+        A = factors.by_eigen(a[:rows], Vt.T, float(a[-1]))
+        return A if T > factors.DENSE_TASKS else A.to_array(), float(charged.sum()) + self.f(a)
 
     def value(self, A: Any) -> float:
         return float(self.f(A.spectrum())) if isinstance(A, factors.FactoredStructure) else super().value(A)
