@@ -12,7 +12,15 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "estimators.md"
 
 
-PAGES = [("estimators.md", 10), ("structures.md", 2), ("methods.md", 2), ("custom.md", 6), ("plots.md", 4), ("report.md", 2)]
+PAGES = [
+    ("estimators.md", 10),
+    ("structures.md", 2),
+    ("methods.md", 2),
+    ("custom.md", 6),
+    ("plots.md", 4),
+    ("report.md", 2),
+    ("scaling.md", 1),
+]
 
 
 @pytest.mark.parametrize(("name", "least"), PAGES)

@@ -176,6 +176,8 @@ class ReadStructure(MultiTaskEstimator):
 
 def _metric(problem: Problem, A: Array) -> Array:
     """``A``, less what a ridge takes: times ``Z'W`` it says what each task's data (rows) contribute to each task (columns)."""
+    if problem.ridge == 0:
+        return A
     a, V = psd_eigh(A)
     return (V * (a / (1 + problem.ridge / problem.alpha * a))) @ V.T
 

@@ -18,7 +18,7 @@ from ..features import row_squares
 from ..losses import as_loss
 from ..metrics import mean_score
 from ..posterior import Posterior
-from ..tables import align_targets, as_table, column_names, shown
+from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
 from .reading import ReadStructure
@@ -203,8 +203,9 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         self.tasks_ = column_names(y, raw.shape[1]) if labels is None else self.tasks_
         Y = np.full(raw.shape, np.nan)
         self.classes_: Any = []
+        own = None if labels is None else rows_by_task(labels, self.tasks_)
         for t, (name, loss) in enumerate(zip(self.tasks_, self._losses(), strict=True)):
-            place = (slice(None), t) if labels is None else (np.flatnonzero(labels == name), 0)
+            place = (slice(None), t) if own is None else (own[t], 0)
             if loss.targets == "signs":
                 classes, Y[place] = two_classes(raw[place], f"task {shown(name)}")
             else:
@@ -347,8 +348,9 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         raw = np.asarray(y)
         raw = raw[:, None] if raw.ndim == 1 else raw
         Y = np.full(raw.shape, np.nan)
-        for t, (name, classes) in enumerate(zip(self.tasks_, self.classes_, strict=True)):
-            place = (slice(None), t) if labels is None else (np.flatnonzero(np.asarray(labels) == name), 0)
+        own = None if labels is None else rows_by_task(labels, self.tasks_)
+        for t, classes in enumerate(self.classes_):
+            place = (slice(None), t) if own is None else (own[t], 0)
             Y[place] = _numbers(raw[place]) if classes is None else signs_of(raw[place], classes)
         return Y if labels is None else Y[:, 0]
 
