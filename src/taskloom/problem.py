@@ -182,7 +182,7 @@ class Problem:
         row = self.observations.row
         if issparse(self.features) or row.size > self.n_rows:
             return None
-        return self.features if np.array_equal(row, np.arange(self.n_rows)) else self.features[row]  # type: ignore[return-value]
+        return self.features if np.array_equal(row, np.arange(self.n_rows)) else self.features[row]
 
     def _by_task(self) -> list[tuple[slice, Matrix]]:
         starts, ordered = self.observations.starts.tolist(), self.by_observation()
