@@ -1,5 +1,6 @@
 """Many tasks: structures held by a factor are the arrays that fewer tasks get, and nothing makes a T x T matrix."""
 
+import gc
 import pickle
 import tracemalloc
 
@@ -295,3 +296,19 @@ def test_five_thousand_tasks_take_a_few_copies_of_the_data(ragged):
     assert near[0] > 0.9
     assert np.allclose(near, model.structure_.correlation(17, tasks))
     assert model.explain(17.0)
+
+
+def test_the_data_are_free_after_the_fit():
+    """No cycle keeps the copy of the inputs alive until the collector comes by."""
+    X, y = long_table(T=2500, d=20, n=6)
+    model = MultiTaskRegressor(alpha=0.1, task_column=-1)
+    gc.collect()
+    gc.disable()
+    try:
+        tracemalloc.start()
+        model.fit(X, y)
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert left < 0.8 * X.nbytes

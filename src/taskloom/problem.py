@@ -115,12 +115,12 @@ class Problem:
 
     def unfolded(self) -> Problem:
         """Where the structure splits the weights into addends: the same problem with features and weights for each of them."""
-        return self.once("unfolded", self._unfolded).at(self.alpha)
+        return (self.once("unfolded", self._unfolded) or self).at(self.alpha)
 
-    def _unfolded(self) -> Problem:
+    def _unfolded(self) -> Problem | None:
         structure = self.structure.unfold(self.n_features, self.n_tasks)
         if structure is self.structure:
-            return self
+            return None  # a problem that remembered itself would outlive its last user
         copies = len(structure.members)  # type: ignore[attr-defined]
         return replace(self, features=np.hstack([densely(self.features)] * copies), structure=structure)
 

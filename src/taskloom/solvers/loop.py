@@ -198,6 +198,7 @@ def _run(
     status = "interrupted"
     with one_thread(), suppress(KeyboardInterrupt):
         status = _iterate(book, solver, start, limits)
+    del book.history.best  # it holds the book, which holds the data: they are free when the fit is, not at some later time
     return book, status
 
 
