@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..problem import Problem
-from .sides import buckets
+from .sides import buckets, turned
 
 Array = np.ndarray
 SOFT = 1e-4  # a task with fewer observations than there are directions does what it can; no bound needs more
@@ -52,11 +52,11 @@ def _own(problem: Problem, G: Array, U: Array, excess: Array) -> Array:
     """Take ``excess`` out of ``U'Z``, each task with the change of its own ``G`` that costs least (a change has the price
     ``dG^2 / v``, so that a row of weight 2 moves as two rows would)."""
     seen = problem.observations
-    P = np.asarray(problem.features @ U)
+    inputs = turned(problem, U)
     out = G.copy()
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
         v = seen.weight[bucket.place] * bucket.mask
-        X = bucket.take(P, problem)
+        X = inputs(bucket)
         if problem.fit_intercept:  # the changes of each task must add up to zero
             X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
         root = np.sqrt(v)
