@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
@@ -26,7 +27,8 @@ from .sides import buckets
 
 Array = np.ndarray
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
-SMALL = 1e-2  # columns with less than this share of the mean energy go, if the dual says that they should vanish
+PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
+SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 
 
 @dataclass(eq=False, repr=False)
@@ -39,7 +41,7 @@ class Projected(Solver):
         Conjugate gradients stop when the residual of the Newton system has fallen to this share.
     """
 
-    forcing: float = 0.1
+    forcing: float = 0.05
 
     def check(self) -> None:
         require(0 < self.forcing < 1, f"Projected needs 0 < forcing < 1, got forcing={self.forcing!r}")
@@ -61,6 +63,7 @@ class Block:
     tasks: Array | slice
     X: Array
     y: Array
+    size: Array  # the mean square of the inputs of each task
 
 
 def blocks(problem: Problem) -> list[Block]:
@@ -68,14 +71,15 @@ def blocks(problem: Problem) -> list[Block]:
     seen, out = problem.observations, []
     groups = problem.once("buckets", lambda: buckets(seen.counts, seen.starts))
     for bucket in groups:
-        X, y = bucket.take(problem.features, problem), seen.y[bucket.place]
         v = seen.weight[bucket.place] * bucket.mask
-        if problem.fit_intercept:
-            total = v.sum(axis=1)[:, None]
-            X = X - (np.matmul(v[:, None, :], X) / total[:, :, None])
-            y = y - (v * y).sum(axis=1)[:, None] / total
         root = np.sqrt(v)
-        out.append(Block(bucket.tasks if len(groups) > 1 else slice(None), root[:, :, None] * X, root * y))
+        X, y = root[:, :, None] * bucket.take(problem.features, problem), root * seen.y[bucket.place]
+        if problem.fit_intercept:
+            share = (root / v.sum(axis=1)[:, None])[:, None, :]
+            X -= root[:, :, None] * np.matmul(share, X)
+            y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
+        size = np.einsum("bmr,bmr->b", X, X) / (X.shape[1] * X.shape[2])
+        out.append(Block(bucket.tasks if len(groups) > 1 else slice(None), X, y, size))
     return out
 
 
@@ -159,15 +163,21 @@ class Point:
         for part in self.parts:
             tasks = part.block.tasks
             dB[tasks], pull[tasks] = part.answer(dW[tasks], dZ[tasks])
-        return 2 * dQ + pull.T @ self.B - self.Z.T @ dB
+        return (2 + self.lift) * dQ + pull.T @ self.B - self.Z.T @ dB
+
+    @cached_property
+    def lift(self) -> float:
+        """What makes up for a negative slope in ``D`` along a direction of ``Q``: Newton's method would run away with it."""
+        energy, V = np.linalg.eigh(self.Q.T @ self.Q)
+        large = energy > 1e-12 * energy[-1]
+        pull = self.Z @ (self.Q @ (V[:, large] / np.sqrt(energy[large])))
+        return max(float(np.linalg.eigvalsh(pull.T @ pull)[-1]) / (4 * self.alpha) - 1, 0.0) if large.any() else 0.0
 
     def metric(self) -> Callable[[Array], Array]:
         """The inverse of what the Hessian would be, were the inputs of all tasks alike in all directions."""
-        K = 0.2 * np.eye(self.B.shape[1])
+        K = (0.4 + self.lift) * np.eye(self.B.shape[1])
         for part in self.parts:
-            X, B = part.block.X, part.B
-            bend = 2 * part.free * np.einsum("bmr,bmr->b", X, X) / (X.shape[1] * X.shape[2])
-            K += (B * bend[:, None]).T @ B
+            K += (part.B * (2 * part.free * part.block.size)[:, None]).T @ part.B
         inverse = np.linalg.inv(K)
         return lambda slope: slope @ inverse
 
@@ -200,9 +210,9 @@ class ProjectedRun(Run):
         self.settings, self.problem, self.tol = settings, problem, tol
         self.data = problem.once("blocks", lambda: blocks(problem))
         self.means = problem.once("means", lambda: _means(problem))
-        self.here = self._at(self._factor_of(self._alone(), 0.5) if start is None else self._factor_of(start[0], 1.0))
-        self.enough = tol * problem.scale
-        self.missing = start is not None  # a fit at another strength may lack directions
+        self.here = self._at(self._factor_of(self._alone() if start is None else start[0]))
+        self.enough = PROMISE * tol * problem.scale
+        self.doubtful = start is not None  # a fit at another strength may lack directions
         self.jump = float(np.vdot(self.here.Q, self.here.Q)) / self.here.Q.shape[1]
         self.fallback: Run | None = None
 
@@ -219,35 +229,35 @@ class ProjectedRun(Run):
             W[:, block.tasks] = apply_transposed(block.X, np.linalg.solve(gram, block.y[:, :, None])[:, :, 0]).T
         return W
 
-    def _factor_of(self, W: Array, share: float) -> Array:
+    def _factor_of(self, W: Array) -> Array:
         """The best factor for the weights, on the larger ones of their directions."""
         U, s, _ = np.linalg.svd(W, full_matrices=False)
-        q = max(1, int(np.ceil(share * s.size)))
+        q = max(40, s.size // 2)
         return U[:, :q] * np.sqrt(np.sqrt(self.problem.alpha) * s[:q])
 
     def retarget(self, problem: Problem) -> None:
-        raise NotImplementedError("the squared loss is smooth: nothing smooths it anew")
+        raise AssertionError("the squared loss is smooth: nothing smooths it anew")
 
     def step(self, gap: float) -> Iterate:
         if self.fallback is not None:
             return self.fallback.step(gap)
-        moved = self._grow() if self.missing else False
+        moved = self.doubtful and self._lacks() and self._grow()
         for _ in range(STEPS):
             metric = self.here.metric()
-            if float(np.vdot(self.here.slope, metric(self.here.slope))) / 2 <= self.enough:
-                break
-            if not self._newton_step(metric):
+            promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
+            if promise <= self.enough or not self._newton_step(metric, promise):
                 break
             moved = True
-        self.missing, self.enough = True, self.enough / 10
+        self.doubtful, self.enough = True, self.enough / 10
         iterate = self._iterate()
         if not moved:
             self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
         return iterate
 
-    def _newton_step(self, metric: Callable[[Array], Array]) -> bool:
+    def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
         here = self.here
-        move = newton_direction(here, metric, self.settings.forcing)
+        forcing = float(np.clip((promise / self.problem.scale) ** 0.25, self.settings.forcing, 0.3))
+        move = newton_direction(here, metric, forcing)
         fall, t = float(np.vdot(here.slope, move)), 1.0
         while t > 1e-6:
             there = self._at(self._trimmed(here.Q + t * move))
@@ -260,11 +270,17 @@ class ProjectedRun(Run):
     def _trimmed(self, Q: Array) -> Array:
         """``Q`` without columns that are small and that the dual at hand wants to vanish: the work falls with the rank."""
         energy, V = np.linalg.eigh(Q.T @ Q)
-        small = energy < SMALL * energy.mean()
+        share = energy / energy.mean()
         pull = self.here.Z @ (Q @ V)
         size = np.einsum("tq,tq->q", pull, pull) / (4 * self.problem.alpha)  # times the energy
-        go = small & (size < 0.95 * energy)
+        go = (share < SMALL) & (size < (1 - 2 * share) * energy)
         return Q @ V[:, ~go] if go.any() else Q
+
+    def _lacks(self) -> bool:
+        """Whether the dual constraint is violated in a direction outside the range of ``Q``."""
+        U = np.linalg.qr(self.here.Q)[0]
+        outside = self.here.Z - (self.here.Z @ U) @ U.T
+        return bool(np.linalg.norm(outside, 2) > 2 * np.sqrt(self.problem.alpha))
 
     def _grow(self) -> bool:
         """A proximal step on ``D``, where the problem is convex: it finds directions that ``Q`` lacks."""
