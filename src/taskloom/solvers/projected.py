@@ -1,4 +1,4 @@
-"""Variable projection by Newton's method, for the squared loss and the trace penalty: a few steps, each of a few cheap products.
+"""Variable projection by Newton's method, for the squared loss and the trace penalty: few steps, of few cheap products each.
 
     h(Q) = ||Q||^2 + sum_t min_b [ ||y_t - X_t Q b||^2 + alpha ||b||^2 ],     D = QQ',   w_t = Q b_t
 

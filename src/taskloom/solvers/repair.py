@@ -37,13 +37,14 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     squares, vectors = np.linalg.eigh(root.T @ root if shared else units @ units.T)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
-    if s.size == 0 or not s[-1] < FAR:
+    own = units is root and not shared
+    if s.size == 0 or not (own or s[-1] > 1) or s[-1] >= FAR:
         return None
     cut = np.maximum(1 - 1 / s, 0.0)
     if shared:
         by_task = G.reshape(problem.n_tasks, -1)
         return (by_task - (vectors * cut) @ (vectors.T @ by_task)).ravel()
-    if units is root:
+    if own:
         return _turned_back(problem, G, vectors, s, root, W)
     return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha)))
 
