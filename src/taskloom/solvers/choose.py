@@ -38,5 +38,5 @@ def choose(problem: Problem) -> Solver:
 
 def _newton_pays(problem: Problem) -> bool:
     """Shared inputs diagonalise, which is faster still; where tasks share rows but see different ones, each gets a copy."""
-    small = problem.observations.y.size * problem.n_features <= COPY
-    return small and Projected().accepts(problem) is None and SharedInputs.of(problem) is None
+    pays = problem.n_tasks > 1 and problem.observations.y.size * problem.n_features <= COPY
+    return pays and Projected().accepts(problem) is None and SharedInputs.of(problem) is None

@@ -63,7 +63,7 @@ class Block:
     tasks: Array | slice
     X: Array
     y: Array
-    size: Array  # the mean square of the inputs of each task
+    size: Array  # the mean over the features of the sum of squares, for each task
 
 
 def blocks(problem: Problem) -> list[Block]:
@@ -78,7 +78,7 @@ def blocks(problem: Problem) -> list[Block]:
             share = (root / v.sum(axis=1)[:, None])[:, None, :]
             X -= root[:, :, None] * np.matmul(share, X)
             y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
-        size = np.einsum("bmr,bmr->b", X, X) / (X.shape[1] * X.shape[2])
+        size = np.einsum("bmr,bmr->b", X, X) / X.shape[2]
         out.append(Block(bucket.tasks if len(groups) > 1 else slice(None), X, y, size))
     return out
 
@@ -121,7 +121,10 @@ class _Solved:
             self.B = self._solve(apply_transposed(P, block.y))
             self.left = block.y - apply(P, self.B)
         self.Z = 2 * apply_transposed(block.X, self.left)
-        self.free = np.einsum("bij,bij->b", self.R, self.R) * alpha + (0 if self.wide else m - q)  # tr (I - P K^-1 P')
+        total = np.einsum("bm,bm->b", block.y, block.y)
+        left = np.einsum("bm,bm->b", block.y, self.left)
+        # How much of a direction the task cannot take up: between what it leaves of its targets and all of it.
+        self.free = np.sqrt(np.divide(left, total, out=np.ones_like(total), where=total > 0))
 
     def _solve(self, x: Array) -> Array:
         return apply_transposed(self.R, apply(self.R, x))
@@ -224,8 +227,7 @@ class ProjectedRun(Run):
         W = np.empty((self.problem.n_features, self.problem.n_tasks))
         for block in self.data:
             gram = np.matmul(block.X, block.X.transpose(0, 2, 1))
-            lift = 0.1 * np.trace(gram, axis1=1, axis2=2).mean() / gram.shape[1]
-            gram += (lift + np.finfo(float).tiny) * np.eye(gram.shape[1])
+            gram += (0.3 * block.size + np.finfo(float).tiny)[:, None, None] * np.eye(gram.shape[1])
             W[:, block.tasks] = apply_transposed(block.X, np.linalg.solve(gram, block.y[:, :, None])[:, :, 0]).T
         return W
 
