@@ -336,7 +336,7 @@ class TestSparse:
         assert isinstance(table, csr_array)
         assert np.array_equal(table.toarray(), plain)
         one, other = (
-            MultiTaskRegressor(kernel=kernel, task_column=-1, tol=1e-8, solver="proximal").fit(inputs, y)
+            MultiTaskRegressor(kernel=kernel, task_column=-1, tol=1e-12, solver="proximal").fit(inputs, y)
             for inputs in (table, plain)
         )
         assert one.tasks_.tolist() == [0.0, 1.0]
