@@ -21,6 +21,7 @@ from .block import Block
 from .choose import choose
 from .factored import Factored
 from .multipliers import Multipliers
+from .projected import Projected
 from .proximal import Proximal
 from .reduced import Reduced
 from .repair import repaired
@@ -35,7 +36,7 @@ def as_solver(solver: str | Solver, problem: Problem) -> Solver:
     """The solver object for a name; ``"auto"`` picks by structure, loss and shape."""
     if isinstance(solver, str) and solver == "auto":
         return choose(problem)
-    return resolve(solver, Solver, [Alternating, Block, Factored, Proximal], "solver")
+    return resolve(solver, Solver, [Alternating, Block, Factored, Projected, Proximal], "solver")
 
 
 def solve(
