@@ -31,3 +31,18 @@ def l1_prox(structure, l1, A, step, n_steps=3000):
         N = np.clip(N + structure.prox(A - step * N, step) / step, -l1, l1)
         np.fill_diagonal(N, 0.0)
     return structure.prox(A - step * N, step)
+
+
+def projected_objective(problem, Q):
+    """``||Q||^2 + sum_t min_{b, c} v ||y_t - X_t Q b - c||^2 + alpha ||b||^2``, one least squares problem after the other."""
+    seen, total = problem.observations, float(np.vdot(Q, Q))
+    for t in range(problem.n_tasks):
+        mine = seen.task == t
+        root = np.sqrt(seen.weight[mine])
+        P = root[:, None] * (problem.features[seen.row[mine]] @ Q)
+        edge = root[:, None] * (1.0 if problem.fit_intercept else 0.0)
+        ridge = np.hstack([np.sqrt(problem.alpha) * np.eye(Q.shape[1]), np.zeros((Q.shape[1], 1))])
+        system = np.vstack([np.hstack([P, edge]), ridge])
+        target = np.concatenate([root * seen.y[mine], np.zeros(Q.shape[1])])
+        total += float(np.sum((target - system @ np.linalg.lstsq(system, target, rcond=None)[0]) ** 2))
+    return total

@@ -335,7 +335,10 @@ class TestSparse:
         plain, _ = stack([part.toarray() for part in Xs], ys)
         assert isinstance(table, csr_array)
         assert np.array_equal(table.toarray(), plain)
-        one, other = (MultiTaskRegressor(kernel=kernel, task_column=-1, tol=1e-8).fit(inputs, y) for inputs in (table, plain))
+        one, other = (
+            MultiTaskRegressor(kernel=kernel, task_column=-1, tol=1e-12, solver="proximal").fit(inputs, y)
+            for inputs in (table, plain)
+        )
         assert one.tasks_.tolist() == [0.0, 1.0]
         for mine, theirs in zip(one.predict(table, return_std=True), other.predict(plain, return_std=True), strict=True):
             assert np.allclose(mine, theirs, atol=1e-7)

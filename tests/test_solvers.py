@@ -136,7 +136,7 @@ def test_ctrl_c_keeps_the_best_iterate_and_restores_threads(after, monkeypatch, 
         return original(self, slopes)
 
     monkeypatch.setattr(Problem, "dual_candidate", interrupt)
-    solution = solve(problem, tol=1e-12)
+    solution = solve(problem, "proximal", tol=1e-12)
     assert solution.certificate.status == "interrupted"
     assert "Interrupted" in solution.certificate.message
     assert np.isfinite(solution.certificate.gap)
@@ -169,7 +169,7 @@ def test_a_callback_may_stop_the_fit():
         seen.append(history.gap[-1])
         return len(seen) == 4
 
-    solution = solve(problem_of(losses.Squared(), structures.Trace()), tol=1e-12, callback=callback)
+    solution = solve(problem_of(losses.Squared(), structures.Trace()), "proximal", tol=1e-12, callback=callback)
     assert solution.n_iter == len(seen) == 4
 
 
@@ -194,8 +194,8 @@ def test_fits_are_deterministic_and_do_not_depend_on_the_order_of_rows():
 
 def test_a_warm_start_saves_iterations():
     problem = problem_of(losses.Squared(), structures.Trace())
-    cold = solve(problem, tol=1e-8)
-    warm = solve(replace(problem, alpha=0.98 * problem.alpha), tol=1e-8, start=(cold.W, cold.b))
+    cold = solve(problem, "proximal", tol=1e-8)
+    warm = solve(replace(problem, alpha=0.98 * problem.alpha), "proximal", tol=1e-8, start=(cold.W, cold.b))
     assert warm.certificate.optimal
     assert warm.n_iter < cold.n_iter
 

@@ -9,6 +9,7 @@ __version__ = "0.1.0.dev0"
 
 # Public name -> module: imported on first use, so that the command line starts fast.
 _HOMES = {
+    "FactoredStructure": "factors",
     "ModelFileError": "model_file",
     "MultiTaskClassifier": "estimators",
     "MultiTaskClassifierCV": "estimators",

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ._linalg import one_thread, psd_eigh
+from .factors import LARGEST_ARRAY
 from .problem import Problem
 
 Array = np.ndarray
@@ -35,13 +36,14 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
     first = seen.weight[np.minimum(seen.starts[:-1], seen.y.size - 1)]
     if not np.allclose(seen.weight, first[seen.task], rtol=1e-12) or seen.counts.min() < 2:
         return None  # sample weights change what is left over in their own way
+    each_row = rows and T > 1
+    if T > LARGEST_ARRAY or (not each_row and seen.y.size > LARGEST):
+        return None
     with one_thread():
         R = _metric(problem)
-        if rows and T > 1:
+        if each_row:
             complete = seen.y.size == n * T and np.array_equal(seen.row, np.tile(np.arange(n), T))
             return np.stack([_shared(problem, R(a), a * (n - 1) / n) for a in alphas]) if complete else None
-        if seen.y.size > LARGEST:
-            return None
         return np.stack([_own(problem, R, float(a), by_size) for a in alphas])
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from . import factors
 from ._linalg import psd_eigh, symmetric
 
 Array = np.ndarray
@@ -40,11 +43,16 @@ def features_to_tasks(W: Array, D: Array) -> Array:
     return tasks_to_features(W.T, D)
 
 
-def implied_tasks(W: Array, D: Array) -> Array:
+def implied_tasks(W: Array, D: Array) -> Any:
     """The task matrix that goes with a structure on the features: ``W'D^+W``, with the trace of ``D``.
 
-    For the trace penalty, which may sit on either side, it is the ``A`` of the task side.
+    For the trace penalty, which may sit on either side, it is the ``A`` of the task side. With many tasks it comes factored.
     """
+    if W.shape[1] > factors.DENSE_TASKS:
+        d, V = psd_eigh(D)
+        keep = d > 1e-12 * max(d[-1], np.finfo(float).tiny)
+        L = W.T @ (V[:, keep] / np.sqrt(d[keep]))
+        return factors.FactoredStructure(L * np.sqrt(np.trace(D) / max(float(np.vdot(L, L)), np.finfo(float).tiny)))
     shared = W.T @ pseudo_inverse(D) @ W
     return symmetric(shared * (np.trace(D) / max(np.trace(shared), np.finfo(float).tiny)))
 

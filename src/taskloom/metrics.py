@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from ._component import require
-from .tables import is_missing, sorted_labels, split_table
+from .tables import is_missing, rows_by_task, sorted_labels, split_table
 
 Array = np.ndarray
 
@@ -67,7 +67,8 @@ def _tasks(truth: Array, task: Any) -> list[tuple[Any, Any, int | None]]:
     if task is not None:
         labels = np.asarray(task)
         require(len(labels) == len(truth), f"task has {len(labels)} rows and y_true {len(truth)}")
-        return [(name, np.flatnonzero(labels == name), None) for name in sorted_labels(labels).tolist()]
+        names = sorted_labels(labels)
+        return [(name, rows, None) for name, rows in zip(names.tolist(), rows_by_task(labels, names), strict=True)]
     if truth.ndim == 1:
         return [(0, slice(None), None)]
     return [(t, slice(None), t) for t in range(truth.shape[1])]

@@ -8,6 +8,10 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from . import factors
+from ._component import require
+from .factors import FactoredStructure
+
 Array = np.ndarray
 APART = 3.0  # more than any distance 1 - correlation: groups are joined after everything within them
 
@@ -22,6 +26,17 @@ def task_tree(C: Array, groups: Any = None) -> Array:
     tree = linkage(squareform(distances, checks=False), "average", optimal_ordering=len(C) <= 400)
     tree[:, 2] = np.maximum.accumulate(np.where(tree[:, 2] >= APART, tree[:, 2] - APART, tree[:, 2]))
     return tree
+
+
+def every_pair(model: Any) -> Array:
+    """The correlations of a fitted model, for what shows them all."""
+    C = model.task_correlation()
+    require(
+        not isinstance(C, FactoredStructure),
+        f"a picture or a report of every pair of tasks stops at {factors.DENSE_TASKS} tasks, got {len(C)}; "
+        "structure_.nearest(task, k) gives the neighbours of one task",
+    )
+    return C
 
 
 def whole_structure(model: Any) -> Array:

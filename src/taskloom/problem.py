@@ -31,6 +31,7 @@ LOSS_FREE = (
     "transposed",
     "weights",
     "stacked",
+    "by observation",
     "row inputs",
 )  # what ``once`` may keep when the loss changes
 
@@ -81,6 +82,7 @@ class Problem:
             is_number(self.ridge) and self.ridge >= 0,
             f"ridge must be a finite number >= 0, got ridge={self.ridge!r}",
         )
+        self.structure.check_size(self.n_tasks)
         self.structure.check_tasks(self.n_tasks)
         if isinstance(self.loss, RowLoss):
             check_rows(self.loss, self.observations, self.fit_intercept)
@@ -102,6 +104,7 @@ class Problem:
 
     def with_structure(self, structure: Structure) -> Problem:
         """The same data and loss under another structure; everything that was computed from the data is shared."""
+        structure.check_size(self.n_tasks)
         structure.check_tasks(self.n_tasks)
         twin = copy.copy(self)
         object.__setattr__(twin, "structure", structure)
@@ -112,12 +115,12 @@ class Problem:
 
     def unfolded(self) -> Problem:
         """Where the structure splits the weights into addends: the same problem with features and weights for each of them."""
-        return self.once("unfolded", self._unfolded).at(self.alpha)
+        return (self.once("unfolded", self._unfolded) or self).at(self.alpha)
 
-    def _unfolded(self) -> Problem:
+    def _unfolded(self) -> Problem | None:
         structure = self.structure.unfold(self.n_features, self.n_tasks)
         if structure is self.structure:
-            return self
+            return None  # a problem that remembered itself would outlive its last user
         copies = len(structure.members)  # type: ignore[attr-defined]
         return replace(self, features=np.hstack([densely(self.features)] * copies), structure=structure)
 
@@ -149,9 +152,9 @@ class Problem:
             return (self.features @ W)[seen.row, seen.task] + b[seen.task]
         if (stacked := self.stacked()) is not None:
             return (np.matmul(stacked, W.T[:, :, None])[..., 0] + b[:, None]).ravel()
-        z = np.empty(seen.y.size)
-        for t, (part, phi) in enumerate(self.by_task()):
-            z[part] = phi @ W[:, t]
+        z, by_task = np.empty(seen.y.size), np.ascontiguousarray(W.T)
+        for w, (part, phi) in zip(by_task, self.by_task(), strict=True):
+            z[part] = phi @ w
         return z + b[seen.task]
 
     def by_task(self) -> list[tuple[slice, Matrix]]:
@@ -163,15 +166,29 @@ class Problem:
         return self.once("stacked", self._stacked)
 
     def _stacked(self) -> Array | None:
-        seen, m = self.observations, int(self.observations.counts[0])
-        plain = seen.y.size == self.n_rows and np.all(seen.counts == m) and np.array_equal(seen.row, np.arange(self.n_rows))
-        if issparse(self.features) or not plain:
+        m, ordered = int(self.observations.counts[0]), self.by_observation()
+        if ordered is None or np.any(self.observations.counts != m):
             return None
-        return self.features.reshape(self.n_tasks, m, self.n_features)
+        return ordered.reshape(self.n_tasks, m, self.n_features)
+
+    def by_observation(self) -> Array | None:
+        """Dense features with a row for each observation, sorted as they are: themselves, or one copy where rows were mixed.
+
+        ``None`` where rows are seen more than once: then it would be more than a copy.
+        """
+        return self.once("by observation", self._by_observation)
+
+    def _by_observation(self) -> Array | None:
+        row = self.observations.row
+        if issparse(self.features) or row.size > self.n_rows:
+            return None
+        return self.features if np.array_equal(row, np.arange(self.n_rows)) else self.features[row]
 
     def _by_task(self) -> list[tuple[slice, Matrix]]:
-        starts = self.observations.starts
+        starts, ordered = self.observations.starts.tolist(), self.by_observation()
         parts = [slice(starts[t], starts[t + 1]) for t in range(self.n_tasks)]
+        if ordered is not None and ordered is not self.features:
+            return [(part, ordered[part]) for part in parts]
         return [(part, self._rows(self.observations.row[part])) for part in parts]
 
     def _rows(self, rows: Array) -> Matrix:
@@ -201,7 +218,7 @@ class Problem:
 
     def best_penalty(self, W: Array) -> tuple[float, Array]:
         """``min_A alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` and the structure that attains it."""
-        A, penalty = self.structure.best_of_root(np.sqrt(self.alpha) * self.seen_by_structure(W))
+        A, penalty = self.structure.handed_back(np.sqrt(self.alpha) * self.seen_by_structure(W))
         return penalty + self.ridge * float(np.vdot(W, W)), A
 
     # --- dual ---------------------------------------------------------------------------------------------------
@@ -214,10 +231,10 @@ class Problem:
             return self._transposed @ seen.scatter(G, n)
         if (stacked := self.stacked()) is not None:
             return np.matmul(G.reshape(T, 1, -1), stacked)[:, 0].T
-        Z = np.empty((self.n_features, T))
+        Z = np.empty((T, self.n_features))
         for t, (part, phi) in enumerate(self.by_task()):
-            Z[:, t] = G[part] @ phi
-        return Z
+            Z[t] = G[part] @ phi
+        return Z.T
 
     @property
     def _transposed(self) -> Matrix:

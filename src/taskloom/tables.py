@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -137,8 +138,20 @@ def sorted_labels(labels: Array) -> Array:
 
 def code_labels(labels: Array, tasks: Array) -> Array:
     """The position of each label among the known tasks; -1 for a task that is not among them."""
+    if labels.dtype == tasks.dtype and labels.dtype.kind in "biuf":
+        order = np.argsort(tasks)
+        place = order[np.searchsorted(tasks, labels, sorter=order).clip(max=len(tasks) - 1)]
+        return np.where(tasks[place] == labels, place, -1)
     position = {label: t for t, label in enumerate(tasks.tolist())}
     return np.array([position.get(label, -1) for label in labels.tolist()], dtype=int)
+
+
+def rows_by_task(labels: Array, tasks: Array) -> list[Array]:
+    """The rows of each task, in order: one pass over the labels, however many tasks there are."""
+    task = code_labels(np.asarray(labels), tasks)
+    order = np.argsort(task, kind="stable")
+    ends = np.searchsorted(task[order], np.arange(len(tasks) + 1))
+    return [order[begin:end] for begin, end in pairwise(ends)]
 
 
 def column_names(Y: Any, n_tasks: int) -> Array:
@@ -240,7 +253,7 @@ def unstack(X: Any, y: Any, task_column: Any = -1) -> tuple[dict[Any, Any], dict
     labels, y = np.asarray(table.labels), np.asarray(y)
     require(len(y) == len(labels), f"X has {len(labels)} rows and y has {len(y)}")
     Xs, ys = {}, {}
-    for label in sorted_labels(labels).tolist():
-        rows = np.flatnonzero(labels == label)
+    tasks = sorted_labels(labels)
+    for label, rows in zip(tasks.tolist(), rows_by_task(labels, tasks), strict=True):
         Xs[label], ys[label] = _safe_indexing(table.X, rows), y[rows]
     return Xs, ys

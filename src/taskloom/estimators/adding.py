@@ -24,6 +24,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from .._component import require
 from .._linalg import psd_eigh
+from ..factors import FactoredStructure
 from ..features import KernelFeatures, LinearFeatures
 from ..losses import Loss
 from ..losses.shifted import Shifted
@@ -178,7 +179,7 @@ class AddTask(MultiTaskEstimator):
         if not hasattr(self, "coef_"):
             self._append_inner_products(inputs, functions, beta, own)
         self._append(name, inputs, beta, own, b, scale)
-        self.structure_ = _bordered(A, A @ beta, float(beta @ A @ beta) + join.own).astype(self._dtype)
+        self.structure_ = _with_newcomer(A, beta, join.own).astype(self._dtype)
         self.__dict__.update(attributes)
         return self
 
@@ -200,6 +201,8 @@ class AddTask(MultiTaskEstimator):
             join = self._joining[1]
         else:
             A, W = self.structure_[:n_old, :n_old].astype(float, copy=False), self._weights_of_tasks()
+            if W is None and isinstance(self._inner_products, FactoredStructure):
+                W = self._inner_products.L  # weights, in coordinates of their own
             W = None if W is None else W[:n_old]
             gram = partial(self._inner_products_of, n_old)
             join = joining(self._learned, A, gram, relation, W).ridged(self._ridge() / self._alpha(), gram)
@@ -307,6 +310,10 @@ class AddTask(MultiTaskEstimator):
 
     def _append_inner_products(self, inputs, functions, beta, own):
         g, cross = self._inner_products, own @ functions
+        if isinstance(g, FactoredStructure):
+            require(not np.any(own), "a task with a part of its own cannot be added to so many tasks of a kernel; fit again")
+            self._inner_products = g.bordered(beta, 0.0)
+            return
         norm = float(beta @ g @ beta + 2 * cross @ beta)
         norm += float(own @ self._kernel(inputs, inputs) @ own) if np.any(own) else 0.0
         self._inner_products = _bordered(g, g @ beta + cross, norm)
@@ -319,6 +326,13 @@ class AddTask(MultiTaskEstimator):
             C[-len(own) :, -1] = own
             self.X_fit_ = (sparse_vstack if issparse(inputs) else np.vstack)([self.X_fit_, inputs])
         self.dual_coef_ = C.astype(self._dtype)
+
+
+def _with_newcomer(A: Any, beta: Array, own: float) -> Any:
+    """``A`` with the task that is ``beta`` times the others, plus something of its own."""
+    if isinstance(A, FactoredStructure):
+        return A.bordered(beta, own)
+    return _bordered(A, A @ beta, float(beta @ A @ beta) + own)
 
 
 def _bordered(A: Array, edge: Array, corner: float) -> Array:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
+from .. import factors
 from .._component import require
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features, kernel_function
 from ..losses import mixed_loss
@@ -33,6 +34,7 @@ from .saving import Saving, apart
 from .targets import TargetScale
 
 Array = np.ndarray
+ROWS = 1 << 15  # of a long table that are predicted at a time
 _TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"}
 _STALE = (  # what a fit may have left behind that the next one does not set
     "feature_structure_",
@@ -149,8 +151,9 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         else:
             tasks = sorted_labels(labels)
             names, task = tasks.tolist(), code_labels(labels, tasks)[seen]
-            kind = dict(zip(self.tasks_.tolist(), self._labelled(), strict=True))
-            labelled = np.array([kind.get(name, bool(self._labelled().all())) for name in names])
+            kinds = self._labelled()
+            kind, all_labelled = dict(zip(self.tasks_.tolist(), kinds, strict=True)), bool(kinds.all())
+            labelled = np.array([kind.get(name, all_labelled) for name in names])
         require(bool(seen.any()), "y holds nothing but missing values: there is nothing to score")
         return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen])
 
@@ -237,6 +240,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
 
     def _coded_structure(self, structure: Structure) -> Structure:
         """The structure of the problem for the structure that was asked for: tasks by name, targets coded."""
+        structure.check_size(len(self.tasks_))
         return structure.bind(self.tasks_.tolist())
 
     def _target_scale(self, observations, losses) -> TargetScale:
@@ -271,7 +275,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
             each = [(c * spread).astype(self._dtype) for c in (C if isinstance(C, list) else [C])]
             attributes["dual_coef_"] = each if isinstance(C, list) else each[0]
             attributes["X_fit_"] = data.inputs
-            attributes["_inner_products"] = W.T @ W  # of the tasks' functions, in units of their targets
+            many = W.shape[1] > max(factors.DENSE_TASKS, W.shape[0])
+            attributes["_inner_products"] = factors.FactoredStructure(W.T) if many else W.T @ W  # of functions, in fitted units
         return attributes
 
     def _store(self, data: Prepared, solution) -> None:
@@ -308,9 +313,13 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
             return values.astype(self._dtype, copy=False)
         if task is None:
             return inputs @ self.coef_.T + self.intercept_
-        coef = np.vstack([self.coef_, self.coef_.mean(axis=0)])[task]
-        dots = inputs.multiply(coef).sum(axis=1) if issparse(inputs) else np.einsum("ij,ij->i", inputs, coef)
-        return np.asarray(dots).ravel() + np.append(self.intercept_, self.intercept_.mean())[task]
+        coef = np.vstack([self.coef_, self.coef_.mean(axis=0)])
+        if issparse(inputs):
+            dots = np.asarray(inputs.multiply(coef[task]).sum(axis=1)).ravel()
+        else:  # some rows at a time: the coefficients of each row are as many numbers as the inputs
+            rows = [slice(i, i + ROWS) for i in range(0, max(len(task), 1), ROWS)]
+            dots = np.concatenate([np.einsum("ij,ij->i", inputs[some], coef[task[some]]) for some in rows])
+        return dots + np.append(self.intercept_, self.intercept_.mean())[task]
 
     def _responses(self, inputs):
         """What each kernel adds to the prediction (intercepts aside)."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._component import require
+from ..factors import FactoredStructure
 from ..solution import Solution
 from ..structures import Structure
 
@@ -127,6 +128,7 @@ def path_table(candidate: Candidate) -> dict[str, Array]:
     return path
 
 
-def _spectrum(A: Array, size: int) -> Array:
+def _spectrum(A: Any, size: int) -> Array:
     """The eigenvalues, largest first; NaN in place of those of tasks that a fold did without."""
-    return np.pad(np.linalg.eigvalsh(A)[::-1], (0, size - len(A)), constant_values=np.nan)
+    values = A.spectrum() if isinstance(A, FactoredStructure) else np.linalg.eigvalsh(A)[::-1]
+    return np.pad(values, (0, size - len(A)), constant_values=np.nan)

@@ -112,7 +112,8 @@ class Door(BaseEstimator):
         if not isinstance(given, dict):
             return given
         names = self.tasks_.tolist()
-        strangers = [name for name in given if name not in names]
+        known = set(names)
+        strangers = [name for name in given if name not in known]
         require(not strangers, f"{what} names {shown(strangers[0]) if strangers else ''}, which is not a task of the data")
         missing = [name for name in names if name not in given]
         require(not missing, f"{what} has no entry for task {shown(missing[0]) if missing else ''}")

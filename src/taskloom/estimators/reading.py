@@ -10,8 +10,10 @@ from scipy.spatial.distance import squareform
 from sklearn.metrics import silhouette_score
 from sklearn.utils.validation import check_is_fitted
 
+from .. import factors
 from .._component import require
 from .._linalg import psd_eigh
+from ..factors import FactoredStructure
 from ..problem import Problem
 from ..structures import Clusters
 from ..tables import shown
@@ -20,8 +22,10 @@ from .base import MultiTaskEstimator
 Array = np.ndarray
 
 
-def correlation(A: Array) -> Array:
+def correlation(A: Any) -> Any:
     """``A`` scaled to a unit diagonal; a task without variance has no correlation with any other."""
+    if isinstance(A, FactoredStructure):
+        return A.correlations()
     size = np.sqrt(np.maximum(np.diag(A), 0.0))
     size = np.where(size > 1e-9 * max(float(size.max(initial=0.0)), np.finfo(float).tiny), size, np.inf)
     C = np.clip(A / np.outer(size, size), -1.0, 1.0)
@@ -40,11 +44,26 @@ class ReadStructure(MultiTaskEstimator):
 
         Returns
         -------
-        ndarray of shape (n_tasks, n_tasks)
+        ndarray of shape (n_tasks, n_tasks), or FactoredStructure where ``structure_`` is one
         """
         check_is_fitted(self, "certificate_")
-        A = np.sum(self.structure_, axis=0) if isinstance(self.structure_, list) else self.structure_
+        A = FactoredStructure.total(self.structure_) if isinstance(self.structure_, list) else self.structure_
         return correlation(A.astype(float))
+
+    def _correlation_array(self, who):
+        """All correlations at once, for what compares every pair of tasks."""
+        C = self.task_correlation()
+        if isinstance(C, np.ndarray):
+            return C
+        require(
+            len(C) <= factors.LARGEST_ARRAY,
+            f"{who} compares every pair of tasks, and stops at {factors.LARGEST_ARRAY} of them, got {len(C)}; "
+            "structure_.nearest(task, k) gives the neighbours of one task, and "
+            "sklearn.cluster.KMeans on the rows of task_correlation().L makes groups",
+        )
+        C = np.clip(C.to_array(), -1.0, 1.0)
+        np.fill_diagonal(C, 1.0)
+        return C
 
     def task_clusters(self, n=None):
         """Groups of tasks that are alike, by average linkage of ``1 - correlation``.
@@ -63,9 +82,10 @@ class ReadStructure(MultiTaskEstimator):
         ndarray of shape (n_tasks,)
             A label for each task, counted from 0 in the order in which groups first appear in ``tasks_``.
         """
-        C = self.task_correlation()
+        C = self._correlation_array("task_clusters")
         T = len(C)
         require(n is None or 1 <= n <= T, f"n must be between 1 and the number of tasks, {T}, got n={n!r}")
+        require(n is not None or T <= factors.DENSE_TASKS, f"with {T} tasks say how many groups: task_clusters(n)")
         if T == 1:
             return np.zeros(1, int)
         if isinstance(self._learned, Clusters):
@@ -95,7 +115,7 @@ class ReadStructure(MultiTaskEstimator):
         list of (task, task, correlation)
             Edges as :class:`~taskloom.structures.TaskGraph` and networkx's ``add_weighted_edges_from`` take them.
         """
-        C, names = self.task_correlation(), self.tasks_.tolist()
+        C, names = self._correlation_array("task_graph"), self.tasks_.tolist()
         if self._learned.precision_graph:
             C = -correlation(np.linalg.inv(self.structure_.astype(float)))
         if threshold is None:
@@ -127,7 +147,8 @@ class ReadStructure(MultiTaskEstimator):
             self._pulls is not None and task not in getattr(self, "added_tasks_", []),
             "explain needs a task of the fit, and a structure on the tasks; fit again to explain added tasks",
         )
-        pulls = self._pulls[:, names.index(task)]
+        at = names.index(task)
+        pulls = self._pulls[:, at] if isinstance(self._pulls, np.ndarray) else _pulls_on(at, *self._pulls)
         total = float(pulls.sum())
         shares = pulls / total if total > 0 else np.zeros(len(pulls))
         order = np.argsort(-shares, kind="stable")
@@ -137,8 +158,14 @@ class ReadStructure(MultiTaskEstimator):
         super()._store(data, solution)
         self._pulls = None
         problem = data.problem
-        if not problem.structure.keeps_columns and problem.n_tasks <= 5000:
-            Z, addends = problem.correlate(solution.G), solution.addends
+        if problem.structure.keeps_columns:
+            return
+        Z, addends = problem.correlate(solution.G), solution.addends
+        rho = problem.ridge / problem.alpha
+        if isinstance(solution.A, FactoredStructure):
+            if addends is None:
+                self._pulls = (solution.A.shrunk(rho), Z / (2 * problem.alpha), solution.W)
+        elif problem.n_tasks <= 5000:
             if addends is None or not problem.structure.parted:
                 metrics = [solution.A] if addends is None else addends.structures  # on the same features metrics add up
                 self._pulls = sum(_metric(problem, A) for A in metrics) * (Z.T @ solution.W) / (2 * problem.alpha)
@@ -149,8 +176,15 @@ class ReadStructure(MultiTaskEstimator):
 
 def _metric(problem: Problem, A: Array) -> Array:
     """``A``, less what a ridge takes: times ``Z'W`` it says what each task's data (rows) contribute to each task (columns)."""
+    if problem.ridge == 0:
+        return A
     a, V = psd_eigh(A)
     return (V * (a / (1 + problem.ridge / problem.alpha * a))) @ V.T
+
+
+def _pulls_on(task: int, metric: FactoredStructure, Z: Array, W: Array) -> Array:
+    """What the data of each task contribute to one task: a column of the matrix that fewer tasks keep."""
+    return metric[:, task] * (Z.T @ W[:, task])
 
 
 def _natural_number(distances: Array, tree: Array) -> int:

@@ -11,12 +11,14 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from .. import factors
 from .._component import require
+from ..factors import FactoredStructure
 from ..features import row_squares
 from ..losses import as_loss
 from ..metrics import mean_score
 from ..posterior import Posterior
-from ..tables import align_targets, as_table, column_names, shown
+from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
 from .reading import ReadStructure
@@ -62,7 +64,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         Standard deviation of the noise, for ``predict(X, return_std=True)``; ``None`` estimates it from the residuals.
     gamma, degree, coef0 : float
         Parameters of named kernels, as in scikit-learn.
-    solver : {"auto", "factored", "alternating", "block", "proximal"} or Solver, default="auto"
+    solver : {"auto", "factored", "alternating", "block", "proximal", "projected"} or Solver, default="auto"
         ``"auto"`` picks by structure, loss and shape, and says so in ``certificate_.message``.
     tol : float, default=1e-4
         Relative duality gap at which the fit stops.
@@ -77,8 +79,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
 
     Attributes
     ----------
-    structure_ : ndarray of shape (n_tasks, n_tasks)
-        The learned ``A``, in the order of ``tasks_``.
+    structure_ : ndarray of shape (n_tasks, n_tasks), or FactoredStructure
+        The learned ``A``, in the order of ``tasks_``; of more than 2000 tasks it is held by a factor.
     coef_ : ndarray of shape (n_tasks, n_features)
         Weights (linear kernel).
     dual_coef_ : ndarray of shape (n_samples, n_tasks)
@@ -201,8 +203,9 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         self.tasks_ = column_names(y, raw.shape[1]) if labels is None else self.tasks_
         Y = np.full(raw.shape, np.nan)
         self.classes_: Any = []
+        own = None if labels is None else rows_by_task(labels, self.tasks_)
         for t, (name, loss) in enumerate(zip(self.tasks_, self._losses(), strict=True)):
-            place = (slice(None), t) if labels is None else (np.flatnonzero(labels == name), 0)
+            place = (slice(None), t) if own is None else (own[t], 0)
             if loss.targets == "signs":
                 classes, Y[place] = two_classes(raw[place], f"task {shown(name)}")
             else:
@@ -239,8 +242,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
 
     def _store(self, data: Prepared, solution) -> None:
         super()._store(data, solution)
-        quadratic = data.problem.loss.quadratic
-        self._training = (data, solution.W, solution.b, solution.A) if quadratic else None  # for return_std
+        kept = data.problem.loss.quadratic and not isinstance(solution.A, FactoredStructure)
+        self._training = (data, solution.W, solution.b, solution.A) if kept else None  # for return_std
 
     # --- predict ------------------------------------------------------------------------------------------------
 
@@ -279,6 +282,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
                 reason = "need the training data, which were not saved with this model (save(path, training=True))"
             elif hasattr(self, "added_tasks_"):
                 reason = "describe the tasks of a fit; fit again with the tasks that were added"
+            elif isinstance(self.structure_, FactoredStructure):
+                reason = f"need systems over all tasks, and end at {factors.DENSE_TASKS} of them; fit fewer tasks together"
             elif len(getattr(self, "fallback_tasks_", ())):
                 reason = "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
             raise AttributeError(f"standard deviations {reason}")
@@ -343,8 +348,9 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         raw = np.asarray(y)
         raw = raw[:, None] if raw.ndim == 1 else raw
         Y = np.full(raw.shape, np.nan)
-        for t, (name, classes) in enumerate(zip(self.tasks_, self.classes_, strict=True)):
-            place = (slice(None), t) if labels is None else (np.flatnonzero(np.asarray(labels) == name), 0)
+        own = None if labels is None else rows_by_task(labels, self.tasks_)
+        for t, classes in enumerate(self.classes_):
+            place = (slice(None), t) if own is None else (own[t], 0)
             Y[place] = _numbers(raw[place]) if classes is None else signs_of(raw[place], classes)
         return Y if labels is None else Y[:, 0]
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from ..factors import FactoredStructure
 from ..features import entries
 from ..model_file.decode import check
 from ..preprocessing import TablePreprocessor
@@ -47,13 +48,11 @@ def check_fitted(model: Any) -> None:
     for name in ("structure_", "_inner_products"):
         if name in state:
             for A in _each(state[name]):
-                _numbers(name, A, (T, T))
+                _task_matrix(name, A, T)
     if "feature_structure_" in state:
         _numbers("feature_structure_", model.feature_structure_, (d, d))
     if state.get("_pulls") is not None:
-        pulls = state["_pulls"]
-        check(isinstance(pulls, np.ndarray) and pulls.ndim == 2 and pulls.shape[0] <= T, "_pulls has the wrong shape")
-        _numbers("_pulls", pulls, (len(pulls), len(pulls)))
+        _check_pulls(state["_pulls"], T)
     check(isinstance(model._learned, Structure), "the model has no structure")
     _check_parameters(model)
     check(type(model._wide) is bool and type(state.get("_one_vs_rest", False)) is bool, "the layout of the targets is missing")
@@ -61,6 +60,26 @@ def check_fitted(model: Any) -> None:
     check(isinstance(model.certificate_, Certificate), "the model has no certificate")
     _check_names(model, T)
     _check_tables(state)
+
+
+def _check_pulls(pulls: Any, T: int) -> None:
+    """What ``explain`` reads: a matrix over the tasks of the fit, or the metric, ``Z`` and ``W`` that it is made of."""
+    if isinstance(pulls, tuple):
+        check(len(pulls) == 3 and isinstance(pulls[0], FactoredStructure) and len(pulls[0]) <= T, "_pulls is not readable")
+        shape = (np.shape(pulls[1])[0] if np.ndim(pulls[1]) == 2 else -1, len(pulls[0]))
+        _numbers("_pulls", pulls[1], shape)
+        _numbers("_pulls", pulls[2], shape)
+        return
+    check(isinstance(pulls, np.ndarray) and pulls.ndim == 2 and pulls.shape[0] <= T, "_pulls has the wrong shape")
+    _numbers("_pulls", pulls, (len(pulls), len(pulls)))
+
+
+def _task_matrix(name: str, A: Any, T: int) -> None:
+    """An array, or the factor that stands for it."""
+    if isinstance(A, FactoredStructure):
+        check(len(A) == T, f"{name} has {len(A)} tasks, not {T}")
+    else:
+        _numbers(name, A, (T, T))
 
 
 def _each(value: Any) -> list:

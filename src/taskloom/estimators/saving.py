@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskloom import __version__
 
+from ..factors import FactoredStructure
 from ..features import KernelFeatures, LinearFeatures, entries
 from ..model_file import Decoder, Encoder, ModelFileError, read, write
 from ..model_file.decode import check
@@ -81,7 +82,8 @@ def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
     >>> bool(np.array_equal(again.predict(X), model.predict(X)))
     True
     """
-    encoder = Encoder({Certificate: _certificate, TargetScale: _scale, **{type(np.dtype(t)): _dtype for t in ("f4", "f8")}})
+    ours: dict[type, Any] = {Certificate: _certificate, TargetScale: _scale, FactoredStructure: _factored}
+    encoder = Encoder(ours | {type(np.dtype(t)): _dtype for t in ("f4", "f8")})
     if isinstance(model, Pipeline):
         steps = [step for _, step in model.steps if step not in (None, "passthrough")]
         if not (len(steps) == 2 and type(steps[0]) is TablePreprocessor):
@@ -172,6 +174,10 @@ def _certificate(value: Certificate, encoder: Encoder) -> dict[str, Any]:
 
 def _scale(value: TargetScale, encoder: Encoder) -> dict[str, Any]:
     return {"@": "scale", "mean": encoder.encode(value.mean, "mean"), "spread": encoder.encode(value.spread, "spread")}
+
+
+def _factored(value: FactoredStructure, encoder: Encoder) -> dict[str, Any]:
+    return {"@": "factored", "L": encoder.encode(value.L, "L"), "own": encoder.encode(value.own, "own")}
 
 
 def _dtype(value: np.dtype, _: Encoder) -> dict[str, Any]:
@@ -273,6 +279,13 @@ def _read_scale(node: dict, decoder: Decoder) -> TargetScale:
     return TargetScale(decoder.decode(node.get("mean")), decoder.decode(node.get("spread")))
 
 
+def _read_factored(node: dict, decoder: Decoder) -> FactoredStructure:
+    L, own = decoder.decode(node.get("L")), decoder.decode(node.get("own"))
+    numbers = all(isinstance(part, np.ndarray) and part.dtype.kind == "f" and np.isfinite(part).all() for part in (L, own))
+    check(numbers and L.ndim == 2 and own.shape == L.shape[:1] and L.dtype == own.dtype, "a factored structure is not readable")
+    return FactoredStructure(L, own)
+
+
 def _read_dtype(node: dict, _: Decoder) -> np.dtype:
     check(node.get("name") in ("float32", "float64"), "the model is of an unknown precision")
     return np.dtype(node["name"])
@@ -305,5 +318,6 @@ READERS: dict[str, Callable[[dict, Decoder], Any]] = {
     "preprocessor": _read_preprocessor,
     "certificate": _read_certificate,
     "scale": _read_scale,
+    "factored": _read_factored,
     "dtype": _read_dtype,
 }

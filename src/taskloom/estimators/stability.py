@@ -12,6 +12,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._component import require
+from ..ordering import every_pair
 from ..tables import as_table, code_labels
 from .base import MultiTaskEstimator
 
@@ -89,6 +90,7 @@ def stability(
     require(0 < level < 1, f"level must be between 0 and 1, got {level!r}")
     X, y = as_table(X), as_table(y)
     whole = clone(model).fit(X, y)
+    every_pair(whole)
     rng = check_random_state(random_state)
     labels = whole._tasks_of_rows(X)
     group = np.zeros(len(y), int) if labels is None else code_labels(labels, whole.tasks_)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._component import require
 from ..names import display_names
-from ..ordering import leaf_order, task_tree
+from ..ordering import every_pair, leaf_order, task_tree
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes
 
 Array = np.ndarray
@@ -46,8 +46,8 @@ class TaskGraphDisplay:
     @classmethod
     def from_estimator(cls, model: Any, *, n_clusters=None, ax=None, **options):
         """Draw the relations of a fitted model; options are those of :meth:`plot`."""
-        groups = model.task_clusters(n_clusters)
-        return cls(model.task_correlation(), display_names(model.tasks_, 28), groups).plot(ax, **options)
+        C, groups = every_pair(model), model.task_clusters(n_clusters)
+        return cls(C, display_names(model.tasks_, 28), groups).plot(ax, **options)
 
     def plot(self, ax=None, *, threshold=None, max_edges=None, cmap=DIVERGING):
         """Draw the graph.

@@ -8,9 +8,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._component import require
+from ..factors import FactoredStructure
 from .canvas import GAIN, LOSS, panels, tidy
 
 Array = np.ndarray
+
+
+def _spectrum(A: Any) -> Array:
+    return A.spectrum() if isinstance(A, FactoredStructure) else np.linalg.eigvalsh(A)[::-1]
 
 
 class PathDisplay:
@@ -62,7 +67,7 @@ class PathDisplay:
     @classmethod
     def from_solutions(cls, alphas: Any, solutions: Any, *, ax=None, **options):
         """Draw the spectra of solutions along strengths, as ``taskloom.path`` gives them."""
-        spectrum = np.array([np.linalg.eigvalsh(solution.A)[::-1] for solution in solutions])
+        spectrum = np.array([_spectrum(solution.A) for solution in solutions])
         alphas = np.asarray(alphas, dtype=float)
         require(len(alphas) == len(spectrum), f"there are {len(alphas)} strengths for {len(spectrum)} solutions")
         return cls(alphas, spectrum=spectrum).plot(ax, **options)

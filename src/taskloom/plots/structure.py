@@ -10,7 +10,7 @@ import numpy as np
 from .._component import require
 from ..estimators.reading import correlation
 from ..names import display_names
-from ..ordering import leaf_order, task_tree, whole_structure
+from ..ordering import every_pair, leaf_order, task_tree, whole_structure
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes, points_for_each
 
 Array = np.ndarray
@@ -71,7 +71,7 @@ class TaskStructureDisplay:
             As for :meth:`plot`.
         """
         require(kind in ("correlation", "covariance"), f'kind must be "correlation" or "covariance", got {kind!r}')
-        C = model.task_correlation()
+        C = every_pair(model)
         matrix = C if kind == "correlation" else whole_structure(model)
         groups = model.task_clusters(n_clusters)
         return cls(matrix, display_names(model.tasks_, 28), task_tree(C, groups), groups, kind).plot(ax, **options)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..names import display_names
-from ..ordering import leaf_order, task_tree, whole_structure
+from ..ordering import every_pair, leaf_order, task_tree, whole_structure
 from ..structures import as_structure
 from ..tables import as_table
 
@@ -80,7 +80,7 @@ class Facts:
 
 def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Facts:
     """Read a fitted model."""
-    C, groups = model.task_correlation(), model.task_clusters()
+    C, groups = every_pair(model), model.task_clusters()
     chosen = getattr(model, "best_structure_", model.structure)
     return Facts(
         model=model,

@@ -6,6 +6,7 @@ from .block import Block
 from .factored import Factored
 from .loop import solve
 from .path import alpha_max, path, strength_grid
+from .projected import Projected
 from .proximal import Proximal
 
-__all__ = ["Alternating", "Block", "Factored", "Proximal", "Solver", "alpha_max", "path", "solve", "strength_grid"]
+__all__ = ["Alternating", "Block", "Factored", "Projected", "Proximal", "Solver", "alpha_max", "path", "solve", "strength_grid"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from .._component import require
+from ..factors import FactoredStructure, diagonal
 from ..losses import RowLoss
 from ..maps import implied_tasks
 from ..problem import Problem
@@ -30,17 +32,15 @@ def in_addends(problem: Problem, inner: Problem, run: Callable[[tuple | None], S
     weights, variables = parts.features_of(found.W), parts.variables(found.A)
     structures = [implied(*each, inner.alpha) for each in zip(parts.members, weights, variables, strict=True)]
     W = found.W if problem.n_features == inner.n_features else np.sum(weights, axis=0)
-    return replace(found, W=W, A=np.sum(structures, axis=0), addends=Addends(weights, variables, structures))
+    return replace(found, W=W, A=FactoredStructure.total(structures), addends=Addends(weights, variables, structures))
 
 
-def implied(member: Member, W: Array, A: Array, alpha: float) -> Array:
+def implied(member: Member, W: Array, A: Array, alpha: float) -> Any:
     """The task matrix of an addend: its variable, or what stands for it on the tasks."""
-    if isinstance(member, ByTask):
-        return np.diag(A)
-    if isinstance(member, ByEntry):
-        return np.diag(A.sum(axis=0))
+    if isinstance(member, (ByTask, ByEntry)):
+        return diagonal(A if isinstance(member, ByTask) else A.sum(axis=0))
     if not isinstance(member, OnFeatures):
         return A
     if member.structure.either_side:
-        return member.structure.best_of_root(np.sqrt(alpha) * W)[0]
+        return member.structure.handed_back(np.sqrt(alpha) * W)[0]
     return implied_tasks(W, A)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import issparse
 
+from .. import factors
 from .._component import require
 from .._linalg import psd_root, spectrum, symmetric
 from ..features import weighted_gram
@@ -51,6 +52,12 @@ class Block(Solver):
     def accepts(self, problem: Problem) -> str | None:
         if not problem.structure.convex:
             return needs_convex(self.name, problem)
+        if problem.n_tasks > factors.LARGEST_ARRAY:
+            T = problem.n_tasks
+            return (
+                f'solver="block" needs matrices of {T} x {T} tasks ({factors.gibibytes(T)} each), and stops at '
+                f'{factors.LARGEST_ARRAY} tasks; use solver="auto"'
+            )
         if not (problem.structure.on_features or problem.unfolded().structure.parted):
             return None
         return f'solver="block" works on the tasks; for {type(problem.structure).__name__} use solver="proximal" or "auto"'

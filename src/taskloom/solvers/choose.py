@@ -6,11 +6,17 @@ from ..problem import Problem
 from .alternating import Alternating
 from .base import Solver
 from .factored import Factored
+from .projected import Projected
 from .proximal import Proximal
+from .shared import SharedInputs
+
+COPY = 3e7  # the most numbers that a copy of the inputs, one block for each task, may hold
 
 
 def choose(problem: Problem) -> Solver:
-    """Variable projection, with proximal steps on the structure or quasi-Newton steps on its factor; or one exact step.
+    """Variable projection, with Newton, proximal or quasi-Newton steps on the structure or its factor; or one exact step.
+
+    Newton's method is the fastest by far where it applies, on inputs that tasks do not share (benchmarks/fig1_probe.py).
 
     Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
@@ -21,8 +27,16 @@ def choose(problem: Problem) -> Solver:
         return Factored()
     if structure.known or not structure.convex:
         return Alternating()
+    if _newton_pays(problem):
+        return Projected()
     if structure.either_side:
         large = min(problem.n_tasks, problem.n_features) > 300
         if large or (structure.low_rank and not problem.loss.smooth):
             return Factored()
     return Proximal()
+
+
+def _newton_pays(problem: Problem) -> bool:
+    """Shared inputs diagonalise, which is faster still; where tasks share rows but see different ones, each gets a copy."""
+    pays = problem.n_tasks > 1 and problem.observations.y.size * problem.n_features <= COPY
+    return pays and Projected().accepts(problem) is None and SharedInputs.of(problem) is None

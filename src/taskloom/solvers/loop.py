@@ -21,12 +21,14 @@ from .block import Block
 from .choose import choose
 from .factored import Factored
 from .multipliers import Multipliers
+from .projected import Projected
 from .proximal import Proximal
 from .reduced import Reduced
 from .repair import repaired
 from .stationarity import stationarity
 
 Array = np.ndarray
+BLOCK = 1 << 22  # numbers of the features that are copied at a time
 PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
 
 
@@ -34,7 +36,7 @@ def as_solver(solver: str | Solver, problem: Problem) -> Solver:
     """The solver object for a name; ``"auto"`` picks by structure, loss and shape."""
     if isinstance(solver, str) and solver == "auto":
         return choose(problem)
-    return resolve(solver, Solver, [Alternating, Block, Factored, Proximal], "solver")
+    return resolve(solver, Solver, [Alternating, Block, Factored, Projected, Proximal], "solver")
 
 
 def solve(
@@ -173,8 +175,11 @@ def _offset(problem: Problem) -> Array | None:
     """
     if not problem.fit_intercept or issparse(problem.features):
         return None
-    seen = problem.features[np.unique(problem.observations.row)]  # rows that nobody observed have no say
-    mean, spread = seen.mean(axis=0), seen.std(axis=0)
+    rows = np.unique(problem.observations.row)  # rows that nobody observed have no say
+    seen = problem.features if rows.size == problem.n_rows else problem.features[rows]
+    mean = seen.mean(axis=0)
+    pieces = np.array_split(seen, -(-seen.size // BLOCK))
+    spread = np.sqrt(np.sum([np.square(piece - mean).sum(axis=0) for piece in pieces], axis=0) / len(seen))
     return mean if np.any(np.abs(mean) > 3 * spread) else None
 
 
@@ -194,6 +199,7 @@ def _run(
     status = "interrupted"
     with one_thread(), suppress(KeyboardInterrupt):
         status = _iterate(book, solver, start, limits)
+    del book.history.best  # it holds the book, which holds the data: they are free when the fit is, not at some later time
     return book, status
 
 

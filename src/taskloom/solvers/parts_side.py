@@ -15,7 +15,7 @@ from ..problem import Problem
 from ..structures.members import ByEntry, ByTask, OnFeatures
 from ..structures.parts import Parts
 from .newton import Batch, Columns, Design, Direction, Gram, Intercepts, OneEach, OnePerTask, newton
-from .sides import Side, Supervised, buckets, ridged, smaller
+from .sides import Side, Supervised, buckets, lined_up, ridged, smaller
 
 Array = np.ndarray
 
@@ -36,9 +36,9 @@ class PartsSide(Side):
         self.coupled = any(member.couples for member in self.parts.members)
 
     def _blocks(self) -> list[Array]:
-        """The features of each addend."""
+        """The features of each addend, lined up for buckets."""
         ends = np.cumsum(self.parts.widths)[:-1]
-        return [np.ascontiguousarray(block) for block in np.split(self.problem.features, ends, axis=1)]
+        return [np.ascontiguousarray(block) for block in np.split(lined_up(self.problem), ends, axis=1)]
 
     def moment_root(self, W: Array) -> Array:
         return W
@@ -158,7 +158,7 @@ class Stacked(Design):
         same = seen.task[:, None] == seen.task[None, :]
         K = np.zeros((seen.y.size, seen.y.size))
         for member, L, block in zip(self.side.parts.members, self.roots, self.side.blocks, strict=True):
-            phi = block[seen.row]
+            phi = block[seen.row] if self.problem.by_observation() is None else block
             if member.couples:
                 spread = L[seen.task]
                 K += (phi @ phi.T) * (spread @ spread.T)

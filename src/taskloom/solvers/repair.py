@@ -10,14 +10,18 @@ is computed like any other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from .._linalg import symmetric
 from ..problem import Problem
-from .sides import buckets
+from .sides import buckets, turned
 
 Array = np.ndarray
 SOFT = 1e-4  # a task with fewer observations than there are directions does what it can; no bound needs more
 FAR = 1.5  # singular values beyond this mean that the iterate is too far away for repair to pay
+CUT = 1e-3  # how much of the excess may stay: what is left is shrunk away
 ACTIVE = 0.97  # directions above this touch the bound, or will once the others have moved
 
 
@@ -33,12 +37,15 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     squares, vectors = np.linalg.eigh(root.T @ root if shared else units @ units.T)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
-    if s.size == 0 or not 1 < s[-1] < FAR:
+    own = units is root and not shared
+    if s.size == 0 or not (own or s[-1] > 1) or s[-1] >= FAR:
         return None
     cut = np.maximum(1 - 1 / s, 0.0)
     if shared:
         by_task = G.reshape(problem.n_tasks, -1)
         return (by_task - (vectors * cut) @ (vectors.T @ by_task)).ravel()
+    if own:
+        return _turned_back(problem, G, vectors, s, root, W)
     return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha)))
 
 
@@ -48,15 +55,70 @@ def _same_rows(problem: Problem) -> bool:
     return bool(np.all(seen.counts == m) and np.all(seen.row.reshape(seen.n_tasks, m) == seen.row[:m]))
 
 
+def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W: Array) -> Array:
+    """The least change of ``G`` (at the price ``dG^2 / v``) that cuts the excess of the singular values, to first order.
+
+    Of the singular values ``s`` with vectors ``U`` and ``V``, a change of ``root`` sees the symmetric part of ``U' d(root) V``
+    alone. That asks far less of a task than to mend its whole column, for which it may have too few observations. The
+    multiplier ``M`` of the condition solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess``, by conjugate gradients.
+    """
+    seen, V = problem.observations, (root.T @ U) / s
+    P = np.asarray(problem.features @ U) / (2 * np.sqrt(problem.alpha))
+    parts = []
+    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
+        v = seen.weight[bucket.place] * bucket.mask
+        X = bucket.take(P, problem)
+        if problem.fit_intercept:  # the changes of each task must add up to zero
+            X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
+        parts.append((bucket, np.sqrt(v), np.sqrt(v)[:, :, None] * X, V[bucket.tasks]))
+
+    def product(M: Array) -> Array:
+        total = np.zeros_like(M)
+        for _, _, X, V_part in parts:
+            u = np.matmul(X, (V_part @ M)[:, :, None])
+            total += np.matmul(u.transpose(0, 2, 1), X)[:, 0].T @ V_part
+        return symmetric(total)
+
+    # A value below 1 that carries weight is worth lifting to 1, and by how much tells what it costs: a square.
+    eye = np.eye(s.size)
+    ease = float(np.trace(product(eye))) / s.size
+    weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
+    lift = np.minimum(np.maximum(1 - s, 0.0), 4 * ease * np.sqrt(problem.alpha) * weight)
+    M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
+    out = G.copy()
+    for bucket, root_v, X, V_part in parts:
+        step = root_v * np.matmul(X, (V_part @ M)[:, :, None])[:, :, 0]
+        out[bucket.place[bucket.mask]] -= step[bucket.mask]
+    return out
+
+
+def conjugate_gradients(product: Callable[[Array], Array], target: Array, tol: float, limit: int = 30) -> Array:
+    """``M`` with ``product(M) = target``, until the residual has fallen to a share ``tol`` of the target."""
+    x, r = np.zeros_like(target), target
+    p, size = r, float(np.vdot(r, r))
+    enough = tol**2 * size
+    for _ in range(limit):
+        Hp = product(p)
+        bend = float(np.vdot(p, Hp))
+        if bend <= 0:
+            break
+        x, r = x + (size / bend) * p, r - (size / bend) * Hp
+        size, last = float(np.vdot(r, r)), size
+        if size <= enough:
+            break
+        p = r + (size / last) * p
+    return x
+
+
 def _own(problem: Problem, G: Array, U: Array, excess: Array) -> Array:
     """Take ``excess`` out of ``U'Z``, each task with the change of its own ``G`` that costs least (a change has the price
     ``dG^2 / v``, so that a row of weight 2 moves as two rows would)."""
     seen = problem.observations
-    P = np.asarray(problem.features @ U)
+    inputs = turned(problem, U)
     out = G.copy()
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
         v = seen.weight[bucket.place] * bucket.mask
-        X = bucket.take(P, problem)
+        X = inputs(bucket)
         if problem.fit_intercept:  # the changes of each task must add up to zero
             X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
         root = np.sqrt(v)

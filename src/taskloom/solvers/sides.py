@@ -16,6 +16,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._linalg import compose, psd_eigh
+from ..features import Matrix
 from ..losses import RowLoss
 from ..problem import Problem
 from .coupled import Coupled, MeanGram
@@ -25,6 +26,7 @@ from .shared import SharedInputs
 from .sparse_columns import SparseColumns
 
 Array = np.ndarray
+BUCKET = 1 << 20  # numbers in the systems of the tasks that are solved together: more gain nothing, and take memory
 
 
 @dataclass(eq=False)
@@ -156,24 +158,46 @@ class Bucket:
     mask: Array
 
     def take(self, P: Array, problem: Problem) -> Array:
-        """The rows of these tasks (``B x m x q``), zero where padded."""
-        if (stacked := problem.stacked()) is not None:
-            return P.reshape(*stacked.shape[:2], P.shape[1])  # all tasks, in order: nothing to copy
-        return P[problem.observations.row[self.place]] * self.mask[:, :, None]
+        """The rows of these tasks (``B x m x q``), zero where padded, out of some multiple of ``lined_up(problem)``."""
+        if problem.stacked() is not None:
+            return P[self.place[0, 0] : self.place[-1, -1] + 1].reshape(*self.place.shape, -1)  # neighbours: nothing to copy
+        row = self.place if problem.by_observation() is not None else problem.observations.row[self.place]
+        return P[row] * self.mask[:, :, None]
+
+
+def lined_up(problem: Problem) -> Matrix:
+    """The features by observation, or as they are where rows are seen more than once: what buckets take their rows from."""
+    ordered = problem.by_observation()
+    return problem.features if ordered is None else ordered
+
+
+def turned(problem: Problem, Q: Array) -> Callable[[Bucket], Array]:
+    """For a bucket, ``Phi Q`` (``B x m x q``); a bucket at a time, where no row is needed twice."""
+    if problem.stacked() is not None:
+        return lambda bucket: np.matmul(bucket.take(lined_up(problem), problem).reshape(-1, len(Q)), Q).reshape(
+            *bucket.place.shape, -1
+        )
+    P = np.asarray(lined_up(problem) @ Q)
+    return lambda bucket: bucket.take(P, problem)
 
 
 def buckets(counts: Array, starts: Array) -> list[Bucket]:
-    """Group tasks by size within a factor of two, so that padding wastes at most half."""
-    out = []
+    """Group tasks by size within a factor of two, so that padding wastes at most half; few enough to stay in the cache."""
     level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
+    out = []
     for k in np.unique(level):
         tasks = np.flatnonzero(level == k)
         length = int(counts[tasks].max())
-        offset = np.arange(length)
-        mask = offset[None, :] < counts[tasks][:, None]
-        place = np.where(mask, starts[tasks][:, None] + offset[None, :], starts[tasks][:, None])
-        out.append(Bucket(tasks, place, mask))
+        pieces = -(-len(tasks) * length * max(length, 32) // BUCKET)
+        out += [_bucket(some, length, counts, starts) for some in np.array_split(tasks, pieces)]
     return out
+
+
+def _bucket(tasks: Array, length: int, counts: Array, starts: Array) -> Bucket:
+    offset = np.arange(length)
+    mask = offset[None, :] < counts[tasks][:, None]
+    place = np.where(mask, starts[tasks][:, None] + offset[None, :], starts[tasks][:, None])
+    return Bucket(tasks, place, mask)
 
 
 def smaller(X: Array) -> Columns | Gram:
@@ -228,8 +252,7 @@ class FeatureSide(Side):
 
     def _dense_inputs(self, Q: Array) -> Callable[[Bucket], Array]:
         """For a bucket, ``Phi Q / sqrt(2 alpha)`` (``B x m x q``)."""
-        P = self.problem.features @ (Q / np.sqrt(2 * self.problem.alpha))
-        return lambda bucket: bucket.take(P, self.problem)
+        return turned(self.problem, Q / np.sqrt(2 * self.problem.alpha))
 
     def _sparse_inputs(self, Q: Array) -> Callable[[Bucket], Array | SparseColumns]:
         """The same for a bucket of one task, multiplied out only where that is smaller than the other systems at hand."""
@@ -250,7 +273,8 @@ class FeatureSide(Side):
         design = X if isinstance(X, SparseColumns) else smaller(X)
         intercepts = OneEach(mask.astype(float)) if problem.fit_intercept else None
         b0 = self._b[bucket.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
-        fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts), design.start(u), b0)
+        enough = self.enough / problem.n_tasks if problem.loss.quadratic else 0.0  # where one step is exact but for rounding
+        fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts, enough), design.start(u), b0)
         if isinstance(X, SparseColumns) or isinstance(design, Columns):
             return fit, fit.coef
         return fit, np.einsum("bmq,bm->bq", X, fit.coef)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._component import Component
+from .. import factors
+from .._component import Component, require
 from .._linalg import psd_root, symmetric
 
 Array = np.ndarray
@@ -75,6 +76,10 @@ class Structure(Component, ABC):
         if np.any(energy[a <= 0] > 0):
             return A, np.inf
         return A, float((energy[a > 0] / a[a > 0]).sum()) + self.value(A)
+
+    def handed_back(self, R: Array) -> tuple[Any, float]:
+        """``best_of_root`` for the end of a fit: with many tasks the matrix may come factored."""
+        return self.best_of_root(R)
 
     @abstractmethod
     def conjugate(self, S: Array, near: Array | None = None) -> float:
@@ -162,6 +167,20 @@ class Structure(Component, ABC):
         The weights of the old tasks in its conditional mean, and the variance that is left; ``None`` where nothing is said.
         """
         return None
+
+    @property
+    def needs_task_matrix(self) -> bool:
+        """Whether solvers need ``A`` itself, ``T x T``; not where it may sit on the features."""
+        return not (self.either_side or self.on_features)
+
+    def check_size(self, n_tasks: int) -> None:
+        """Raise ``ValueError`` before anyone makes a ``T x T`` matrix that is too large."""
+        require(
+            n_tasks <= factors.LARGEST_ARRAY or not self.needs_task_matrix,
+            f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and "
+            f"stops at {factors.LARGEST_ARRAY} tasks; take a structure that may sit on the features (Trace, Frobenius, "
+            "Schatten, UnitTrace, Independent, FeatureSelection), or fit groups of tasks",
+        )
 
     def check_tasks(self, n_tasks: int) -> None:
         """Raise ``ValueError`` when the structure cannot describe this many tasks."""

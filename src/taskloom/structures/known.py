@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .. import factors
 from .._component import is_number, require
 from .._linalg import psd_root, symmetric
 from .base import Array, Ray, Structure
@@ -74,6 +75,23 @@ class Independent(_AnyNumberOfTasks):
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         return np.eye(R.shape[1]), float(np.vdot(R, R))
+
+    def handed_back(self, R: Array) -> tuple[Any, float]:
+        T = R.shape[1]
+        if T <= factors.DENSE_TASKS:
+            return self.best_of_root(R)
+        return factors.FactoredStructure(np.zeros((T, 0)), 1.0), float(np.vdot(R, R))
+
+    def value(self, A: Any) -> float:
+        if not isinstance(A, factors.FactoredStructure):
+            return super().value(A)
+        return 0.0 if not np.any(A.L) and bool(np.all(A.own == 1)) else np.inf
+
+    def charge(self, R: Array, A: Any) -> float:
+        return float(np.vdot(R, R)) if isinstance(A, factors.FactoredStructure) else super().charge(R, A)
+
+    def newcomer(self, n_tasks: int) -> tuple[Array, float]:
+        return np.zeros(n_tasks), 1.0
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         total = float(np.vdot(R, R))

@@ -70,6 +70,10 @@ class Parts(Structure):
     def proof(self) -> str:  # type: ignore[override]
         return next((m.structure.proof for m in self.members if isinstance(m, OnTasks) and m.structure.proof), "")
 
+    @property
+    def needs_task_matrix(self) -> bool:
+        return any(member.couples for member in self.members)
+
     def features_of(self, R: Array) -> list[Array]:
         """The rows of stacked weights, or of ``Z``, that belong to each addend."""
         return np.split(R, np.cumsum(self.widths)[:-1])
@@ -124,6 +128,10 @@ def _seated(structure: Structure | Member, decoupled: bool) -> Member:
 
 class Several(Structure):
     """A structure that splits the weights into addends; ``solve`` unfolds it into :class:`Parts` first."""
+
+    @property
+    def needs_task_matrix(self) -> bool:
+        return False  # its addends are asked
 
     def addends(self, width: int, n_tasks: int) -> list[Member]:
         """The members, each on the same features."""

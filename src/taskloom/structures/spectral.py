@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 
+from .. import factors
 from .._component import is_number, require
 from .._linalg import compose, psd_eigh, spectral_map, spectrum, symmetric
 from .base import Array, Ray, Structure
@@ -72,6 +73,32 @@ class EitherSide(SpectralStructure):
     """
 
     either_side: ClassVar[bool] = True
+
+    def handed_back(self, R: Array) -> tuple[Any, float]:
+        """With fewer rows than tasks, ``A`` is known by its action on the rows of ``R``: nothing ``T x T`` is needed."""
+        rows, T = R.shape
+        if rows >= T:
+            return self.best_of_root(R)
+        _, values, Vt = np.linalg.svd(R, full_matrices=False)
+        energy = np.zeros(T)
+        energy[:rows] = values**2
+        a = self.f_best(energy)
+        charged = np.divide(energy, a, out=np.zeros_like(a), where=a > 0)
+        A = factors.by_eigen(a[:rows], Vt.T, float(a[-1]))
+        return A if T > factors.DENSE_TASKS else A.to_array(), float(charged.sum()) + self.f(a)
+
+    def value(self, A: Any) -> float:
+        return float(self.f(A.spectrum())) if isinstance(A, factors.FactoredStructure) else super().value(A)
+
+    def charge(self, R: Array, A: Any) -> float:
+        if not isinstance(A, factors.FactoredStructure):
+            return super().charge(R, A)
+        a, V, own = A.eigen()
+        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
+        outside = float(np.vdot(rest := R - RV @ V.T, rest))
+        if own <= 0 and outside > 1e-14 * energy.sum():
+            return np.inf
+        return float((energy / a).sum()) + (outside / own if own > 0 else 0.0)
 
     @abstractmethod
     def f_slope(self, a: Array) -> Array:
@@ -156,8 +183,8 @@ class Trace(Schatten):
 
     p: float = field(default=1.0, init=False)
 
-    def value(self, A: Array) -> float:
-        return float(np.trace(A))
+    def value(self, A: Any) -> float:
+        return float(A.trace())
 
     def whitened(self, R: Array) -> Array:
         return R

@@ -1,0 +1,94 @@
+"""Newton's method on the factor: value, slope and Hessian against a naive twin, and the optimum it must reach."""
+
+import naive
+import numpy as np
+import pytest
+
+from taskloom import Problem, alpha_max, losses, path, solve, structures
+from taskloom.solvers import Projected
+from taskloom.solvers.projected import Point, blocks
+from taskloom.tasks import Observations
+
+
+def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, alpha=0.02, seed=0, fit_intercept=True):
+    rng = np.random.default_rng(seed)
+    task = np.repeat(np.arange(len(counts)), counts)
+    X = rng.normal(size=(task.size, d)) + 0.3
+    y = np.einsum("ij,ji->i", X, (rng.normal(size=(d, 2)) @ rng.normal(size=(2, len(counts))))[:, task])
+    y += 0.3 * rng.normal(size=task.size)
+    weight = rng.uniform(0.5, 2, size=task.size)
+    seen = Observations.build(np.arange(task.size), task, y, len(counts), sample_weight=weight)
+    return Problem(X, seen, "squared", "trace", alpha, fit_intercept=fit_intercept)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("q", [2, 6])
+def test_value_slope_and_hessian_are_those_of_the_naive_twin(q, fit_intercept):
+    problem = problem_of(fit_intercept=fit_intercept)
+    rng, data = np.random.default_rng(1), blocks(problem)
+    assert len(data) > 1  # tasks of different sizes, in systems of both kinds
+    Q, step = rng.normal(size=(problem.n_features, q)), rng.normal(size=(problem.n_features, q))
+
+    def at(t):
+        return Point(data, Q + t * step, problem.alpha, problem.n_tasks)
+
+    def h(t):
+        return naive.projected_objective(problem, Q + t * step)
+
+    assert np.isclose(at(0.3).value - at(0).value, h(0.3) - h(0), rtol=1e-9)
+    eps = 1e-4
+    assert np.isclose(np.vdot(at(0).slope, step), (h(eps) - h(-eps)) / (2 * eps), rtol=1e-5)
+    here = at(0)
+    here.lift = 0.0  # the plain Hessian
+    assert np.allclose(here.hessian(step), (at(eps).slope - at(-eps).slope) / (2 * eps), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("share", [1.1, 0.5, 0.1, 1e-2, 1e-4])
+def test_it_reaches_what_proximal_steps_reach(share, fit_intercept):
+    problem = problem_of(fit_intercept=fit_intercept)
+    problem = problem.at(share * alpha_max(problem))
+    quick, slow = solve(problem, "projected", tol=1e-8), solve(problem, "proximal", tol=1e-8, max_iter=5000)
+    assert quick.certificate.optimal, quick.certificate.message
+    assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
+    assert np.isclose(problem.primal(quick.W, quick.b, quick.A), quick.certificate.primal, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("d", "n_tasks", "n"), [(60, 50, 8), (5, 60, 30), (80, 4, 10), (1, 1, 5), (3, 2, 1)])
+def test_every_shape_is_solved_in_few_rounds(d, n_tasks, n):
+    problem = problem_of((n,) * n_tasks, d)
+    top = alpha_max(problem)
+    for share in (0.1, 0.001):
+        solution = solve(problem.at(share * max(top, 1e-12)), "projected", tol=1e-6)
+        assert solution.certificate.optimal, solution.certificate.message
+        assert solution.n_iter < 10
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_units_and_directions_of_very_different_size_do_not_matter(scale):
+    problem = problem_of((12,) * 20, 8)
+    features = problem.features * np.array([1, 1, 1, 1, 1e-3, 1e-3, 1e-3, 1e3]) * scale
+    problem = Problem(features, problem.observations, "squared", "trace", 1.0)
+    problem = problem.at(0.01 * alpha_max(problem))
+    assert solve(problem, "projected", tol=1e-7).certificate.optimal
+
+
+def test_a_tolerance_below_rounding_ends():
+    assert solve(problem_of(), "projected", tol=0.0, max_iter=400).certificate.relative_gap < 1e-12
+
+
+def test_a_path_starts_each_fit_from_the_last():
+    problem = problem_of((15,) * 30, 12)
+    top = alpha_max(problem)
+    assert all(solution.certificate.optimal for solution in path(problem, top * np.logspace(0, -3, 8), tol=1e-7))
+
+
+def test_it_says_what_it_needs():
+    for options in ({"structure": structures.Frobenius()}, {"loss": losses.Logistic()}, {"ridge": 0.1}):
+        given = {"loss": losses.Squared(), "structure": structures.Trace(), **options}
+        X, Y = np.eye(4), np.where(np.arange(8).reshape(4, 2) % 3 > 0, 1.0, -1.0)
+        with pytest.raises(ValueError, match="projected"):
+            solve(Problem(X, Y, alpha=0.1, **given), "projected")
+    with pytest.raises(ValueError, match="forcing=2"):
+        Projected(forcing=2)
+    assert solve(problem_of(), tol=1e-4).solver == "projected"
