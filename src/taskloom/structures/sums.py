@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ from .parts import Several
 from .relations import FEW, Relations, off_diagonal
 from .sparse import LogDet, Sparse
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
+
+
+ROUNDS = 5_000  # of proxes in one closed step; where the median problem needs some hundreds
 
 
 class _Part(NamedTuple):
@@ -171,9 +175,9 @@ class Sum(Remembering):
         parts = self._parts(len(A))
         if parts.spectral:
             a, V = np.linalg.eigh(symmetric(A))
-            b, m = _split(parts, a, step, None, None)
+            b, m, _ = _split(parts, a, step, None, None)
             return compose(b, V), None if m is None else (V * m[:, None, :]) @ V.T
-        return _split(parts, symmetric(A), step, M, origin)
+        return _split(parts, symmetric(A), step, M, origin)[:2]
 
     # --- the step -----------------------------------------------------------------------------------------------
 
@@ -258,38 +262,40 @@ def _energy(A: Array, S: Array) -> tuple[float, Array]:
 def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | None]:
     """``argmin_A tr(A^-1 S) + F(A)`` and its multipliers: proximal gradient steps, their lengths Barzilai and Borwein's.
 
-    Where ``S`` is zero, the prox itself, repeated, finds the least ``F``.
+    Where ``S`` is zero, the prox itself, repeated, finds the least ``F``. Near the boundary of the cone a step can ask for
+    ever shorter lengths, each a search of its own: the rounds of all of them together are bounded.
     """
     size = float(np.sqrt((S.sum() if S.ndim == 1 else np.trace(S)) / len(S)))
     start = np.full(len(S), size) if S.ndim == 1 else size * np.eye(len(S))
-    A, M = _split(parts, start, 1e-3 * size or 1.0, M, None)
+    A, M, spent = _split(parts, start, 1e-3 * size or 1.0, M, None)
     if size == 0:
         for _ in range(100):
-            before, (A, M) = A, _split(parts, A, 10.0, M, None)
+            before, (A, M, _) = A, _split(parts, A, 10.0, M, None)
             if np.abs(A - before).max() <= 1e-13 * np.abs(A).max():
                 break
         return A, M
     energy, slope = _energy(A, S)
     value, length = energy + parts.value(A), size
-    recent = [value]
-    for _ in range(500):
-        for _ in range(60):
-            B, M = _split(parts, A - length * slope, length, M, None)
-            energy, new_slope = _energy(B, S)
-            move = B - A
-            moved, value = float(np.vdot(move, move)), energy + parts.value(B)
-            if value <= max(recent[-5:]) - 1e-4 * moved / (2 * length):
+    recent, best = [value], (value, A)
+    while spent < ROUNDS:
+        B, M, rounds = _split(parts, A - length * slope, length, M, None)
+        spent += rounds
+        energy, new_slope = _energy(B, S)
+        move = B - A
+        moved, value = float(np.vdot(move, move)), energy + parts.value(B)
+        if value > max(recent[-5:]) - 1e-4 * moved / (2 * length):
+            if moved <= 1e-30 * float(np.vdot(A, A)):
                 break
             length /= 3
-        else:
-            break
+            continue
         bend = float(np.vdot(move, new_slope - slope))
         length = moved / bend if bend > 0 else 3 * length
         A, slope = B, new_slope
         recent.append(value)
+        best = min(best, (value, A), key=itemgetter(0))
         if len(recent) > 12 and max(recent[-12:]) - min(recent[-12:]) <= 1e-14 * abs(value):
             break
-    return A, M
+    return best[1], M
 
 
 def _prox(part: _Part, x: Array, step: float) -> Array:
@@ -299,7 +305,7 @@ def _prox(part: _Part, x: Array, step: float) -> Array:
     return part.structure.prox(x, step * part.weight)
 
 
-def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array | None) -> tuple[Array, Array | None]:
+def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array | None) -> tuple[Array, Array | None, int]:
     """``argmin_B step F(B) + ||B - A||^2 / 2`` by accelerated ascent on the multipliers, given up whenever it points downhill.
 
     ``B`` is the prox of the first part at ``A - step sum(M)``; every other part answers with a prox of its own (Moreau), ``l1``
@@ -308,7 +314,7 @@ def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array 
     first, *others = parts.parts
     q = len(others) + (parts.l1 > 0)
     if q == 0:
-        return _prox(first, A, step), None
+        return _prox(first, A, step), None, 1
     reach = q * step
     x = np.zeros((q, *A.shape)) if M is None else M
     ahead, momentum = x, 1.0
@@ -333,7 +339,7 @@ def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array 
         x, momentum = new, grown
     if parts.l1 > 0:
         new[-1] = np.clip(new[-1], -parts.l1, parts.l1)
-    return B, new
+    return B, new, k + 1
 
 
 def added(one: Structure, other: Structure) -> Sum:
