@@ -23,7 +23,6 @@ from .relations import FEW, Relations, off_diagonal
 from .sparse import LogDet, Sparse
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
 
-
 ROUNDS = 5_000  # of proxes in one closed step; where the median problem needs some hundreds
 
 
