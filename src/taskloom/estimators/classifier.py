@@ -43,8 +43,8 @@ class MultiTaskClassifier(AddTask, ReadStructure, ClassifierMixin, MultiTaskEsti
 
     Parameters
     ----------
-    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, unseen, gamma, degree, coef0, solver, tol, \
-max_iter, time_limit, warm_start, verbose, random_state
+    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, unseen, gamma, degree, coef0, approximation, n_components, solver, \
+tol, max_iter, time_limit, warm_start, verbose, random_state
         As in :class:`MultiTaskRegressor`.
     loss : Loss or str, default="logistic"
         Also ``"hinge"``, ``"squared_hinge"``, and the losses of numbers, applied to -1 and +1. ``"softmax"`` and
@@ -85,6 +85,8 @@ max_iter, time_limit, warm_start, verbose, random_state
         gamma=None,
         degree=3,
         coef0=1,
+        approximation=None,
+        n_components=100,
         solver="auto",
         tol=1e-4,
         max_iter=1000,
@@ -106,6 +108,8 @@ max_iter, time_limit, warm_start, verbose, random_state
             gamma=gamma,
             degree=degree,
             coef0=coef0,
+            approximation=approximation,
+            n_components=n_components,
             solver=solver,
             tol=tol,
             max_iter=max_iter,

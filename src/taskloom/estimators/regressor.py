@@ -64,6 +64,13 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         Standard deviation of the noise, for ``predict(X, return_std=True)``; ``None`` estimates it from the residuals.
     gamma, degree, coef0 : float
         Parameters of named kernels, as in scikit-learn.
+    approximation : {"nystroem", "leverage", "fourier"}, transformer or None, default=None
+        Features in place of the kernel matrix, for many rows: from landmarks (``"nystroem"``; ``"leverage"`` draws them by
+        ridge leverage scores), random Fourier features (rbf only), or a scikit-learn transformer. ``None`` is exact. The
+        certificate is that of the approximate problem; ``bound_exact`` says how far the exact one may be.
+    n_components : int, float or "auto", default=100
+        The number of features; or, between 0 and 1, the relative error of the kernel (in the Frobenius norm, on up to 1000
+        rows) until which it grows; ``"auto"`` is 0.05.
     solver : {"auto", "factored", "alternating", "block", "proximal", "projected"} or Solver, default="auto"
         ``"auto"`` picks by structure, loss and shape, and says so in ``certificate_.message``.
     tol : float, default=1e-4
@@ -75,14 +82,17 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         Start from the last fit.
     verbose : int, default=0
     random_state : int, RandomState or None, default=None
-        Here for scikit-learn; fits are deterministic, starts come from the data.
+        Draws the features of an approximation; ``None`` draws the same every time. Fits are deterministic otherwise, starts
+        come from the data.
 
     Attributes
     ----------
     structure_ : ndarray of shape (n_tasks, n_tasks), or FactoredStructure
         The learned ``A``, in the order of ``tasks_``; of more than 2000 tasks it is held by a factor.
     coef_ : ndarray of shape (n_tasks, n_features)
-        Weights (linear kernel).
+        Weights (linear kernel); with an approximation those of the mapped features, ``(n_tasks, n_components)``.
+    feature_map_ : object with ``transform``
+        The map of an approximation, and ``approximation_error_`` its relative error, where one was asked for.
     dual_coef_ : ndarray of shape (n_samples, n_tasks)
         Kernel coefficients (other kernels).
     intercept_ : ndarray of shape (n_tasks,)
@@ -136,6 +146,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         gamma=None,
         degree=3,
         coef0=1,
+        approximation=None,
+        n_components=100,
         solver="auto",
         tol=1e-4,
         max_iter=1000,
@@ -157,6 +169,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
             gamma=gamma,
             degree=degree,
             coef0=coef0,
+            approximation=approximation,
+            n_components=n_components,
             solver=solver,
             tol=tol,
             max_iter=max_iter,
