@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import factors
 from .._component import require
+from ..approximation import Landmarks, diagonal
 from ..factors import FactoredStructure
 from ..features import row_squares
 from ..losses import as_loss
@@ -323,7 +324,10 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         )
         inputs, labels = self._inputs(X, reset=False)
         data = self._training[0]
-        if hasattr(self, "coef_"):
+        if hasattr(self, "feature_map_"):
+            phi = data.features.project(inputs)
+            size = self._kernel_diagonal(inputs) if isinstance(self.feature_map_, Landmarks) else row_squares(phi)
+        elif hasattr(self, "coef_"):
             phi, size = data.features.project(inputs), row_squares(inputs)
         else:
             phi, size = data.features.project(self._cross(inputs)), self._kernel_diagonal(inputs)
@@ -334,10 +338,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         require(bool((task >= 0).all()), 'return_std needs tasks that were seen in training; unseen="mean" has no posterior')
         return deviation[np.arange(len(task)), task]
 
-    def _kernel_diagonal(self, inputs, block=256):
-        """``k(x, x)``, from small blocks: not every kernel can give it alone."""
-        parts = [np.diag(self._kernel(inputs[i : i + block], inputs[i : i + block])) for i in range(0, inputs.shape[0], block)]
-        return np.concatenate(parts)
+    def _kernel_diagonal(self, inputs):
+        return diagonal(self._kernel, inputs)
 
     # --- scores -------------------------------------------------------------------------------------------------
 
