@@ -23,10 +23,11 @@ from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
 from .reading import ReadStructure
+from .streaming import Streaming
 from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
-class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
+class MultiTaskRegressor(Streaming, AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``::
@@ -293,7 +294,9 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     def _posterior_of_fit(self) -> Posterior:
         if getattr(self, "_training", None) is None:
             reason = f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
-            if "_training" not in vars(self) and not hasattr(self, "added_tasks_"):
+            if hasattr(self, "_statistics"):
+                reason = "need the rows of the fit, which partial_fit and fit_blocks do not keep"
+            elif "_training" not in vars(self) and not hasattr(self, "added_tasks_"):
                 reason = "need the training data, which were not saved with this model (save(path, training=True))"
             elif hasattr(self, "added_tasks_"):
                 reason = "describe the tasks of a fit; fit again with the tasks that were added"
