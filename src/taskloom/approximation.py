@@ -114,9 +114,7 @@ class Approximation:
 
     def __post_init__(self) -> None:
         named = self.kernel if isinstance(self.kernel, str) else None
-        require(
-            not isinstance(self.kernel, (list, tuple)), f"approximation={self.kind!r} takes one kernel, got a list of them"
-        )
+        require(not isinstance(self.kernel, (list, tuple)), f"approximation={self.kind!r} takes one kernel, got a list of them")
         require(
             named != "precomputed",
             f'approximation={self.kind!r} maps rows of X, which kernel="precomputed" does not have; pass a kernel by name or as '

@@ -19,6 +19,7 @@ from ..structures.coded import SumToZero
 from ..tables import align_targets, as_table, column_names, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator
+from .exact_bound import BoundExact
 from .reading import ReadStructure
 from .targets import distinct, signs_of, two_classes
 
@@ -34,7 +35,7 @@ def _has_probabilities(estimator) -> bool:
     return True
 
 
-class MultiTaskClassifier(AddTask, ReadStructure, ClassifierMixin, MultiTaskEstimator):
+class MultiTaskClassifier(AddTask, BoundExact, ReadStructure, ClassifierMixin, MultiTaskEstimator):
     """Learn many related binary tasks, or the classes of one target, together with the structure that relates them.
 
     A one-dimensional ``y`` with two classes is one task; with more, each class against the rest is a task. A

@@ -22,12 +22,13 @@ from ..posterior import Posterior
 from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
+from .exact_bound import BoundExact
 from .reading import ReadStructure
 from .streaming import Streaming
 from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
-class MultiTaskRegressor(Streaming, AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
+class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``::

@@ -37,7 +37,8 @@ def _transformer(value: Any, encoder: Encoder) -> dict[str, Any]:
     fitted = {key: entry for key, entry in vars(value).items() if key not in params}
     parts = {"params": params, "fitted": fitted}
     return {"@": "map", "class": name} | {
-        part: {key: encoder.encode(entry, f"{key} of {name}") for key, entry in values.items()} for part, values in parts.items()
+        part: {key: encoder.encode(entry, f"{key} of {name}") for key, entry in values.items()}
+        for part, values in parts.items()
     }
 
 
