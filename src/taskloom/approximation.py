@@ -88,7 +88,8 @@ class Reservoir:
     def __init__(self, size: int, random_state: Any):
         self.size = size
         self.rng = check_random_state(0 if random_state is None else random_state)  # fits are deterministic unless asked
-        self.keys, self.kept = np.zeros(0), None
+        self.keys = np.zeros(0)
+        self.kept: Any = None
 
     def add(self, X: Matrix) -> None:
         keys = self.rng.random_sample(X.shape[0])
@@ -98,8 +99,8 @@ class Reservoir:
         if self.kept is None:
             self.kept = X[order]
         elif len(keys):
-            both = (sparse_vstack if issparse(X) else np.vstack)([self.kept, X])
-            self.kept = (both.tocsr() if issparse(both) else both)[order]
+            both = sparse_vstack([self.kept, X], format="csr") if issparse(X) else np.vstack([self.kept, X])
+            self.kept = both[order]
         self.keys = np.concatenate([self.keys, keys])[order]
 
 
@@ -117,8 +118,8 @@ class Approximation:
         require(not isinstance(self.kernel, (list, tuple)), f"approximation={self.kind!r} takes one kernel, got a list of them")
         require(
             named != "precomputed",
-            f'approximation={self.kind!r} maps rows of X, which kernel="precomputed" does not have; pass a kernel by name or as '
-            "k(X, Z), or approximation=None",
+            f'approximation={self.kind!r} maps rows of X, which kernel="precomputed" does not have; pass a kernel by name or '
+            "as k(X, Z), or approximation=None",
         )
         require(
             named != "linear" or not isinstance(self.kind, str),
@@ -200,8 +201,8 @@ class Approximation:
 def leverage_scores(X: Matrix, number: int, k: Callable[..., Array]) -> Array:
     """Ridge leverage scores of the rows, estimated from the first of them (Musco and Musco, 2017, one level).
 
-    ``(k_ii - k_iS (K_SS + mu I)^-1 k_Si) / mu``: how badly the rows ``S`` explain row ``i``. With ``s`` rows in ``S``, ``mu`` is
-    the mean of what the leading ``s/2`` directions leave over.
+    ``(k_ii - k_iS (K_SS + mu I)^-1 k_Si) / mu``: how badly the rows ``S`` explain row ``i``. With ``s`` rows in ``S``, ``mu``
+    is the mean of what the leading ``s/2`` directions leave over.
     """
     first = X[: min(number, X.shape[0] // 2)]
     s, U = np.linalg.eigh(densely(k(first, first)))

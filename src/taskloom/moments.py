@@ -1,8 +1,8 @@
 """Exact sufficient statistics of the squared loss, and a small data set that has the same ones.
 
-``sum_i s_i (y_i - <x_i, w> - b)^2`` depends on the rows through the weighted moments of ``(1, x, y)`` alone. Any rows with these
-moments make the same objective, for every ``w`` and ``b``, constant included. With ``C = V diag(k) V'`` the covariance of ``x``
-and ``H`` (``m x (m-1)``) orthonormal columns that add up to zero, ``m = rank + 2`` rows do:
+``sum_i s_i (y_i - <x_i, w> - b)^2`` depends on the rows through the weighted moments of ``(1, x, y)`` alone. Any rows with
+these moments make the same objective, for every ``w`` and ``b``, constant included. With ``C = V diag(k) V'`` the covariance of
+``x`` and ``H`` (``m x (m-1)``) orthonormal columns that add up to zero, ``m = rank + 2`` rows do:
 
     x~ = mean(x) + sqrt(m) H [sqrt(k) V'; 0]        y~ = mean(y) + sqrt(m) H [V' cov(x, y) / sqrt(k); sqrt(rest)]
 
@@ -76,7 +76,7 @@ class Moments:
 
 
 def _balanced(rows: Array) -> Array:
-    """``sqrt(m) H rows`` without its last row, which is zero: the reflection that takes the last axis to the constant vector."""
+    """``sqrt(m) H rows``, less the last row, which is zero: the reflection that takes the last axis to the constant vector."""
     m = len(rows)
     u = np.full(m, -1 / np.sqrt(m))
     u[-1] += 1

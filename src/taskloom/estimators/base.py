@@ -212,7 +212,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         keep = any(each.keeps_columns for each in (structure if isinstance(structure, list) else [structure]))
         require(
             not keep or (isinstance(self.kernel, str) and self.kernel == "linear" and self.approximation is None),
-            f"{structure!r} sits on the columns of X and needs kernel='linear' and no approximation, got kernel={self.kernel!r}",
+            f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
+            f"and approximation={self.approximation!r}",
         )
         if self.approximation is not None:
             return self._approximate(inputs)

@@ -44,8 +44,8 @@ class MultiTaskClassifier(AddTask, BoundExact, ReadStructure, ClassifierMixin, M
 
     Parameters
     ----------
-    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, unseen, gamma, degree, coef0, approximation, n_components, solver, \
-tol, max_iter, time_limit, warm_start, verbose, random_state
+    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, unseen, gamma, degree, coef0, \
+approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verbose, random_state
         As in :class:`MultiTaskRegressor`.
     loss : Loss or str, default="logistic"
         Also ``"hinge"``, ``"squared_hinge"``, and the losses of numbers, applied to -1 and +1. ``"softmax"`` and

@@ -16,8 +16,8 @@ class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
     structure, structures, alphas, cv, scoring, fallback, n_jobs, random_state
         As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
         accuracy over tasks.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, coding, gamma, degree, coef0, approximation, n_components, \
-solver, tol, max_iter, time_limit, verbose
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, coding, gamma, degree, coef0, \
+approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskClassifier`.
 
     Attributes

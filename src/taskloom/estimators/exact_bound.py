@@ -1,8 +1,8 @@
 """How far the problem with the exact kernel may be from the approximate one: a bound on its minimum from both sides.
 
-Let ``G`` be the dual point of the approximate fit (``n x T``, zero where unobserved) and ``g_t = sum_i G_it k(x_i, .)``, with the
-exact kernel. In an orthonormal basis of the span of the ``g_t`` (``Z'Z = G'KG``) the rows have the features ``K G Z^+``. The
-problem with these features is the exact one, confined to the span:
+Let ``G`` be the dual point of the approximate fit (``n x T``, zero where unobserved) and ``g_t = sum_i G_it k(x_i, .)``, with
+the exact kernel. In an orthonormal basis of the span of the ``g_t`` (``Z'Z = G'KG``) the rows have the features ``K G Z^+``.
+The problem with these features is the exact one, confined to the span:
 
 - its minimum is attained by functions of the exact space, so it is an upper bound of the exact minimum;
 - its dual at ``G`` is ``- sum v loss*(y, -G/v) - F*(G'KG / (4 alpha))``, the exact dual at ``G``: a lower bound.

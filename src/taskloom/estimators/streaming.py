@@ -6,6 +6,7 @@ weights, strengths of tasks, standardization, intercepts and the certificate are
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Statistics:
         if not same:
             first = not len(self.names)
             self.names = names if first else np.array([*self.names.tolist(), *new], dtype=object)
-        together = bool(seen.all()) and bool((S == S[:, :1]).all()) and not self.own
+        together = bool(seen.all()) and bool((S[:, :1] == S).all()) and not self.own
         if self.shared is None and together:
             self.shared = Moments.empty(self.width, len(names))
         elif self.shared is not None and not (together and same):
@@ -121,7 +122,7 @@ class Streaming(MultiTaskEstimator):
         Squared loss only. Statistics are exact: one Gram matrix of the features for each task, or one for all of them while
         every row has seen every task. New tasks may appear in any block; a task without an observation so far is not among
         ``tasks_``. Landmarks of an approximation come from the first block (``fit_blocks`` draws them from all rows). Each call
-        solves, from the last solution with ``warm_start=True``.
+        solves, from the last solution with ``warm_start=True``. After ``fit`` or ``load`` it begins anew, with a warning.
 
         Parameters
         ----------
@@ -134,10 +135,12 @@ class Streaming(MultiTaskEstimator):
         """
         self._validate_params()
         statistics = getattr(self, "_statistics", None)
-        require(
-            statistics is not None or not hasattr(self, "certificate_"),
-            "this model was made by fit, or loaded, and holds no statistics to add to; clone it, and begin with partial_fit",
-        )
+        if statistics is None and hasattr(self, "certificate_"):
+            warnings.warn(
+                "partial_fit begins anew with this block: the model was made by fit, or loaded, and holds no statistics to add "
+                "to; make it with partial_fit or fit_blocks to go on from it",
+                stacklevel=2,
+            )
         self._finish(self._absorb(statistics, X, y, sample_weight))
         return self
 
@@ -169,7 +172,8 @@ class Streaming(MultiTaskEstimator):
             statistics = self._first_pass(_read(blocks))
         for block in _read(blocks):
             statistics = self._absorb(statistics, *block)
-        require(statistics is not None, "blocks is empty: there is nothing to learn from")
+        if statistics is None:
+            raise ValueError("blocks is empty: there is nothing to learn from")
         self._finish(statistics)
         return self
 
