@@ -18,7 +18,7 @@ Array = np.ndarray
 
 
 def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
-    """``(s, c)`` with ``v_it = s_i c_t`` if all tasks see the same rows, each once, in this way (0 where none does), else ``None``."""
+    """``(s, c)`` with ``v_it = s_i c_t`` if all tasks see the same rows, each once (``s_i = 0`` elsewhere), else ``None``."""
     seen, T = problem.observations, problem.n_tasks
     m = seen.y.size // T
     rows = seen.row[:m]
