@@ -59,11 +59,11 @@ class MappedFeatures(LinearFeatures):
     """Features that a map gave: the model is linear in them."""
 
     def __init__(self, feature_map: FeatureMap, phi: Array, error: float | None = None):
-        super().__init__(phi, keep_columns=True)
+        super().__init__(phi)
         self.map, self.error = feature_map, error
 
-    def project(self, X: Matrix) -> Array:
-        return mapped(self.map, X)
+    def project(self, X: Matrix) -> Matrix:
+        return super().project(mapped(self.map, X))
 
 
 def pieces(n_rows: int, width: int) -> Iterator[slice]:
@@ -201,18 +201,25 @@ class Approximation:
 def leverage_scores(X: Matrix, number: int, k: Callable[..., Array]) -> Array:
     """Ridge leverage scores of the rows, estimated from the first of them (Musco and Musco, 2017, one level).
 
-    ``(k_ii - k_iS (K_SS + mu I)^-1 k_Si) / mu``: how badly the rows ``S`` explain row ``i``. With ``s`` rows in ``S``, ``mu``
-    is the mean of what the leading ``s/2`` directions leave over.
+    ``(k_ii - k_iS (K_SS + p ridge I)^-1 k_Si) / ridge``, at most 1: how badly the rows ``S``, a share ``p`` of all, explain row
+    ``i``. The ridge is the one at which the scores add up to the number of landmarks.
     """
     first = X[: min(number, X.shape[0] // 2)]
+    share = first.shape[0] / X.shape[0]
     s, U = np.linalg.eigh(densely(k(first, first)))
-    half = len(s) // 2
-    mu = max(float(s[: len(s) - half].sum()) / max(half, 1), 1e-12 * max(float(s[-1]), np.finfo(float).tiny))
-    scores = np.empty(X.shape[0])
+    size, explained = diagonal(k, X), np.empty((X.shape[0], len(s)))
     for rows in pieces(X.shape[0], len(s)):
-        cross = densely(k(X[rows], first)) @ U
-        scores[rows] = diagonal(k, X[rows]) - np.einsum("ij,ij->i", cross / (np.maximum(s, 0.0) + mu), cross)
-    return np.clip(scores / mu, 1e-12, 1.0)
+        explained[rows] = (densely(k(X[rows], first)) @ U) ** 2
+
+    def scores(ridge: float) -> Array:
+        return np.clip((size - explained @ (1 / (np.maximum(s, 0.0) + share * ridge))) / ridge, 1e-12, 1.0)
+
+    high = max(float(size.sum()), np.finfo(float).tiny)
+    low = 1e-12 * high
+    for _ in range(40):
+        middle = np.sqrt(low * high)
+        low, high = (middle, high) if scores(middle).sum() > number else (low, middle)
+    return scores(high)
 
 
 def diagonal(k: Callable[..., Array], X: Matrix, block: int = 256) -> Array:

@@ -35,7 +35,8 @@ class Moments:
 
     def add(self, X: Array, Y: Array, s: Array) -> None:
         """Rows that are new; centred before they are multiplied, so that nothing large cancels (Chan, Golub, LeVeque 1983)."""
-        X, Y, s = X[s > 0], Y[s > 0], s[s > 0]
+        if not np.all(s > 0):
+            X, Y, s = X[s > 0], Y[s > 0], s[s > 0]
         total = float(s.sum())
         if total == 0:
             return
@@ -66,7 +67,8 @@ class Moments:
     def rows(self) -> tuple[Array, Array]:
         """Inputs (``m x d``) and targets (``m x q``) with these moments, when all rows weigh the same."""
         k, V = np.linalg.eigh(self.gram / self.weight)
-        keep = k > len(k) * np.finfo(float).eps * max(float(k[-1]), np.finfo(float).tiny)
+        eps = np.finfo(float).eps
+        keep = k > max(len(k) * eps * float(k[-1]), float(self.x_mean @ self.x_mean) * (8 * eps) ** 2, np.finfo(float).tiny)
         k, V = k[keep], V[:, keep]
         inside = (V.T @ (self.cross / self.weight)) / np.sqrt(k)[:, None]
         rest = np.sqrt(np.maximum(self.squares / self.weight - np.einsum("ij,ij->j", inside, inside), 0.0))

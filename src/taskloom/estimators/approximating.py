@@ -80,7 +80,7 @@ class Approximating(BaseEstimator):
             self.approximation_error_ = features.error
         by = NAMES[self.approximation] if isinstance(self.approximation, str) else type(self.approximation).__name__
         note = (
-            f" This certifies the problem with the approximate kernel ({features.phi.shape[1]} features, {by}); "
+            f" This certifies the problem with the approximate kernel ({features.n_inputs} features, {by}); "
             "bound_exact(X, y) says how far the exact one may be."
         )
         return replace(certificate, message=certificate.message + note)

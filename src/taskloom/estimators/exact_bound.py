@@ -93,7 +93,8 @@ class BoundExact(MultiTaskEstimator):
             np.array_equal(twin.tasks_, self.tasks_), f"bound_exact needs the tasks of the fit, got {twin.tasks_[:10].tolist()}"
         )
         problem, scale = data.problem, data.scale
-        start = (self.coef_.T.astype(float) / scale.spread, (self.intercept_.astype(float) - scale.mean) / scale.spread)
+        W = data.features.weights(self.coef_.T.astype(float) / scale.spread)
+        start = (W, (self.intercept_.astype(float) - scale.mean) / scale.spread)
         solution = twin._solve(data, start=start)
         exact = confined(
             problem, self._kernel_times(data.inputs, problem.observations.scatter(solution.G, problem.n_rows)), solution.G

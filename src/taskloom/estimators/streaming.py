@@ -203,10 +203,12 @@ class Streaming(MultiTaskEstimator):
         Y = self._targets(as_table(y), labels)
         require(before is None or before == self._wide, "y must be one-dimensional in every block, or in none")
         check_consistent_length(inputs, Y)
-        weights = self._weights(sample_weight, inputs, Y)
+        empty = sample_weight is not None and not np.any(np.asarray(sample_weight, dtype=float))
+        weights = None if empty else self._weights(sample_weight, inputs, Y)
         weights = np.ones(Y.shape) if weights is None else weights
-        require(not bool(np.isnan(Y).all()), "y holds nothing but NaN: no task was observed")
         statistics = self._begin(inputs) if statistics is None else statistics
+        if empty or bool(np.isnan(Y).all()):
+            return statistics
         statistics.dtype = np.result_type(statistics.dtype, inputs.dtype)
         if labels is None:
             statistics.add_wide(inputs, self.tasks_, Y, weights)
@@ -218,6 +220,7 @@ class Streaming(MultiTaskEstimator):
     def _finish(self, statistics: Statistics) -> None:
         """Solve the small problem, and keep what it found."""
         self.tasks_ = statistics.tasks()
+        require(len(self.tasks_) > 0, "y holds nothing but NaN, or has weights of 0 only: no task was observed")
         rows, observations = statistics.small(self.tasks_, self._by_task(self.task_weight, "task_weight"))
         features: Any = self._features(rows) if statistics.map is None else None
         if features is None:
