@@ -88,6 +88,7 @@ class Reservoir:
     def __init__(self, size: int, random_state: Any):
         self.size = size
         self.rng = check_random_state(0 if random_state is None else random_state)  # fits are deterministic unless asked
+        self.seed = self.rng.randint(1 << 31)  # for what is drawn beside the rows, however many pass by
         self.keys = np.zeros(0)
         self.kept: Any = None
 
@@ -147,26 +148,26 @@ class Approximation:
             return MOST + PROBE
         return {"nystroem": 1, "leverage": CANDIDATES, "fourier": 0}[self.kind] * int(self.n_components) or 1
 
-    def draw(self, sample: Matrix, rng: np.random.RandomState) -> tuple[FeatureMap, float | None]:
+    def draw(self, sample: Matrix, seed: int) -> tuple[FeatureMap, float | None]:
         """The map from a uniform sample of the rows, and the error of the kernel where there is a target for it."""
         sample = sample.astype(np.float64, copy=False)
         if not isinstance(self.kind, str):
             return clone(self.kind).fit(sample), None
         make = {"nystroem": self._nystroem, "leverage": self._leverage, "fourier": self._fourier}[self.kind]
         if self.target is None:
-            return make(sample, int(self.n_components), rng), None
-        return self._grow(make, sample, rng)
+            return make(sample, int(self.n_components), seed), None
+        return self._grow(make, sample, seed)
 
-    def _grow(self, make: Callable, sample: Matrix, rng: np.random.RandomState) -> tuple[FeatureMap, float]:
+    def _grow(self, make: Callable, sample: Matrix, seed: int) -> tuple[FeatureMap, float]:
         """More features, by steps of about 1.4, until the error on a probe is small enough."""
-        target, seed, number = self.target, rng.randint(1 << 31), FEWEST
+        target, number = self.target, FEWEST
         assert target is not None
         probe = sample[-PROBE:]
         most = MOST if self.kind == "fourier" else min(MOST, sample.shape[0])
         K = densely(kernel_function(self.kernel, **self.parameters)(probe, probe))
         while True:
             number = min(number, most)
-            made = make(sample, number, np.random.RandomState(seed))
+            made = make(sample, number, seed)
             phi = mapped(made, probe)
             error = float(np.linalg.norm(K - phi @ phi.T) / max(np.linalg.norm(K), np.finfo(float).tiny))
             if error <= target or number == most:
@@ -180,22 +181,22 @@ class Approximation:
             )
         return made, error
 
-    def _nystroem(self, sample: Matrix, number: int, _: np.random.RandomState) -> Landmarks:
+    def _nystroem(self, sample: Matrix, number: int, _: int) -> Landmarks:
         return Landmarks(sample[:number], self.kernel, self.parameters)
 
-    def _leverage(self, sample: Matrix, number: int, rng: np.random.RandomState) -> Landmarks:
+    def _leverage(self, sample: Matrix, number: int, seed: int) -> Landmarks:
         if sample.shape[0] <= number:
             return Landmarks(sample, self.kernel, self.parameters)
         scores = leverage_scores(sample, number, kernel_function(self.kernel, **self.parameters))
-        chosen = rng.choice(sample.shape[0], number, replace=False, p=scores / scores.sum())
+        chosen = check_random_state(seed).choice(sample.shape[0], number, replace=False, p=scores / scores.sum())
         return Landmarks(sample[chosen], self.kernel, self.parameters)
 
-    def _fourier(self, sample: Matrix, number: int, rng: np.random.RandomState) -> FeatureMap:
+    def _fourier(self, sample: Matrix, number: int, seed: int) -> FeatureMap:
         from sklearn.kernel_approximation import RBFSampler  # slow: only where it is asked for
 
         gamma = self.parameters.get("gamma")
         gamma = 1.0 / sample.shape[1] if gamma is None else float(gamma)
-        return RBFSampler(gamma=gamma, n_components=number, random_state=rng.randint(1 << 31)).fit(sample[:1])
+        return RBFSampler(gamma=gamma, n_components=number, random_state=seed).fit(sample[:1])
 
 
 def leverage_scores(X: Matrix, number: int, k: Callable[..., Array]) -> Array:

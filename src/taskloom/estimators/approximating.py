@@ -43,16 +43,17 @@ class Approximating(BaseEstimator):
 
     def _drawn(self, reservoir: Reservoir):
         """The map from what a reservoir holds, and the error of the kernel if it was measured."""
-        return self._approximation().draw(reservoir.kept, reservoir.rng)
+        return self._approximation().draw(reservoir.kept, reservoir.seed)
 
-    def _approximate(self, inputs) -> MappedFeatures:
-        """The features of the training inputs; a transformer of the user's own is fitted on all of them."""
+    def _approximate(self, inputs, live: Array) -> MappedFeatures:
+        """The features of the training inputs; a transformer of the user's own is fitted on all that were observed."""
+        rows = inputs if len(live) == inputs.shape[0] else inputs[live]
         reservoir = self._reservoir()
-        reservoir.add(inputs)
+        reservoir.add(rows)
         if isinstance(self.approximation, str):
             feature_map, error = self._drawn(reservoir)
         else:
-            feature_map, error = self._approximation().draw(inputs, reservoir.rng)
+            feature_map, error = self._approximation().draw(rows, reservoir.seed)
         return MappedFeatures(feature_map, self._map(inputs, feature_map), error)
 
     def _map(self, inputs, feature_map=None) -> Array:

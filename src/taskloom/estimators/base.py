@@ -204,10 +204,10 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         self._validate_params()
         inputs, labels = self._inputs(X, reset=True)
         observations = self._observations(inputs, labels, y, sample_weight)
-        return self._pose(inputs, self._features(inputs), observations)
+        return self._pose(inputs, self._features(inputs, np.unique(observations.row)), observations)
 
-    def _features(self, inputs) -> LinearFeatures | KernelFeatures | SumFeatures:
-        """The features of the kernel on the training inputs, exact or approximate."""
+    def _features(self, inputs, live) -> LinearFeatures | KernelFeatures | SumFeatures:
+        """The features of the kernel on the training inputs, exact, or approximate by the rows that are ``live``."""
         structure = as_structures(self.structure, self.kernel)
         keep = any(each.keeps_columns for each in (structure if isinstance(structure, list) else [structure]))
         require(
@@ -216,7 +216,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
             f"and approximation={self.approximation!r}",
         )
         if self.approximation is not None:
-            return self._approximate(inputs)
+            return self._approximate(inputs, live)
         return build_features(_double(inputs), self.kernel, keep, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
 
     def _pose(self, inputs, features, observations) -> Prepared:

@@ -107,7 +107,7 @@ class BoundExact(MultiTaskEstimator):
         lower = min(lower, upper)
         return ExactBound(lower, upper, solution.certificate.primal, upper - lower, problem.relative(upper - lower, abs(upper)))
 
-    def _again(self, inputs) -> MappedFeatures:
+    def _again(self, inputs, live: Array) -> MappedFeatures:
         """The features of the fit, not a new draw."""
         return MappedFeatures(self.feature_map_, self._map(inputs))
 

@@ -23,6 +23,7 @@ from ..tasks import Observations
 from .base import MultiTaskEstimator
 
 Array = np.ndarray
+NOTHING = "y holds nothing but NaN, or has weights of 0 only: no task was observed"
 
 
 class Statistics:
@@ -180,36 +181,46 @@ class Streaming(MultiTaskEstimator):
     def _first_pass(self, blocks) -> Statistics | None:
         """The map, drawn from a sample of all rows; nothing else is kept."""
         reservoir, first = self._reservoir(), None
-        for X, *_ in blocks:
-            inputs = self._inputs(X, reset=first is None)[0]
+        for block in blocks:
+            inputs, _, Y, weights = self._enter(*block, reset=first is None)
             first = inputs[:1] if first is None else first
-            reservoir.add(inputs)
-        return None if first is None else self._begin(first, *self._drawn(reservoir))
+            reservoir.add(_live(inputs, Y, weights))
+        return None if first is None else self._begin(first, reservoir)
 
-    def _begin(self, inputs, feature_map=None, error=None) -> Statistics:
-        if self.approximation is not None and feature_map is None:
-            reservoir = self._reservoir()
-            reservoir.add(inputs)
-            feature_map, error = self._drawn(reservoir)
-        width = inputs.shape[1] if feature_map is None else mapped(feature_map, inputs[:1]).shape[1]
-        return Statistics(width, inputs.dtype, feature_map, error)
+    def _begin(self, inputs, reservoir=None) -> Statistics:
+        """Statistics of nothing yet; ``reservoir`` has seen the rows from which a map is drawn."""
+        if reservoir is None:
+            return Statistics(inputs.shape[1], inputs.dtype)
+        require(len(reservoir.keys) > 0, NOTHING)
+        feature_map, error = self._drawn(reservoir)
+        return Statistics(mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
 
-    def _absorb(self, statistics: Statistics | None, X, y, sample_weight=None) -> Statistics:
-        """One block through the door, and into the statistics."""
+    def _enter(self, X, y, sample_weight=None, *, reset):
+        """One block through the door: inputs, labels of tasks, targets and weights of the same shape."""
         require(y is not None, "This estimator requires y to be passed, but the target y is None")
-        inputs, labels = self._inputs(X, reset=statistics is None)
-        before = None if statistics is None or not len(statistics.names) else self._wide
+        inputs, labels = self._inputs(X, reset=reset)
         self.tasks_ = None if labels is None else sorted_labels(labels)
         Y = self._targets(as_table(y), labels)
-        require(before is None or before == self._wide, "y must be one-dimensional in every block, or in none")
         check_consistent_length(inputs, Y)
-        empty = sample_weight is not None and not np.any(np.asarray(sample_weight, dtype=float))
-        weights = None if empty else self._weights(sample_weight, inputs, Y)
-        weights = np.ones(Y.shape) if weights is None else weights
-        statistics = self._begin(inputs) if statistics is None else statistics
-        if empty or bool(np.isnan(Y).all()):
-            return statistics
+        if sample_weight is None:
+            return inputs, labels, Y, np.ones(Y.shape)
+        if not np.any(np.asarray(sample_weight, dtype=float)):  # a block may have no weight, a fit may not
+            return inputs, labels, Y, np.zeros(Y.shape)
+        return inputs, labels, Y, self._weights(sample_weight, inputs, Y)
+
+    def _absorb(self, statistics: Statistics | None, X, y, sample_weight=None) -> Statistics:
+        """One block, into the statistics."""
+        before = None if statistics is None or not len(statistics.names) else self._wide
+        inputs, labels, Y, weights = self._enter(X, y, sample_weight, reset=statistics is None)
+        require(before is None or before == self._wide, "y must be one-dimensional in every block, or in none")
+        if statistics is None:
+            reservoir = None if self.approximation is None else self._reservoir()
+            if reservoir is not None:
+                reservoir.add(_live(inputs, Y, weights))
+            statistics = self._begin(inputs, reservoir)
         statistics.dtype = np.result_type(statistics.dtype, inputs.dtype)
+        if not np.any(weights[~np.isnan(Y)]):
+            return statistics
         if labels is None:
             statistics.add_wide(inputs, self.tasks_, Y, weights)
         else:
@@ -220,15 +231,21 @@ class Streaming(MultiTaskEstimator):
     def _finish(self, statistics: Statistics) -> None:
         """Solve the small problem, and keep what it found."""
         self.tasks_ = statistics.tasks()
-        require(len(self.tasks_) > 0, "y holds nothing but NaN, or has weights of 0 only: no task was observed")
+        require(len(self.tasks_) > 0, NOTHING)
         rows, observations = statistics.small(self.tasks_, self._by_task(self.task_weight, "task_weight"))
-        features: Any = self._features(rows) if statistics.map is None else None
+        features: Any = self._features(rows, ()) if statistics.map is None else None
         if features is None:
             features = MappedFeatures(statistics.map, rows, statistics.error)
         data = self._pose(np.zeros((0, rows.shape[1]), statistics.dtype), features, observations)
         self._store(data, self._solve(data))
         self.__dict__.pop("_training", None)  # standard deviations need the rows themselves
         self._statistics = statistics
+
+
+def _live(inputs, Y: Array, weights: Array):
+    """The rows in which something was observed."""
+    live = np.any(~np.isnan(Y) & (weights > 0), axis=1)
+    return inputs if live.all() else inputs[live]
 
 
 def _read(blocks):
