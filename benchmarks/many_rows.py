@@ -136,8 +136,8 @@ def page(fit: dict[str, Any], both: dict[str, Any], machine: str) -> str:
 
 | CPU s | wall s | peak memory (GiB) | all features at once (GiB) | iterations | relative gap | R2 |
 |---|---|---|---|---|---|---|
-| {fit["cpu"]:.0f} | {fit["wall"]:.0f} | {fit["peak"]:.2f} | {fit["whole"]:.1f} | {fit["n_iter"]} | {fit["relative_gap"]:.1e} | \
-{fit["r2"]:.3f} |
+| {fit["cpu"]:.0f} | {fit["wall"]:.0f} | {fit["peak"]:.2f} | {fit["whole"]:.1f} | {fit["n_iter"]} | \
+{fit["relative_gap"]:.1e} | {fit["r2"]:.3f} |
 
 One more pass over the rows agrees with the statistics to (relative)
 
@@ -172,7 +172,8 @@ def main() -> None:
     print(json.dumps(both), flush=True)
     fit = in_a_process("blocks", options.rows, options.features, options.threads)
     print(json.dumps(fit), flush=True)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.threads} BLAS thread(s), Python {platform.python_version()}"
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.threads} BLAS thread(s)"
+    machine += f", Python {platform.python_version()}"
     machine += f"; load of the machine at the end {os.getloadavg()[0]:.1f} (others ran on it: CPU seconds count)"
     text = page(fit, both, machine)
     print(text)
