@@ -1,5 +1,7 @@
 """Approximate kernels: equal to scikit-learn's maps, exact with enough landmarks, and honest about how far they are."""
 
+import contextlib
+import copy
 import pickle
 
 import numpy as np
@@ -12,6 +14,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import taskloom
 from taskloom import MultiTaskClassifier, MultiTaskClassifierCV, MultiTaskRegressor, MultiTaskRegressorCV, approximation
 from taskloom.approximation import Approximation, Landmarks, Reservoir, leverage_scores, mapped
+from taskloom.model_file import archive
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(120, 3))
@@ -220,6 +223,49 @@ def test_files_refuse_maps_that_are_code(tmp_path):
         model(Own(random_state=0)).fit(X, Y).save(tmp_path / "m.taskloom")
     with pytest.raises(taskloom.ModelFileError, match="the function"):
         model(kernel=rbf_kernel).fit(X, Y).save(tmp_path / "m.taskloom")
+
+
+def forged(fitted, path, change):
+    """The file of a model with a right checksum, after somebody changed the map in it."""
+    fitted.save(path, training=False)
+    tree, arrays, _ = archive.read(path)
+    tree, arrays = copy.deepcopy(tree), dict(arrays)
+    change(tree["fitted"]["feature_map_"], arrays)
+    archive.write(path, tree, arrays, "a forger")
+    return path
+
+
+FORGERIES = {
+    "another class": lambda m, a: m.update({"class": "Pipeline"}),
+    "a parameter too many": lambda m, a: m["params"].update(shell="rm"),
+    "a method": lambda m, a: m["fitted"].update(transform=1),
+    "a dunder": lambda m, a: m["fitted"].update(__class__="x"),
+    "nothing of a fit": lambda m, a: m["fitted"].clear(),
+    "fewer features": lambda m, a: m["fitted"].update(components_={"@": "array", "name": _put(a, np.ones((3, 3)))}),
+    "not finite": lambda m, a: m["fitted"].update(normalization_={"@": "array", "name": _put(a, np.full((20, 20), np.nan))}),
+    "landmarks of nothing": lambda m, a: (m.clear(), m.update({"@": "landmarks"})),
+    "a number": lambda m, a: (m.clear(), m.update({"@": "float", "value": "inf"})),
+}
+
+
+def _put(arrays, array):
+    arrays["forged"] = array
+    return "forged"
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_maps_are_refused(name, tmp_path):
+    fitted = model(Nystroem(n_components=20, random_state=0)).fit(X, Y)
+    with pytest.raises(taskloom.ModelFileError, match="is not usable"):
+        taskloom.load(forged(fitted, tmp_path / "m", FORGERIES[name]))
+
+
+@pytest.mark.parametrize("part", ["points", "root", "kernel", "parameters"])
+@pytest.mark.parametrize("strange", [None, -1, "", "rbf", [], {"@": "array", "name": "0"}, {"@": "float", "value": "inf"}])
+def test_landmarks_changed_at_random_are_refused_or_work(part, strange, tmp_path):
+    path = forged(model(n_components=9).fit(X, Y), tmp_path / "m", lambda m, a: m.update({part: strange}))
+    with contextlib.suppress(taskloom.ModelFileError):
+        assert np.isfinite(taskloom.load(path).predict(X)).all()
 
 
 def test_sparse_and_single_precision():

@@ -213,6 +213,8 @@ def test_bad_blocks_are_named():
         model.fit_blocks([(X, Y), (X[:, :3], Y)])
     with pytest.raises(ValueError, match="nothing but NaN"):
         model.fit_blocks([(X, np.full_like(Y, np.nan))])
+    with pytest.raises(ValueError, match="3 columns, the blocks before had 4"):
+        model.fit_blocks([(X, Y), (X, Y[:, :3])])
     with pytest.raises(ValueError, match="one-dimensional in every block"):
         model.fit_blocks([(X, Y), (X, Y[:, 0])])
 

@@ -52,8 +52,12 @@ class Statistics:
         known = set(self.names.tolist())
         new = [name for name in names.tolist() if name not in known]
         same = np.array_equal(self.names, names)
+        first = not len(self.names)
+        require(
+            same or first or names.dtype.kind == "O",
+            f"y has {len(names)} columns, the blocks before had {len(self.names)}; data frames may bring new tasks by name",
+        )
         if not same:
-            first = not len(self.names)
             self.names = names if first else np.array([*self.names.tolist(), *new], dtype=object)
         together = bool(seen.all()) and bool((S[:, :1] == S).all()) and not self.own
         if self.shared is None and together:
