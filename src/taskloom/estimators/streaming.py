@@ -65,7 +65,7 @@ class Statistics:
         elif self.shared is not None and not (together and same):
             before = [name for name in self.names.tolist() if name not in set(new)]
             self.own = dict(zip(before, self.shared.split(), strict=True))
-            self.shared, together = None, False
+            self.shared = None
         for some in pieces(len(Y), self.width):
             phi = self.features(inputs[some])
             if self.shared is not None:
