@@ -17,8 +17,8 @@ from ._component import require
 
 SMALL = 400  # symmetric matrices up to this size are decomposed by the host: it is done before a card has begun
 NO_CARD = (
-    'device={device!r} needs PyTorch or CuPy with a CUDA device, and {why}; pip install "taskloom[torch]" on a machine with a '
-    "card, or leave device=None"
+    "device={device!r} needs PyTorch or CuPy and a CUDA device, but {why}; install taskloom[torch] on a machine with a card, "
+    "or leave device=None"
 )
 
 
@@ -51,50 +51,73 @@ def to_numpy(array: Any) -> Any:
     name = library(array)
     if name == "cupy":
         return array.get()
-    return np.asarray(array.detach().cpu() if name == "torch" else array) if name is not None else array
+    if name == "torch":
+        return array.detach().cpu().numpy()
+    return np.asarray(array) if name == "array_api_strict" else array
 
 
 def like(values: np.ndarray, array: Any) -> Any:
-    """NumPy's numbers in the library, on the device and (if they are floats) in the precision of another array."""
-    if library(array) in (None, "numpy"):
-        return values.astype(array.dtype, copy=False) if isinstance(array, np.ndarray) and values.dtype.kind == "f" else values
-    xp = namespace(array)
-    kept = np.ascontiguousarray(values)
-    return xp.asarray(kept, dtype=array.dtype if kept.dtype.kind == "f" else None, device=array.device)
+    """NumPy's floats in the library, on the device and in the precision of another array of floats."""
+    if isinstance(array, np.ndarray):
+        return values.astype(array.dtype, copy=False)
+    return namespace(array).asarray(np.ascontiguousarray(values), dtype=array.dtype, device=array.device)
+
+
+def following(values: np.ndarray, X: Any) -> Any:
+    """What was computed from ``X``, in its library and on its device; NumPy's for tables of any other kind."""
+    if library(X) in (None, "numpy"):
+        return values
+    return namespace(X).asarray(np.ascontiguousarray(values), device=X.device)
 
 
 def card_array(array: Any, device: str) -> Any:
     """An array on the device that was asked for: it stays in its library; NumPy's go to PyTorch, or else to CuPy."""
     name = library(array)
-    require(name is not None, f"a device takes arrays of NumPy, PyTorch or CuPy, got {type(array).__name__}")
     if device == "cpu":
-        require(not on_card(array), 'device="cpu" needs arrays on the host; pass device=None for arrays on a card')
+        require(not on_card(array), 'device="cpu" needs arrays on the host; leave device=None for arrays on a card')
         return array
     if on_card(array):
         return array
-    why = "neither is installed"
-    if name == "torch" or _installed("torch"):
-        import torch
+    owner = _card_library(device, ("torch",) if name == "torch" else ("torch", "cupy"))
+    if owner.__name__ == "torch":
+        return owner.as_tensor(array, device=device)
+    with owner.cuda.Device(_number(device)):
+        return owner.asarray(array)
 
-        if torch.cuda.is_available():
-            return torch.as_tensor(array, device=device)
-        why = "PyTorch sees none"
-    if name != "torch" and _installed("cupy"):
-        import cupy
 
-        if cupy.cuda.is_available():
-            with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-                return cupy.asarray(array)
-        why = "CuPy sees none"
+def usable(device: str) -> bool:
+    """Whether this machine has the device."""
+    try:
+        _card_library(device, ("torch", "cupy"))
+    except ValueError:
+        return False
+    return True
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
+
+
+def _card_library(device: str, names: tuple[str, ...]) -> ModuleType:
+    """The first of these libraries that has the device, or a sentence."""
+    why = "none is installed"
+    for name in names:
+        try:
+            owner = import_module(name)
+        except ImportError:
+            continue
+        count = owner.cuda.device_count() if name == "torch" else _cupy_devices(owner)
+        if _number(device) < count:
+            return owner
+        why = f"{name} sees {count} devices"
     raise ValueError(NO_CARD.format(device=device, why=why))
 
 
-def _installed(name: str) -> bool:
+def _cupy_devices(cupy: ModuleType) -> int:
     try:
-        import_module(name)
-    except ImportError:
-        return False
-    return True
+        return cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return 0
 
 
 def inner(a: Any, b: Any) -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -180,7 +181,7 @@ class Point:
         self.Q, self.alpha, self.p = Q, alpha, p
         self.parts = [block.at(Q, alpha) for block in data]
         ends = np.cumsum([0, *(block.n_tasks for block in data)]).tolist()
-        self.places = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
+        self.places = [slice(*pair) for pair in pairwise(ends)]
         self.B, self.Z = _joined([part.B for part in self.parts]), _joined([part.Z for part in self.parts])
         self.E = Q.T @ Q
         self.value = self.charge + sum(inner(part.y, part.left) for part in self.parts)
@@ -188,8 +189,8 @@ class Point:
 
     @property
     def charge(self) -> float:
-        """``tr (QQ')^p``."""
-        return inner(self.Q, self.Q) if self.p == 1 else inner(self.E, self.E)
+        """``tr (QQ')^p``; nothing where ``D`` is known, which ``p = 0`` stands for."""
+        return (0.0, inner(self.Q, self.Q), inner(self.E, self.E))[self.p]
 
     @property
     def penalty(self) -> float:
@@ -222,7 +223,8 @@ class Point:
     def metric(self) -> Callable[[Array], Array]:
         """The inverse of what the Hessian would be, were the inputs of all tasks alike in all directions."""
         xp = namespace(self.Q)
-        K = (0.4 + self.lift) * _eye(self.E) if self.p == 1 else 4 * self.E + (self.lift + 1e-9 * self.charge**0.5) * _eye(self.E)
+        floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
+        K = (floor + self.lift) * _eye(self.E) + (0.0 if self.p == 1 else 4 * self.E)
         for part in self.parts:
             total, left = xp.sum(part.y * part.y, axis=1), xp.sum(part.y * part.left, axis=1)
             # How much of a direction the task cannot take up: between what it leaves of its targets and all of it.
@@ -269,11 +271,19 @@ class Walk:
     """
 
     def __init__(
-        self, data: Sequence[TaskBlock], alpha: float, p: int, scale: float, tol: float, forcing: float, start: Array | None = None
+        self,
+        data: Sequence[TaskBlock],
+        alpha: float,
+        p: int,
+        scale: float,
+        tol: float,
+        forcing: float,
+        start: Array | None = None,
     ):
         self.data, self.alpha, self.p, self.scale, self.forcing = data, alpha, p, scale, forcing
         self.here = self._at(self._factor_of(_joined([block.alone() for block in data]) if start is None else start))
         self.enough = PROMISE * tol * scale
+        self.stuck = False  # whether the last Newton step found nothing lower
         self.doubtful = start is not None  # a fit at another strength may lack directions
         self.jump = inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
 
@@ -294,7 +304,8 @@ class Walk:
         for _ in range(STEPS):
             metric = self.here.metric()
             promise = inner(self.here.slope, metric(self.here.slope)) / 2
-            if promise <= self.enough or not self._newton_step(metric, promise):
+            self.stuck = promise > self.enough and not self._newton_step(metric, promise)
+            if self.stuck or promise <= self.enough:
                 break
             moved = True
         self.doubtful, self.enough = True, self.enough / 10
@@ -306,10 +317,12 @@ class Walk:
         move = newton_direction(here, metric, forcing)
         fall, t = inner(here.slope, move), 1.0
         while t > 1e-6:
-            there = self._at(self._trimmed(here.Q + t * move))
-            if there.value < here.value + 1e-4 * t * fall:
-                self.here = there
-                return True
+            Q = here.Q + t * move
+            trimmed = self._trimmed(Q)
+            for each in [trimmed] if trimmed is Q else [trimmed, Q]:  # a column may be missed: then it stays
+                if (there := self._at(each)).value < here.value + 1e-4 * t * fall:
+                    self.here = there
+                    return True
             t /= 4
         return False
 
