@@ -25,6 +25,7 @@ from .._array_api import eigh, inner, inverse_roots, like, namespace, times, tim
 Array = Any  # of any of the libraries
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
 PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
+ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 
 
@@ -45,7 +46,8 @@ class Solved(Protocol):
 class TaskBlock(Protocol):
     """Some tasks, and what Newton's method asks of them."""
 
-    n_tasks: int
+    @property
+    def n_tasks(self) -> int: ...
 
     def at(self, Q: Array, alpha: float) -> Solved: ...
 
@@ -256,6 +258,11 @@ def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: fl
     return x
 
 
+def _flatter(point: Point, metric: Callable[[Array], Array], promise: float) -> bool:
+    """Whether a step that values cannot judge any more brought the slope down."""
+    return inner(point.slope, metric(point.slope)) / 2 < promise / 4
+
+
 class Walk:
     """Newton steps until they promise less than the tolerance; a proximal step where the dual says that directions lack.
 
@@ -316,11 +323,13 @@ class Walk:
         forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
         move = newton_direction(here, metric, forcing)
         fall, t = inner(here.slope, move), 1.0
+        blind = promise < ROUNDING * float(namespace(here.Q).finfo(here.Q.dtype).eps) * abs(here.value)
         while t > 1e-6:
             Q = here.Q + t * move
             trimmed = self._trimmed(Q)
             for each in [trimmed] if trimmed is Q else [trimmed, Q]:  # a column may be missed: then it stays
-                if (there := self._at(each)).value < here.value + 1e-4 * t * fall:
+                there = self._at(each)
+                if there.value < here.value + 1e-4 * t * fall or (blind and each is Q and _flatter(there, metric, promise)):
                     self.here = there
                     return True
             t /= 4

@@ -18,7 +18,7 @@ from ..factor_newton import Point, TaskBlock, Walk
 from .evidence import Evidence
 
 FORCING = 0.05  # the share to which conjugate gradients bring the residual of a Newton system
-FINEST = 1e-17  # promises below this share of the scale are rounding
+FINEST = 1e-26  # of the scale; a promise is a square, and a bound that needs shrinking loses its root
 SINGLE = "Iterations ran in single precision (float32), the certificate in double: for gaps below about 1e-5 pass float64."
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import eigh, inner, like, namespace, to_numpy
+from ..._component import require
 from ..factor_newton import Point, Rows, TaskBlock
 from .evidence import DualCandidate, Evidence
 
@@ -135,6 +136,8 @@ class KernelInputs(_Shared):
         self.single = X.dtype == xp.float32
         inputs = xp.astype(X, xp.float64, copy=False)
         self.K = kernel(inputs, inputs)
+        finite = bool(xp.all(xp.isfinite(self.K)))
+        require(finite, "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
         if fit_intercept:
             self.k_mean = self.s @ self.K
             self.K -= self.k_mean[:, None]
@@ -145,6 +148,12 @@ class KernelInputs(_Shared):
         self.Y = self.row_root * (Y - self.y_mean)
         self.scale = inner(self.Y**2, xp.ones_like(self.Y) * self.c)
         k, U = xp.linalg.eigh(xp.astype(self.K, X.dtype, copy=False))
+        low, high = float(k[0]), float(k[-1])
+        require(
+            low >= -max(1e-7, X.shape[0] * float(xp.finfo(k.dtype).eps)) * max(high, 0.0) and high >= 0,
+            f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {low:.3g} (largest {high:.3g}); "
+            "choose another kernel, or other parameters of it",
+        )
         first = _first_kept(k)
         self.U, self.d = U[:, first:], xp.sqrt(k[first:])
         root = xp.astype(self.root, X.dtype)
