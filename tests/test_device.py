@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -17,13 +16,10 @@ from taskloom.tables import as_table
 STRUCTURES = ["trace", "frobenius", "independent"]
 
 
-@pytest.fixture(params=["numpy", "torch"])
+@pytest.fixture(params=["numpy", "torch", "array_api_strict"])
 def array(request):
-    """Makes arrays of the library; PyTorch is tested where it is installed."""
-    if request.param == "numpy":
-        return np.asarray
-    pytest.importorskip("torch")
-    return import_module("torch").as_tensor
+    """Makes arrays of the library; all but NumPy are tested where they are installed."""
+    return pytest.importorskip(request.param).asarray
 
 
 def wide(n=60, d=7, T=9, seed=0):

@@ -46,6 +46,12 @@ def on_card(array: Any) -> bool:
     return library(array) == "cupy" or (library(array) == "torch" and array.device.type != "cpu")
 
 
+def place(array: Any) -> str:
+    """Where an array lies, in words: ``"cpu"``, ``"cuda:0"``."""
+    name = library(array)
+    return str(array.device) if name == "torch" else f"cuda:{array.device.id}" if name == "cupy" else "cpu"
+
+
 def to_numpy(array: Any) -> Any:
     """An array of another library as NumPy's, copied to the host if need be; anything else as it is."""
     name = library(array)

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names
 
 from .. import factors
-from .._array_api import card_array, library, namespace, on_card, to_numpy, usable
+from .._array_api import card_array, library, namespace, on_card, place, to_numpy, usable
 from .._component import require
 from ..factors import FactoredStructure
 from ..losses import as_loss
@@ -50,7 +50,7 @@ class OnDevice(MultiTaskEstimator):
             require(device is None, reason)
             warnings.warn(f"X lies on a device, but this is fitted on the CPU: {reason}", UserWarning, stacklevel=2)
             return super().fit(to_numpy(X), to_numpy(y), to_numpy(sample_weight))
-        return self._fit_on_device(X, y, sample_weight, device or str(X.device))
+        return self._fit_on_device(X, y, sample_weight, device or place(X))
 
     fit.__doc__ = MultiTaskEstimator.fit.__doc__
 

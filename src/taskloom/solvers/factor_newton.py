@@ -205,7 +205,7 @@ class Point:
     def hessian(self, dQ: Array) -> Array:
         """The product of the Hessian of ``h`` with ``dQ``."""
         dW, dZ = self.B @ dQ.T, self.Z @ dQ
-        both = [part.answer(dW[place], dZ[place]) for part, place in zip(self.parts, self.places, strict=True)]
+        both = [part.answer(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
         dB, pull = _joined([one for one, _ in both]), _joined([other for _, other in both])
         bend = 2 * dQ if self.p == 1 else 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
         return bend + self.lift * dQ + pull.T @ self.B - self.Z.T @ dB

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._array_api import eigh, inner, namespace, times, times_transposed, to_numpy
+from ..._array_api import eigh, inner, namespace, place, times, times_transposed, to_numpy
 from ...tasks import Observations
 from ..factor_newton import Point, Stack, TaskBlock
 from ..sides import Bucket, buckets
@@ -32,7 +32,7 @@ class OwnInputs:
     def __init__(self, X: Array, observations: Observations, alpha: float, fit_intercept: bool = True):
         self.X, self.seen, self.alpha, self.fit_intercept = X, observations, alpha, fit_intercept
         self.xp = namespace(X)
-        self.single, self.place = X.dtype == self.xp.float32, str(X.device)
+        self.single, self.place = X.dtype == self.xp.float32, place(X)
         self.buckets = buckets(observations.counts, observations.starts, BATCH)
         self.order = np.concatenate([bucket.tasks for bucket in self.buckets])
         self.data: list[TaskBlock] = []
@@ -50,7 +50,7 @@ class OwnInputs:
         """Inputs and targets of some tasks in double precision, times the roots of their weights, and their means."""
         xp, rows = self.xp, self.seen.row[bucket.place].ravel()
         together = bool(np.all(np.diff(rows) == 1))  # then nothing needs to be gathered
-        inputs = self.X[int(rows[0]) : int(rows[-1]) + 1] if together else xp.take(self.X, self._on_device(rows), axis=0)
+        inputs = self.X[int(rows[0]) : int(rows[-1]) + 1, :] if together else xp.take(self.X, self._on_device(rows), axis=0)
         inputs = xp.astype(xp.reshape(inputs, (*bucket.place.shape, self.X.shape[1])), xp.float64, copy=False)
         v = self._on_device(self.seen.weight[bucket.place] * bucket.mask)
         y, root = self._on_device(self.seen.y[bucket.place]), xp.sqrt(v)
@@ -77,7 +77,7 @@ class OwnInputs:
         W = xp.zeros((len(self.order), d), dtype=xp.float64, device=self.X.device) if point is None else self.weights(point)
         loss, gain, slopes, first = 0.0, 0.0, [], 0
         for inputs, y in self._doubles():
-            left = y - times(inputs, W[first : first + y.shape[0]])
+            left = y - times(inputs, W[first : first + y.shape[0], :])
             first += y.shape[0]
             loss += inner(left, left)
             gain += 2 * inner(left, y)
@@ -95,7 +95,7 @@ class OwnInputs:
         b = self.y_mean - xp.sum(self.x_mean * W, axis=1)
         Z, first = [], 0
         for inputs, y in self._doubles():
-            Z.append(2 * times_transposed(inputs, y - times(inputs, W[first : first + y.shape[0]])))
+            Z.append(2 * times_transposed(inputs, y - times(inputs, W[first : first + y.shape[0], :])))
             first += y.shape[0]
         back = np.argsort(self.order)
         return tuple(to_numpy(each)[back] for each in (W, b, xp.concat(Z)))

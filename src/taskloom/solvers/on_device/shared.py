@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._array_api import eigh, inner, like, namespace, to_numpy
+from ..._array_api import eigh, inner, like, namespace, place, to_numpy
 from ..._component import require
 from ..factor_newton import Point, Rows, TaskBlock
 from .evidence import DualCandidate, Evidence
@@ -25,7 +25,7 @@ class _Shared:
 
     def __init__(self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, alpha: float, fit_intercept: bool):
         self.X, self.alpha, self.fit_intercept, self.xp = X, alpha, fit_intercept, namespace(X)
-        self.place = str(X.device)
+        self.place = place(X)
         self.s, self.c = self._double(s), self._double(c)
         self.root = self.xp.sqrt(self.c)
         self.y_mean = self._double(self.s @ Y) if fit_intercept else self._double(np.zeros(c.size))
@@ -81,14 +81,14 @@ class SharedInputs(_Shared):
         rows = max(BLOCK // d, 1)
         pieces = [slice(first, min(first + rows, n)) for first in range(0, n, rows)]
         if fit_intercept:
-            self.x_mean = sum(self.s[some] @ self._double(X[some]) for some in pieces)
+            self.x_mean = sum(self.s[some] @ self._double(X[some, :]) for some in pieces)
         self.xx: Any = 0.0
         self.xy: Any = 0.0
         self.yy: Any = 0.0
         for some in pieces:
             root = xp.sqrt(self.s[some])[:, None]
-            inputs = root * (self._double(X[some]) - self.x_mean)
-            targets = root * (Y[some] - self.y_mean)
+            inputs = root * (self._double(X[some, :]) - self.x_mean)
+            targets = root * (Y[some, :] - self.y_mean)
             self.xx, self.xy = self.xx + inputs.T @ inputs, self.xy + inputs.T @ targets
             self.yy = self.yy + targets.T @ targets
         self.scale = float(xp.sum(self.c * xp.linalg.diagonal(self.yy)))
