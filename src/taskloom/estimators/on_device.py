@@ -154,10 +154,13 @@ class OnDevice(MultiTaskEstimator):
         if task is None:
             row, task = np.nonzero(~np.isnan(Y))
             y, s = Y[row, task], None if weights is None else weights[row, task]
+        elif weights is None and not np.isnan(Y).any():  # every task was read off a row that was observed
+            row, y, s = np.arange(len(Y)), Y[:, 0], None
         else:
             row = np.flatnonzero(~np.isnan(Y[:, 0]))
             task, y, s = task[row], Y[row, 0], None if weights is None else weights[row, 0]
-        self._check_observed(task, y, s)
+        if len(row) < len(Y) or s is not None or Y.shape[1] > 1:
+            self._check_observed(task, y, s)
         return Observations.build(row, task, y, len(self.tasks_), s, self._by_task(self.task_weight, "task_weight"))
 
     # --- what is kept ---------------------------------------------------------------------------------------------
@@ -190,7 +193,7 @@ class OnDevice(MultiTaskEstimator):
 
     def _responses(self, inputs):
         """What the kernel says, computed on the device where there is one."""
-        device = getattr(self, "device", None)
+        device = getattr(self, "device", None) or getattr(self, "device_", None)
         kernel = self._kernel_on_device()
         if device in (None, "cpu") or kernel is None or issparse(inputs) or not usable(device):
             return super()._responses(inputs)
