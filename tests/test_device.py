@@ -221,6 +221,13 @@ def test_progress_is_shown_and_limits_hold(capsys):
         MultiTaskRegressor(device="cpu", max_iter=1, tol=1e-14, **settings).fit(X, y)
 
 
+def test_gradients_are_not_recorded():
+    torch = pytest.importorskip("torch")
+    X, Y = (torch.as_tensor(each).requires_grad_() for each in wide())
+    assert MultiTaskRegressor(device="cpu").fit(X, Y).certificate_.optimal
+    assert not MultiTaskRegressor().fit(X, Y).predict(X).requires_grad
+
+
 def test_tensors_go_through_every_other_door():
     torch = pytest.importorskip("torch")
     X, Y = wide()

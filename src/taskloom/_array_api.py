@@ -76,9 +76,14 @@ def following(values: np.ndarray, X: Any) -> Any:
     return namespace(X).asarray(np.ascontiguousarray(values), device=X.device)
 
 
+def plain(array: Any) -> Any:
+    """A tensor that records no gradients: a fit would keep all that it computes."""
+    return array.detach() if library(array) == "torch" else array
+
+
 def card_array(array: Any, device: str) -> Any:
     """An array on the device that was asked for: it stays in its library; NumPy's go to PyTorch, or else to CuPy."""
-    name = library(array)
+    name, array = library(array), plain(array)
     if device == "cpu":
         require(not on_card(array), 'device="cpu" needs arrays on the host; leave device=None for arrays on a card')
         return array

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names
 
 from .. import factors
-from .._array_api import card_array, library, namespace, on_card, place, to_numpy, usable
+from .._array_api import card_array, library, namespace, on_card, place, plain, to_numpy, usable
 from .._component import require
 from ..factors import FactoredStructure
 from ..losses import as_loss
@@ -53,6 +53,11 @@ class OnDevice(MultiTaskEstimator):
         return self._fit_on_device(X, y, sample_weight, device or place(X))
 
     fit.__doc__ = MultiTaskEstimator.fit.__doc__
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse &= getattr(self, "device", None) is None
+        return tags
 
     def _refuses(self, X) -> str | None:
         """What of these settings a device cannot do, in a sentence."""
@@ -121,7 +126,8 @@ class OnDevice(MultiTaskEstimator):
         xp = namespace(inputs)
         complete = labels is None and not bool(namespace(Y).any(namespace(Y).isnan(Y)))
         alike = weights is None or np.ptp(weights, axis=1).max() == 0
-        if complete and alike and T <= factors.DENSE_TASKS:
+        narrow = self.kernel == "linear" and inputs.shape[1] < T  # then the structure is known by its factor
+        if complete and alike and (factors.LARGEST_ARRAY if narrow else factors.DENSE_TASKS) >= T:
             s = np.full(n, 1 / n) if weights is None else weights[:, 0] / weights[:, 0].sum()
             c = task_strengths(self._by_task(self.task_weight, "task_weight"), np.full(T, 1.0))
             Y, settings = xp.asarray(Y, device=inputs.device), (s, c, float(self.alpha), self.fit_intercept)
@@ -141,7 +147,7 @@ class OnDevice(MultiTaskEstimator):
         if library(y) in (None, "numpy") or labels is not None:
             return self._targets(as_table(y), labels)
         self.__dict__.pop("classes_", None)
-        xp = namespace(y)
+        y, xp = plain(y), namespace(y)
         require(y.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {tuple(y.shape)}")
         self._wide = y.ndim == 2
         Y = xp.astype(y if self._wide else y[:, None], xp.float64, copy=False)
