@@ -131,12 +131,22 @@ def _cupy_devices(cupy: ModuleType) -> int:
         return 0
 
 
+def cast(array: Any, dtype: Any) -> Any:
+    """An array in some precision; itself, if it has it."""
+    if isinstance(array, np.ndarray):
+        return array.astype(dtype, copy=False)
+    return namespace(array).astype(array, dtype, copy=False)
+
+
+def double(array: Any) -> Any:
+    """An array in double precision."""
+    return cast(array, namespace(array).float64)
+
+
 def inner(a: Any, b: Any) -> float:
-    """The sum of products, added up in double precision."""
-    if isinstance(a, np.ndarray):
-        return float(np.vdot(a, b))
-    xp = namespace(a)
-    return float(xp.sum(a * b, dtype=xp.float64))
+    """The sum of products, in double precision."""
+    a, b = double(a), double(b)
+    return float(np.vdot(a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b))
 
 
 def times(M: Any, x: Any) -> Any:

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names
 
 from .. import factors
-from .._array_api import card_array, library, namespace, on_card, place, plain, to_numpy, usable
+from .._array_api import card_array, double, library, namespace, on_card, place, plain, to_numpy, usable
 from .._component import require
 from ..factors import FactoredStructure
 from ..losses import as_loss
@@ -104,7 +104,7 @@ class OnDevice(MultiTaskEstimator):
         X = card_array(X, device)
         xp = namespace(X)
         require(X.ndim == 2, f"X must be a matrix, got shape {tuple(X.shape)}")
-        X = X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
+        X = X if X.dtype in (xp.float32, xp.float64) else double(X)
         require(bool(xp.all(xp.isfinite(X))), "Input X contains NaN or infinity")
         _check_feature_names(self, X, reset=True)
         self.n_features_in_ = int(X.shape[1])
@@ -150,7 +150,7 @@ class OnDevice(MultiTaskEstimator):
         y, xp = plain(y), namespace(y)
         require(y.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {tuple(y.shape)}")
         self._wide = y.ndim == 2
-        Y = xp.astype(y if self._wide else y[:, None], xp.float64, copy=False)
+        Y = double(y if self._wide else y[:, None])
         require(not bool(xp.any(xp.isinf(Y))), "y holds infinity")
         self.tasks_ = column_names(y, int(Y.shape[1]))
         return Y

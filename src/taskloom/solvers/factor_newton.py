@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._array_api import eigh, inner, inverse_roots, like, namespace, times, times_transposed, to_numpy
+from .._array_api import double, eigh, inner, inverse_roots, like, namespace, times, times_transposed, to_numpy
 
 Array = Any  # of any of the libraries
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
@@ -192,7 +192,8 @@ class Point:
     @property
     def charge(self) -> float:
         """``tr (QQ')^p``; nothing where ``D`` is known, which ``p = 0`` stands for."""
-        return (0.0, inner(self.Q, self.Q), inner(self.E, self.E))[self.p]
+        Q = double(self.Q)
+        return (0.0, inner(Q, Q), inner(E := Q.T @ Q, E))[self.p]
 
     @property
     def penalty(self) -> float:

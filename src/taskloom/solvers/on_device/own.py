@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._array_api import eigh, inner, namespace, place, times, times_transposed, to_numpy
+from ..._array_api import cast, double, eigh, inner, namespace, place, times, times_transposed, to_numpy
 from ...tasks import Observations
 from ..factor_newton import Point, Stack, TaskBlock
 from ..sides import Bucket, buckets
@@ -41,7 +41,7 @@ class OwnInputs:
             inputs, y, *mean = self._centred(bucket)
             self.scale += inner(y, y)
             means.append(mean)
-            self.data.append(Stack.of(self.xp.astype(inputs, X.dtype, copy=False), self.xp.astype(y, X.dtype, copy=False)))
+            self.data.append(Stack.of(cast(inputs, X.dtype), cast(y, X.dtype)))
         self.x_mean, self.y_mean = (self.xp.concat(each) for each in zip(*means, strict=True))
         off = np.finfo(float).eps * (4 + observations.counts[observations.task]) * observations.y
         self.blur = float(observations.weight @ off**2)
@@ -51,7 +51,7 @@ class OwnInputs:
         xp, rows = self.xp, self.seen.row[bucket.place].ravel()
         together = bool(np.all(np.diff(rows) == 1))  # then nothing needs to be gathered
         inputs = self.X[int(rows[0]) : int(rows[-1]) + 1, :] if together else xp.take(self.X, self._on_device(rows), axis=0)
-        inputs = xp.astype(xp.reshape(inputs, (*bucket.place.shape, self.X.shape[1])), xp.float64, copy=False)
+        inputs = double(xp.reshape(inputs, (*bucket.place.shape, self.X.shape[1])))
         v = self._on_device(self.seen.weight[bucket.place] * bucket.mask)
         y, root = self._on_device(self.seen.y[bucket.place]), xp.sqrt(v)
         share = v / xp.sum(v, axis=1)[:, None] * (1.0 if self.fit_intercept else 0.0)
@@ -70,7 +70,7 @@ class OwnInputs:
 
     def weights(self, point: Point) -> Array:
         """``W`` with a row for each task, in the order of the blocks and in double precision."""
-        return self.xp.astype(point.B, self.xp.float64) @ self.xp.astype(point.Q, self.xp.float64).T
+        return double(point.B) @ double(point.Q).T
 
     def evidence(self, point: Point | None) -> Evidence:
         xp, d = self.xp, self.X.shape[1]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._array_api import eigh, inner, like, namespace, place, to_numpy
+from ..._array_api import cast, double, eigh, inner, like, namespace, place, to_numpy
 from ..._component import require
 from ..factor_newton import Point, Rows, TaskBlock
 from .evidence import DualCandidate, Evidence
@@ -75,7 +75,7 @@ class SharedInputs(_Shared):
     single = False  # moments are added up in double precision, whatever the inputs
 
     def __init__(self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, alpha: float, fit_intercept: bool = True):
-        super().__init__(X, Y := namespace(X).astype(Y, namespace(X).float64, copy=False), s, c, alpha, fit_intercept)
+        super().__init__(X, Y := double(Y), s, c, alpha, fit_intercept)
         xp, (n, d) = self.xp, X.shape
         self.x_mean = self._double(np.zeros(d))
         rows = max(BLOCK // d, 1)
@@ -132,9 +132,9 @@ class KernelInputs(_Shared):
         self, X: Array, kernel: Callable, Y: Array, s: np.ndarray, c: np.ndarray, alpha: float, fit_intercept: bool = True
     ):
         xp = namespace(X)
-        super().__init__(X, Y := xp.astype(Y, xp.float64, copy=False), s, c, alpha, fit_intercept)
+        super().__init__(X, Y := double(Y), s, c, alpha, fit_intercept)
         self.single = X.dtype == xp.float32
-        inputs = xp.astype(X, xp.float64, copy=False)
+        inputs = double(X)
         self.K = kernel(inputs, inputs)
         finite = bool(xp.all(xp.isfinite(self.K)))
         require(finite, "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
@@ -147,7 +147,7 @@ class KernelInputs(_Shared):
         self.K *= self.row_root.T
         self.Y = self.row_root * (Y - self.y_mean)
         self.scale = inner(self.Y**2, xp.ones_like(self.Y) * self.c)
-        k, U = xp.linalg.eigh(xp.astype(self.K, X.dtype, copy=False))
+        k, U = xp.linalg.eigh(cast(self.K, X.dtype))
         low, high = float(k[0]), float(k[-1])
         require(
             low >= -max(1e-7, X.shape[0] * float(xp.finfo(k.dtype).eps)) * max(high, 0.0) and high >= 0,
@@ -156,14 +156,14 @@ class KernelInputs(_Shared):
         )
         first = _first_kept(k)
         self.U, self.d = U[:, first:], xp.sqrt(k[first:])
-        root = xp.astype(self.root, X.dtype)
-        self.data: list[TaskBlock] = [Rows(self.d, (self.U.T @ xp.astype(self.Y, X.dtype, copy=False)) * root, root)]
+        root = cast(self.root, X.dtype)
+        self.data: list[TaskBlock] = [Rows(self.d, (self.U.T @ cast(self.Y, X.dtype)) * root, root)]
 
     def coefficients(self, point: Point | None) -> Array:
         """Of the centred, weighted features; ``n x T``."""
         if point is None:
             return 0.0 * self.Y
-        return self.xp.astype(self.U @ (point.weights() / self.d[:, None]), self.xp.float64, copy=False)
+        return double(self.U @ (point.weights() / self.d[:, None]))
 
     def evidence(self, point: Point | None) -> Evidence:
         C = self.coefficients(point)
