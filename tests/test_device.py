@@ -10,7 +10,8 @@ from sklearn.base import clone
 import taskloom
 from taskloom import MultiTaskRegressor, _array_api, structures
 from taskloom.estimators import on_device
-from taskloom.solvers.factor_newton import Point, Rows
+from taskloom.solvers.factor_newton import Point
+from taskloom.solvers.task_blocks import Rows
 from taskloom.tables import as_table
 
 STRUCTURES = ["trace", "frobenius", "independent"]

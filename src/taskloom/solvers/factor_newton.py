@@ -6,170 +6,26 @@ with the weights of the observations inside ``X_t`` and ``y_t``. The tasks are e
 sees how they answer to a change of ``Q``; a product with it costs two passes over the data and no decomposition. ``h`` is not
 convex in ``Q``, and what it lacks is looked for in ``D``, in which the problem is (``Walk._grow``).
 
-Tasks come in blocks: ``Stack``, inputs of their own, or ``Rows``, inputs that are multiples of one diagonal matrix. The rows of
-``B``, ``Z`` and ``W`` are the tasks in the order of the blocks.
+Tasks come in blocks (``task_blocks``). The rows of ``B``, ``Z`` and ``W`` are the tasks in the order of the blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from .._array_api import double, eigh, inner, inverse_roots, like, namespace, times, times_transposed, to_numpy
+from .._array_api import double, eigh, inner, like, namespace, to_numpy
+from .task_blocks import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
 PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
-
-
-class Solved(Protocol):
-    """The tasks of a block at ``Q``: coefficients, what is left of the targets, slopes, and how they answer to a change."""
-
-    B: Array
-    left: Array
-    Z: Array
-    size: Array  # the mean over the features of the sum of squares of the inputs, for each task
-    y: Array
-
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        """The change of ``B`` and of ``-Z``, when ``Q`` moves ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
-        ...
-
-
-class TaskBlock(Protocol):
-    """Some tasks, and what Newton's method asks of them."""
-
-    @property
-    def n_tasks(self) -> int: ...
-
-    def at(self, Q: Array, alpha: float) -> Solved: ...
-
-    def alone(self) -> Array:
-        """Every task on its own, with a little shrinkage: weights, a row for each task."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Tasks of similar size: inputs (``B x m x d``) and targets (``B x m``), centred, times the roots of the weights."""
-
-    X: Array
-    y: Array
-    size: Array
-
-    @classmethod
-    def of(cls, X: Array, y: Array) -> Stack:
-        return cls(X, y, namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2])
-
-    @property
-    def n_tasks(self) -> int:
-        return self.X.shape[0]
-
-    def at(self, Q: Array, alpha: float) -> _SolvedStack:
-        return _SolvedStack(self, Q, alpha)
-
-    def alone(self) -> Array:
-        xp = namespace(self.X)
-        gram = self.X @ xp.matrix_transpose(self.X)
-        lift = xp.where(self.size > 0, 0.3 * self.size, xp.ones_like(self.size))
-        R = inverse_roots(gram + lift[:, None, None] * _eye(gram))
-        return times_transposed(self.X, times_transposed(R, times(R, self.y)))
-
-
-def _eye(like_this: Array) -> Array:
-    return like(np.eye(like_this.shape[-1]), like_this)
-
-
-class _SolvedStack:
-    """The systems are those of ``P'P + alpha`` or of ``PP' + alpha``, ``P = XQ``, whichever are smaller."""
-
-    def __init__(self, block: Stack, Q: Array, alpha: float):
-        self.X, self.y, self.size, self.alpha = block.X, block.y, block.size, alpha
-        xp = namespace(Q)
-        n, m, d = block.X.shape
-        self.P = P = xp.reshape(xp.reshape(block.X, (n * m, d)) @ Q, (n, m, Q.shape[1]))
-        self.wide = P.shape[2] > m
-        K = P @ xp.matrix_transpose(P) if self.wide else xp.matrix_transpose(P) @ P
-        K += (alpha + float(xp.finfo(K.dtype).eps) * xp.linalg.trace(K))[:, None, None] * _eye(K)
-        self.R = inverse_roots(K)
-        if self.wide:
-            u = self._solve(block.y)
-            self.B, self.left = times_transposed(P, u), alpha * u
-        else:
-            self.B = self._solve(times_transposed(P, block.y))
-            self.left = block.y - times(P, self.B)
-        self.Z = 2 * times_transposed(block.X, self.left)
-
-    def _solve(self, x: Array) -> Array:
-        return times_transposed(self.R, times(self.R, x))
-
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        e = times(self.X, dW)
-        pull = dZ / 2 - times_transposed(self.P, e)
-        if self.wide:
-            through = self._solve(times(self.P, pull))
-            dB = (pull - times_transposed(self.P, through)) / self.alpha
-            e = e + through
-        else:
-            dB = self._solve(pull)
-            e = e + times(self.P, dB)
-        return dB, 2 * times_transposed(self.X, e)
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Shared inputs in the eigenvectors of their Gram matrix: row ``i`` has the inputs ``d_i diag(root)`` and targets ``y_i``.
-
-    The structure then sits on what used to be the tasks, the rows stand where tasks stood, and one small eigendecomposition
-    solves the systems of all rows.
-    """
-
-    d: Array
-    y: Array  # a row for each
-    root: Array  # sqrt(c), one number for each task of the problem
-
-    @property
-    def n_tasks(self) -> int:
-        return self.y.shape[0]
-
-    def at(self, Q: Array, alpha: float) -> _SolvedRows:
-        return _SolvedRows(self, Q, alpha)
-
-    def alone(self) -> Array:
-        k = self.d**2
-        return (self.d / (k + float(namespace(k).mean(k))))[:, None] * self.y * self.root
-
-
-class _SolvedRows:
-    """All systems are ``d_i^2 E + alpha`` with one ``E = Q' diag(c) Q``."""
-
-    def __init__(self, block: Rows, Q: Array, alpha: float):
-        xp = namespace(Q)
-        self.block, self.y, self.d = block, block.y, block.d[:, None]
-        self.size = block.d**2 * float(xp.mean(block.root**2))
-        self.Q = block.root[:, None] * Q
-        e, V = eigh(self.Q.T @ self.Q)
-        self.V = like(V, Q)
-        self.shrunk = 1 / (self.d**2 * like(np.maximum(e, 0.0), Q) + alpha)
-        self.B = self._solve(self.d * (block.y @ self.Q))
-        self.left = block.y - self.d * (self.B @ self.Q.T)
-        self.Z = 2 * self.d * self.left * block.root
-
-    def _solve(self, x: Array) -> Array:
-        return ((x @ self.V) * self.shrunk) @ self.V.T
-
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        e = self.d * dW * self.block.root
-        dB = self._solve(dZ / 2 - self.d * (e @ self.Q))
-        e = e + self.d * (dB @ self.Q.T)
-        return dB, 2 * self.d * e * self.block.root
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -227,7 +83,7 @@ class Point:
         """The inverse of what the Hessian would be, were the inputs of all tasks alike in all directions."""
         xp = namespace(self.Q)
         floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
-        K = (floor + self.lift) * _eye(self.E) + (0.0 if self.p == 1 else 4 * self.E)
+        K = (floor + self.lift) * eye_like(self.E) + (0.0 if self.p == 1 else 4 * self.E)
         for part in self.parts:
             total, left = xp.sum(part.y * part.y, axis=1), xp.sum(part.y * part.left, axis=1)
             # How much of a direction the task cannot take up: between what it leaves of its targets and all of it.

@@ -14,9 +14,10 @@ from .._component import require
 from ..problem import Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
-from .factor_newton import Stack, Walk
+from .factor_newton import Walk
 from .proximal import Proximal
 from .sides import buckets
+from .task_blocks import Stack
 
 Array = np.ndarray
 

@@ -14,7 +14,8 @@ from ..._linalg import one_thread
 from ...losses import Squared
 from ...solution import Certificate, History, sentence
 from ...structures import Independent, Schatten, Structure
-from ..factor_newton import Point, TaskBlock, Walk
+from ..factor_newton import Point, Walk
+from ..task_blocks import TaskBlock
 from .evidence import Evidence
 
 FORCING = 0.05  # the share to which conjugate gradients bring the residual of a Newton system

@@ -9,8 +9,9 @@ import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, namespace, place, times, times_transposed, to_numpy
 from ...tasks import Observations
-from ..factor_newton import Point, Stack, TaskBlock
+from ..factor_newton import Point
 from ..sides import Bucket, buckets
+from ..task_blocks import Stack, TaskBlock
 from .evidence import DualCandidate, Evidence
 
 Array = Any

@@ -1,6 +1,6 @@
 """Inputs that all tasks share, with complete targets: one eigendecomposition, then matrices as small as the tasks are few.
 
-In the eigenvectors of the inputs the problem is one of independent rows (``factor_newton.Rows``). Certificates belong to the
+In the eigenvectors of the inputs the problem is one of independent rows (``task_blocks.Rows``). Certificates belong to the
 problem that was posed: they are computed from its moments, not from the eigenvectors.
 """
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, like, namespace, place, to_numpy
 from ..._component import require
-from ..factor_newton import Point, Rows, TaskBlock
+from ..factor_newton import Point
+from ..task_blocks import Rows, TaskBlock
 from .evidence import DualCandidate, Evidence
 
 Array = Any
