@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .. import factors
+from .._array_api import following
 from .._component import require
 from ..factors import FactoredStructure
 from ..features import row_squares
@@ -21,11 +22,12 @@ from ..posterior import Posterior
 from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
+from .on_device import OnDevice
 from .reading import ReadStructure
 from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
-class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
+class MultiTaskRegressor(OnDevice, AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``::
@@ -76,6 +78,9 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     verbose : int, default=0
     random_state : int, RandomState or None, default=None
         Here for scikit-learn; fits are deterministic, starts come from the data.
+    device : {"cuda", "cuda:0", ..., "cpu"}, default=None
+        Where to fit. ``"cuda"`` needs PyTorch or CuPy; CUDA tensors as ``X`` choose their own device; ``"cpu"`` runs the code
+        for devices on the host. See the section on GPUs in docs/scaling.md for what a device can fit.
 
     Attributes
     ----------
@@ -95,6 +100,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     n_iter_ : int
     history_ : dict of arrays
         ``iteration``, ``objective``, ``dual``, ``gap``, ``seconds``.
+    device_ : str
+        Where the fit ran, if on a device.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -117,6 +124,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         **MultiTaskEstimator._parameter_constraints,
         "standardize_targets": ["boolean"],
         "noise": [Interval(Real, 0, None, closed="neither"), None],
+        "device": [str, None],
     }
 
     def __init__(
@@ -143,6 +151,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         warm_start=False,
         verbose=0,
         random_state=None,
+        device=None,
     ):
         super().__init__(
             structure,
@@ -167,6 +176,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         )
         self.standardize_targets = standardize_targets
         self.noise = noise
+        self.device = device
 
     _training: Any
 
@@ -262,8 +272,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         ndarray of shape (n_samples, n_tasks), or (n_samples,) for a long table or a one-dimensional ``y``
             Or a pair of them.
         """
-        mean = self._respond(self._decision(X))
-        return (mean, self._respond(self._deviation(X))) if return_std else mean
+        mean = following(self._respond(self._decision(X)), X)
+        return (mean, following(self._respond(self._deviation(X)), X)) if return_std else mean
 
     def _respond(self, values):
         """Decision values in the shape of the targets."""
@@ -280,6 +290,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
             reason = f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
             if "_training" not in vars(self) and not hasattr(self, "added_tasks_"):
                 reason = "need the training data, which were not saved with this model (save(path, training=True))"
+            elif hasattr(self, "device_"):
+                reason = "need the training data on the host, which a fit on a device does not keep; fit with device=None"
             elif hasattr(self, "added_tasks_"):
                 reason = "describe the tasks of a fit; fit again with the tasks that were added"
             elif isinstance(self.structure_, FactoredStructure):
