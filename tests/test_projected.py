@@ -6,7 +6,8 @@ import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.solvers import Projected
-from taskloom.solvers.projected import Point, blocks
+from taskloom.solvers.factor_newton import Point
+from taskloom.solvers.projected import blocks
 from taskloom.tasks import Observations
 
 
@@ -30,7 +31,7 @@ def test_value_slope_and_hessian_are_those_of_the_naive_twin(q, fit_intercept):
     Q, step = rng.normal(size=(problem.n_features, q)), rng.normal(size=(problem.n_features, q))
 
     def at(t):
-        return Point(data, Q + t * step, problem.alpha, problem.n_tasks)
+        return Point(data, Q + t * step, problem.alpha)
 
     def h(t):
         return naive.projected_objective(problem, Q + t * step)

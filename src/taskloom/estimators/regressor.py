@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .. import factors
+from .._array_api import following
 from .._component import require
 from ..approximation import Landmarks, diagonal
 from ..factors import FactoredStructure
@@ -23,12 +24,13 @@ from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
 from .exact_bound import BoundExact
+from .on_device import OnDevice
 from .reading import ReadStructure
 from .streaming import Streaming
 from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
-class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, RegressorMixin, MultiTaskEstimator):
+class MultiTaskRegressor(OnDevice, Streaming, AddTask, BoundExact, ReadStructure, RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``::
@@ -87,6 +89,9 @@ class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, Regresso
     random_state : int, RandomState or None, default=None
         Draws the features of an approximation; ``None`` draws the same every time. Fits are deterministic otherwise, starts
         come from the data.
+    device : {"cuda", "cuda:0", ..., "cpu"}, default=None
+        Where to fit. ``"cuda"`` needs PyTorch or CuPy; CUDA tensors as ``X`` choose their own device; ``"cpu"`` runs the code
+        for devices on the host. See the section on GPUs in docs/scaling.md for what a device can fit.
 
     Attributes
     ----------
@@ -108,6 +113,8 @@ class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, Regresso
     n_iter_ : int
     history_ : dict of arrays
         ``iteration``, ``objective``, ``dual``, ``gap``, ``seconds``.
+    device_ : str
+        Where the fit ran, if on a device.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -130,6 +137,7 @@ class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, Regresso
         **MultiTaskEstimator._parameter_constraints,
         "standardize_targets": ["boolean"],
         "noise": [Interval(Real, 0, None, closed="neither"), None],
+        "device": [str, None],
     }
 
     def __init__(
@@ -158,6 +166,7 @@ class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, Regresso
         warm_start=False,
         verbose=0,
         random_state=None,
+        device=None,
     ):
         super().__init__(
             structure,
@@ -184,6 +193,7 @@ class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, Regresso
         )
         self.standardize_targets = standardize_targets
         self.noise = noise
+        self.device = device
 
     _training: Any
 
@@ -279,8 +289,8 @@ class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, Regresso
         ndarray of shape (n_samples, n_tasks), or (n_samples,) for a long table or a one-dimensional ``y``
             Or a pair of them.
         """
-        mean = self._respond(self._decision(X))
-        return (mean, self._respond(self._deviation(X))) if return_std else mean
+        mean = following(self._respond(self._decision(X)), X)
+        return (mean, following(self._respond(self._deviation(X)), X)) if return_std else mean
 
     def _respond(self, values):
         """Decision values in the shape of the targets."""
@@ -299,6 +309,8 @@ class MultiTaskRegressor(Streaming, AddTask, BoundExact, ReadStructure, Regresso
                 reason = "need the rows of the fit, which partial_fit and fit_blocks do not keep"
             elif "_training" not in vars(self) and not hasattr(self, "added_tasks_"):
                 reason = "need the training data, which were not saved with this model (save(path, training=True))"
+            elif hasattr(self, "device_"):
+                reason = "need the training data on the host, which a fit on a device does not keep; fit with device=None"
             elif hasattr(self, "added_tasks_"):
                 reason = "describe the tasks of a fit; fit again with the tasks that were added"
             elif isinstance(self.structure_, FactoredStructure):
