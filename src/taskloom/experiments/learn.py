@@ -78,9 +78,7 @@ def _alone(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: Any, opt
         methods.STL().structure, alphas=alphas, random_state=seed, cv=cv, scoring=errors, **options
     ).fit(X, y)
     walked = found.cv_results_["param_alpha"].astype(float)
-    folds = np.reshape(
-        errors.seen, (found.n_splits_, -1, errors.seen[0].size)
-    )  # after ours comes a grid of the search
+    folds = np.reshape(errors.seen, (found.n_splits_, -1, errors.seen[0].size))  # after ours comes a grid of the search
     totals = folds[:, : walked.size].sum(axis=0)
     best = walked[np.argmin(totals, axis=0)]
     alpha = float(np.exp(np.log(best).mean()))
