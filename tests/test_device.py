@@ -112,6 +112,7 @@ def test_what_single_precision_cannot_reach_is_admitted():
         ({"kernel": ["linear", "rbf"]}, "kernels linear, rbf and poly"),
         ({"kernel": "rbf", "task_column": -1}, "targets in columns"),
         ({"standardize_targets": True}, "scale y"),
+        ({"kernel": "rbf", "approximation": "nystroem"}, "approximate kernels"),
     ],
 )
 def test_what_a_device_cannot_do_is_refused_with_a_remedy(settings, words, monkeypatch):

@@ -68,6 +68,8 @@ class OnDevice(MultiTaskEstimator):
             return f"a device knows the kernels linear, rbf and poly, got kernel={self.kernel!r}{remedy}"
         if self.task_column is not None and self.kernel != "linear":
             return f"a device fits kernels for targets in columns, got task_column={self.task_column!r}{remedy}"
+        if self.approximation is not None:
+            return f"a device does not approximate kernels: pass the features of a transformer as X{remedy}"
         if issparse(X):
             return "a device takes dense inputs, got a sparse X; pass X.toarray(), or device=None for the CPU"
         if self.standardize_targets:

@@ -204,6 +204,9 @@ class Streaming(MultiTaskEstimator):
     def _enter(self, X, y, sample_weight=None, *, reset):
         """One block through the door: inputs, labels of tasks, targets and weights of the same shape."""
         require(y is not None, "This estimator requires y to be passed, but the target y is None")
+        require(
+            getattr(self, "device", None) is None, "partial_fit and fit_blocks run on the CPU; leave device=None, or call fit"
+        )
         inputs, labels = self._inputs(X, reset=reset)
         self.tasks_ = None if labels is None else sorted_labels(labels)
         Y = self._targets(as_table(y), labels)
