@@ -227,7 +227,6 @@ def test_bad_blocks_are_named():
         (MultiTaskRegressor(kernel="rbf"), "set approximation="),
         (MultiTaskRegressor(kernel=["linear"]), "set approximation="),
         (MultiTaskRegressorCV(), "one strength"),
-        (MultiTaskRegressor(device="cpu"), "on the CPU"),
     ],
 )
 @pytest.mark.parametrize("method", ["partial_fit", "fit_blocks"])

@@ -62,8 +62,6 @@ class OnDevice(MultiTaskEstimator):
     def _refuses(self, X) -> str | None:
         """What of these settings a device cannot do, in a sentence."""
         remedy = "; leave device=None to fit on the CPU"
-        if self.approximation is not None:
-            return f"a device knows exact kernels, got approximation={self.approximation!r}{remedy}"
         if isinstance(self.structure, list) or not isinstance(self.kernel, str) or self._kernel_on_device() is None:
             return f"a device knows the kernels linear, rbf and poly, got kernel={self.kernel!r}{remedy}"
         if self.task_column is not None and self.kernel != "linear":

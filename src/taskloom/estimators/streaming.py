@@ -102,8 +102,6 @@ def _streams(estimator: Any) -> bool:
     """Whether blocks can be added up; the sentence says why not."""
     if hasattr(estimator, "alphas"):
         raise AttributeError("rows in blocks need one strength: choose it on a part of the rows, then use MultiTaskRegressor")
-    if getattr(estimator, "device", None) is not None:
-        raise AttributeError(f"rows in blocks are added up on the CPU, got device={estimator.device!r}; leave device=None")
     if isinstance(estimator.loss, dict) or not as_loss(estimator.loss).quadratic:
         raise AttributeError(
             f"only the squared loss has statistics that add up over blocks, got loss={estimator.loss!r}; use fit, or "
