@@ -9,6 +9,7 @@ from .factored import Factored
 from .projected import Projected
 from .proximal import Proximal
 from .shared import SharedInputs
+from .smooth import Smooth
 
 COPY = 3e7  # the most numbers that a copy of the inputs, one block for each task, may hold
 
@@ -27,8 +28,9 @@ def choose(problem: Problem) -> Solver:
         return Factored()
     if structure.known or not structure.convex:
         return Alternating()
-    if _newton_pays(problem):
-        return Projected()
+    for newton in (Projected(), Smooth()):
+        if newton.accepts(problem) is None and _newton_pays(problem):
+            return newton
     if structure.either_side:
         large = min(problem.n_tasks, problem.n_features) > 300
         if large or (structure.low_rank and not problem.loss.smooth):
@@ -39,4 +41,4 @@ def choose(problem: Problem) -> Solver:
 def _newton_pays(problem: Problem) -> bool:
     """Shared inputs diagonalise, which is faster still; where tasks share rows but see different ones, each gets a copy."""
     pays = problem.n_tasks > 1 and problem.observations.y.size * problem.n_features <= COPY
-    return pays and Projected().accepts(problem) is None and SharedInputs.of(problem) is None
+    return pays and SharedInputs.of(problem) is None

@@ -212,7 +212,7 @@ class ProjectedRun(Run):
     def __init__(self, settings: Projected, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol
         self.data = problem.once("blocks", lambda: blocks(problem))
-        self.means = problem.once("means", lambda: _means(problem))
+        self.means = problem.once("means", lambda: means(problem))
         self.here = self._at(self._factor_of(self._alone() if start is None else start[0]))
         self.enough = PROMISE * tol * problem.scale
         self.doubtful = start is not None  # a fit at another strength may lack directions
@@ -309,7 +309,7 @@ class ProjectedRun(Run):
         return Iterate(W, b, z, slopes, penalty=here.penalty, Z=Z)
 
 
-def _means(problem: Problem) -> tuple[Array, Array]:
+def means(problem: Problem) -> tuple[Array, Array]:
     """The means of the features (``r x T``) and of the targets; 0 where there are no intercepts."""
     if not problem.fit_intercept:
         return np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
