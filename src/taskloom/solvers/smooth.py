@@ -75,6 +75,13 @@ class SquaredLoss:
             Z[block.tasks] = 2 * apply_transposed(block.X, left)
         return value, Z
 
+    def correlations(self) -> Array:
+        """``Z`` at zero."""
+        Z = np.empty(self.shape)
+        for block in self.blocks:
+            Z[block.tasks] = 2 * apply_transposed(block.X, block.y)
+        return Z
+
     def product(self, E: Array) -> Array:
         """The Hessian times ``E``."""
         out = np.empty(self.shape)
@@ -84,7 +91,8 @@ class SquaredLoss:
                 out[block.tasks] = apply(self.grams[k], part)
             else:
                 out[block.tasks] = apply_transposed(block.X, apply(block.X, part))
-        return 2 * out
+        out *= 2
+        return out
 
 
 class Point:
@@ -120,13 +128,18 @@ def newton_direction(point: Point, forcing: float, limit: int = 100) -> Array:
         bend = float(np.vdot(p, Hp))
         if bend <= 0:
             return x if np.any(x) else p
-        x = x + (size / bend) * p
-        r = r - (size / bend) * Hp
+        x += (size / bend) * p
+        Hp *= size / bend
+        r -= Hp
         z = point.metric(r)
         size, last = float(np.vdot(r, z)), size
         if size <= enough:
             break
-        p, bent = z + (size / last) * p, r - shift * z + (size / last) * bent
+        p *= size / last
+        bent *= size / last
+        p += z
+        bent += r
+        bent -= shift * z
     return x
 
 
@@ -145,7 +158,7 @@ class SmoothRun(Run):
     def _first(self) -> Array:
         """Weights in proportion to the slope at zero, and to the structure that fits that slope best."""
         problem, structure = self.problem, self.problem.structure
-        Z = self.loss.at(np.zeros(self.loss.shape))[1]
+        Z = self.loss.correlations()
         mean = Z.mean(axis=0)
         C = Z - mean
         wide = C.shape[1] >= C.shape[0]

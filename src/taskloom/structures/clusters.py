@@ -88,6 +88,8 @@ class Clusters(Structure):
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         """One decomposition, of the smaller of ``R'R`` and ``RR'`` where the directions that matter are clear of rounding."""
         T = R.shape[1]
+        if not np.any(R):
+            return self._with_lowest(np.full((T, T), 1 / (T * self.mean)), self._total(T - 1) / max(T - 1, 1)), 0.0
         if floor > 0 or R.shape[0] >= T:
             return self._best_of_large_root(R, floor)
         mean = R.mean(axis=1)
@@ -99,10 +101,14 @@ class Clusters(Structure):
         if np.any(sigma[active] < 1e-5 * sigma[-1:]):
             return self._best_of_large_root(R, floor)
         V = (C.T @ U[:, active]) / sigma[active]
-        A = self._assemble(a[active] - lowest, V)
-        A -= lowest / T
-        A[np.diag_indices(T)] += lowest
+        A = self._with_lowest(self._assemble(a[active] - lowest, V), lowest)
         return A, float((energy / a).sum()) + self.mean * T * float(mean @ mean)
+
+    def _with_lowest(self, A: Array, lowest: float) -> Array:
+        """Lift all directions off the mean by ``lowest``, in place."""
+        A -= lowest / len(A)
+        A[np.diag_indices(len(A))] += lowest
+        return A
 
     def _best_of_large_root(self, R: Array, floor: float) -> tuple[Array, float]:
         S = R.T @ R
