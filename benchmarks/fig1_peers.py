@@ -10,6 +10,7 @@ Gram matrices of the inputs where a task has fewer features than rows.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +22,7 @@ Array = np.ndarray
 EVERY = 10
 
 
-class Arrived(Exception):
+class ArrivedError(Exception):
     """The end of a run inside somebody else's loop."""
 
 
@@ -151,7 +152,7 @@ def lbfgs(problem: Problem, **options) -> Trip:
             trip.bound = max(trip.bound, data.bound(loss, W, slope, conjugate(slope), 1.0))
         value = loss + alpha * norm
         if trip.arrived(value, W):
-            raise Arrived
+            raise ArrivedError
         return value, (slope + 2 * alpha * (turned + structure.mean * mean)).ravel()
 
     def conjugate(Z: Array) -> float:
@@ -161,7 +162,7 @@ def lbfgs(problem: Problem, **options) -> Trip:
         off = low * s.sum() + (high - low) * s[::-1][: structure.n_clusters - 1].sum()
         return float(off + T * float(mean @ mean) / structure.mean) / (4 * alpha)
 
-    try:
+    with suppress(ArrivedError):
         minimize(
             objective,
             np.zeros(T * d),
@@ -169,8 +170,6 @@ def lbfgs(problem: Problem, **options) -> Trip:
             method="L-BFGS-B",
             options={"maxcor": 10, "maxiter": 10**6, "maxfun": 10**6, "ftol": 0, "gtol": 0},
         )
-    except Arrived:
-        pass
     return trip
 
 
@@ -188,9 +187,7 @@ def by_cvxpy(problem: Problem, solver: str) -> Array | None:
         M, N, flat = cp.Variable((T, T), symmetric=True), cp.Variable((d, d), symmetric=True), np.full((T, T), 1 / T)
         A = flat / structure.mean + (M - flat) / structure.between + (np.eye(T) - M) / structure.within
         inside = [M >> 0, np.eye(T) - M >> 0, cp.trace(M) == structure.n_clusters, cp.sum(M, axis=1) == 1]
-        posed = cp.Problem(
-            cp.Minimize(loss + problem.alpha * cp.trace(N)), [*inside, cp.bmat([[A, W], [W.T, N]]) >> 0]
-        )
+        posed = cp.Problem(cp.Minimize(loss + problem.alpha * cp.trace(N)), [*inside, cp.bmat([[A, W], [W.T, N]]) >> 0])
     settings = {"eps_abs": 1e-8, "eps_rel": 1e-8, "max_iters": 50_000} if solver == "SCS" else {}
     try:
         posed.solve(solver=solver, **settings)

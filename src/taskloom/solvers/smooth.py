@@ -9,7 +9,9 @@ structure is the best one for the slope of the loss at zero, from which few dire
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import issparse
@@ -106,9 +108,19 @@ class Point:
         self.value = left + self.penalty
         self.slope = problem.alpha * self.norm.slope + 2 * problem.ridge * W - self.Z
         self.shift = loss.curvature + 2 * problem.ridge + np.finfo(float).tiny
-        self.metric = self.norm.inverse(problem.alpha, self.shift)
-        self.descent = self.metric(self.slope)
-        self.promise = float(np.vdot(self.slope, self.descent)) / 2
+
+    @cached_property
+    def metric(self) -> Callable[[Array], Array]:
+        return self.norm.inverse(self.problem.alpha, self.shift)
+
+    @cached_property
+    def descent(self) -> Array:
+        return self.metric(self.slope)
+
+    @property
+    def promise(self) -> float:
+        """What a step along the metric would gain."""
+        return float(np.vdot(self.slope, self.descent)) / 2
 
 
 def newton_direction(point: Point, forcing: float, limit: int = 100) -> Array:
@@ -202,7 +214,8 @@ class SmoothRun(Run):
             if there.value < here.value + 1e-4 * t * fall:
                 self.here = there
                 return True
-            t /= 4
+            rise = there.value - here.value - t * fall  # what the slope does not explain: the parabola through it all
+            t *= float(np.clip(-t * fall / (2 * rise), 0.1, 0.5)) if rise > 0 else 0.5
         return False
 
     def _iterate(self) -> Iterate:

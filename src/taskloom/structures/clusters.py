@@ -126,7 +126,7 @@ class Clusters(Structure):
         given = sigma[max(sigma.size - root.size, 0) :]
         root[root.size - given.size :] = given
         a = self._fill(root)
-        lowest = float(a[0]) if a.size else 1 / self.within
+        lowest = float(a[0]) if a.size and root[0] == 0 else 1 / self.within
         return np.concatenate([np.full(sigma.size - given.size, lowest), a[root.size - given.size :]]), lowest
 
     def _fill(self, root: Array) -> Array:
