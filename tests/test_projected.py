@@ -6,7 +6,8 @@ import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.solvers import Projected, projected
-from taskloom.solvers.projected import Point, blocks
+from taskloom.solvers.blocks import blocks
+from taskloom.solvers.projected import Point
 from taskloom.tasks import Observations
 
 

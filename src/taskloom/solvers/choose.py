@@ -17,7 +17,8 @@ COPY = 3e7  # the most numbers that a copy of the inputs, one block for each tas
 def choose(problem: Problem) -> Solver:
     """Variable projection, with Newton, proximal or quasi-Newton steps on the structure or its factor; or one exact step.
 
-    Newton's method is the fastest by far where it applies, on inputs that tasks do not share (benchmarks/fig1_probe.py).
+    Newton's method, on the factor (trace) or on the weights (clusters), is the fastest by far where it applies, on inputs that
+    tasks do not share (benchmarks/fig1.py).
 
     Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better

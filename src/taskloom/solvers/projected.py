@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri, strtri
 from scipy.sparse import issparse
 
 from .._component import require
 from ..problem import Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
+from .blocks import Block, apply, apply_transposed, blocks, inverse_roots, means, rough
 from .proximal import Proximal
-from .sides import buckets
 
 Array = np.ndarray
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
@@ -57,62 +56,6 @@ class Projected(Solver):
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         return ProjectedRun(self, problem, start, tol)
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Tasks of similar size: inputs (``B x m x r``) and targets (``B x m``), centred, times the roots of the weights."""
-
-    tasks: Array | slice
-    X: Array
-    y: Array
-    size: Array  # the mean over the features of the sum of squares, for each task
-
-    def single(self) -> Block:
-        """In single precision."""
-        return Block(self.tasks, *(np.asarray(part, dtype=np.float32) for part in (self.X, self.y, self.size)))
-
-
-def blocks(problem: Problem) -> list[Block]:
-    """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts."""
-    seen, out = problem.observations, []
-    groups = problem.once("buckets", lambda: buckets(seen.counts, seen.starts))
-    for bucket in groups:
-        v = seen.weight[bucket.place] * bucket.mask
-        root = np.sqrt(v)
-        X, y = root[:, :, None] * bucket.take(problem.features, problem), root * seen.y[bucket.place]
-        if problem.fit_intercept:
-            share = (root / v.sum(axis=1)[:, None])[:, None, :]
-            X -= root[:, :, None] * np.matmul(share, X)
-            y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
-        size = np.einsum("bmr,bmr->b", X, X) / X.shape[2]
-        out.append(Block(bucket.tasks if len(groups) > 1 else slice(None), X, y, size))
-    return out
-
-
-def _rough(data: list[Block]) -> list[Block] | None:
-    """The blocks in single precision, where their units leave room for it."""
-    squares = [np.concatenate([block.size, np.einsum("bm,bm->b", block.y, block.y)]) for block in data]
-    seen = np.concatenate(squares)
-    safe = bool(np.all((seen < 1e8) & ((seen > 1e-8) | (seen == 0))))
-    return [block.single() for block in data] if safe else None
-
-
-def inverse_roots(K: Array) -> Array:
-    """``R`` with ``K^-1 = R'R``, for each of the positive definite matrices ``K``."""
-    L = np.linalg.cholesky(K)
-    invert = dtrtri if L.dtype == np.float64 else strtri
-    for matrix in L:
-        invert(matrix.T, lower=0, overwrite_c=1)  # in place: the transpose of a C matrix is what LAPACK calls one
-    return L
-
-
-def apply(M: Array, x: Array) -> Array:
-    return np.matmul(M, x[:, :, None])[:, :, 0]
-
-
-def apply_transposed(M: Array, x: Array) -> Array:
-    return np.matmul(x[:, None, :], M)[:, 0]
 
 
 class _Solved:
@@ -226,7 +169,7 @@ class ProjectedRun(Run):
     def __init__(self, settings: Projected, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol
         self.data = problem.once("blocks", lambda: blocks(problem))
-        self.rough: list[Block] | None = problem.once("rough blocks", lambda: _rough(self.data))
+        self.rough: list[Block] | None = problem.once("rough blocks", lambda: rough(self.data))
         self.means = problem.once("means", lambda: means(problem))
         self.here = self._at(self._factor_of(self._alone(), SHRINK) if start is None else self._factor_of(start[0]))
         self.enough = PROMISE * tol * problem.scale
@@ -247,7 +190,7 @@ class ProjectedRun(Run):
         data = self.rough or self.data
         W = np.empty((self.problem.n_features, self.problem.n_tasks), data[0].X.dtype)
         for block in data:
-            n, m, r = block.X.shape
+            _, m, r = block.X.shape
             across = block.X.transpose(0, 2, 1)
             wide = r > m
             gram = np.matmul(block.X, across) if wide else np.matmul(across, block.X)
@@ -277,13 +220,13 @@ class ProjectedRun(Run):
         for _ in range(STEPS):
             metric = self.here.metric()
             promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
-            rough, settled = self.here.Q.dtype == np.float32, promise <= self.enough
-            if settled and not (rough and self.enough < ROUNDING * self.problem.scale):
+            coarse, settled = self.here.Q.dtype == np.float32, promise <= self.enough
+            if settled and not (coarse and self.enough < ROUNDING * self.problem.scale):
                 break
             if promise <= COARSE * self.problem.scale:
                 self.rough = None  # from the next point on
             if settled or not self._newton_step(metric, promise):
-                if not rough:
+                if not coarse:
                     break
                 self.rough, moved = None, True
                 self.here = self._at(self.here.Q)
@@ -347,12 +290,3 @@ class ProjectedRun(Run):
         slopes = problem.loss.slope(problem.observations.y, z)
         Z = problem.correlate(-problem.observations.weight * slopes)
         return Iterate(W, b, z, slopes, penalty=penalty, Z=Z)
-
-
-def means(problem: Problem) -> tuple[Array, Array]:
-    """The means of the features (``r x T``) and of the targets; 0 where there are no intercepts."""
-    if not problem.fit_intercept:
-        return np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
-    seen = problem.observations
-    total = seen.sum_by_task(seen.weight)
-    return problem.correlate(seen.weight) / total, seen.sum_by_task(seen.weight * seen.y) / total

@@ -21,7 +21,7 @@ from ..problem import Problem
 from ..structures import Clusters
 from ..structures.cluster_norm import ClusterNorm
 from .base import Iterate, Run, Solver
-from .projected import apply, apply_transposed, blocks, means
+from .blocks import apply, apply_transposed, blocks, means
 from .proximal import Proximal
 
 Array = np.ndarray
