@@ -157,9 +157,9 @@ def table(record: dict[str, Any]) -> str:
     lines = [
         "# The Figure 1 grid: CPU seconds to a relative 1e-3 and 1e-6",
         "",
-        f"`{record['command']}`; medians over new data sets, all methods in one run. Ours stop at a certified gap. *Told*: stopped "
-        "by an oracle that knows the optimum, no proof. *Certifying*: computes its own duality gap, from the scaled residual, "
-        "every 10 iterations, and stops at 1e-6 (ours moves the residual into the domain of the dual at a lower price, "
+        f"`{record['command']}`; medians over new data sets, all methods in one run. Ours stop at a certified gap. *Told*: "
+        "stopped by an oracle that knows the optimum, no proof. *Certifying*: computes its own duality gap, from the scaled "
+        "residual, every 10 iterations, and stops at 1e-6 (ours moves it into the domain of the dual at a lower price, "
         "`solvers/repair.py`). The targets (5 in the median, 2.5 in each cell over 50 ms) are about time to a certified 1e-6, "
         "so about the latter. Originals are told the optimum. `-`: not within the limit.",
     ]
