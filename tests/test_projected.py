@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
-from taskloom.solvers import Projected
-from taskloom.solvers.factor_newton import Point
-from taskloom.solvers.projected import blocks
+from taskloom.solvers import Projected, projected
+from taskloom.solvers.blocks import blocks
+from taskloom.solvers.projected import Point
 from taskloom.tasks import Observations
 
 
@@ -31,7 +31,7 @@ def test_value_slope_and_hessian_are_those_of_the_naive_twin(q, fit_intercept):
     Q, step = rng.normal(size=(problem.n_features, q)), rng.normal(size=(problem.n_features, q))
 
     def at(t):
-        return Point(data, Q + t * step, problem.alpha)
+        return Point(data, Q + t * step, problem.alpha, problem.n_tasks)
 
     def h(t):
         return naive.projected_objective(problem, Q + t * step)
@@ -72,6 +72,23 @@ def test_units_and_directions_of_very_different_size_do_not_matter(scale):
     problem = Problem(features, problem.observations, "squared", "trace", 1.0)
     problem = problem.at(0.01 * alpha_max(problem))
     assert solve(problem, "projected", tol=1e-7).certificate.optimal
+
+
+def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
+    plain, refused = projected.inverse_roots, []
+
+    def picky(K):
+        if K.dtype == np.float32:
+            refused.append(K)
+            raise np.linalg.LinAlgError
+        return plain(K)
+
+    problem = problem_of((15,) * 8, 10)
+    problem = problem.at(0.01 * alpha_max(problem))
+    expected = solve(problem, "projected", tol=1e-9).certificate.primal
+    monkeypatch.setattr(projected, "inverse_roots", picky)
+    assert np.isclose(solve(problem, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)
+    assert len(refused) == 1
 
 
 def test_a_tolerance_below_rounding_ends():
