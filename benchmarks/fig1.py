@@ -25,6 +25,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +130,10 @@ class Cell:
         W, trace = run(self.targets[-1] + shift, self.limit)
         seconds = [next((s for s, value in trace if value <= target + shift), None) for target in self.targets]
         values = [value - shift for _, value in trace]
-        calm = (k for k in range(1, len(values)) if abs(values[k] - values[k - 1]) <= 1e-5 * abs(values[k]))
+        steps = [v for k, v in enumerate(values) if k == 0 or v != values[k - 1]]  # a line search may note a value twice
+        calm = (v for last, v in pairwise(steps) if abs(v - last) <= 1e-5 * abs(v))
         content = next(calm, None)  # where a rule that watches the change would stop
-        stops = None if content is None else self.excess(values[content])
+        stops = None if content is None else self.excess(content)
         self.note(name, seconds, W.T, stops=stops, at_end=self.excess(min(values)), iterations=len(values))
 
     def cvxpy(self, solver: str) -> None:

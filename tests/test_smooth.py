@@ -148,3 +148,8 @@ def test_it_says_what_it_needs():
     with pytest.raises(ValueError, match="forcing=2"):
         Smooth(forcing=2)
     assert solve(problem_of(), tol=1e-4).solver == "smooth"
+    for alone in (structures.Clusters(1), structures.Clusters(6), structures.Clusters(2, 1.0, 2.0, 2.0)):
+        fit = solve(problem_of(structure=alone), tol=1e-8)
+        assert fit.solver == "proximal"  # a single structure: nothing to learn but the tasks
+        assert fit.n_iter <= 2
+        assert np.allclose(fit.A, alone.best_structure(np.diag(np.arange(6.0))))

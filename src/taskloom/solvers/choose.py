@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..problem import Problem
+from ..structures import Clusters
 from .alternating import Alternating
 from .base import Solver
 from .factored import Factored
@@ -29,6 +30,8 @@ def choose(problem: Problem) -> Solver:
         return Factored()
     if structure.known or not structure.convex:
         return Alternating()
+    if isinstance(structure, Clusters) and structure.leaves_no_choice(problem.n_tasks):
+        return Proximal()  # one coupled fit
     for newton in (Projected(), Smooth()):
         if newton.accepts(problem) is None and _newton_pays(problem):
             return newton

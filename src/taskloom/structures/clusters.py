@@ -58,6 +58,10 @@ class Clusters(Structure):
     def _spread(self) -> float:
         return 1 / self.between - 1 / self.within
 
+    def leaves_no_choice(self, n_tasks: int) -> bool:
+        """Whether the set holds a single structure for so many tasks."""
+        return self.n_clusters in (1, n_tasks) or self.within == self.between
+
     def _off_mean(self, S: Array) -> tuple[float, Array, Array]:
         """``1'S1/T``, and the eigenvalues and eigenvectors of ``S`` on the complement of the mean."""
         H = _complement_of_mean(len(S))
