@@ -198,7 +198,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
             not keep or (isinstance(self.kernel, str) and self.kernel == "linear"),
             f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r}",
         )
-        features = build_features(_double(inputs), self.kernel, keep, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+        settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        features = build_features(_double(inputs), self.kernel, keep, self.fit_intercept, **settings)
         problem = Problem(
             features.phi,
             observations,
