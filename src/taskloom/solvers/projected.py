@@ -23,7 +23,7 @@ from ..problem import Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
 from .proximal import Proximal
-from .sides import buckets
+from .sides import buckets, lined_up
 
 Array = np.ndarray
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
@@ -73,7 +73,7 @@ def blocks(problem: Problem) -> list[Block]:
     for bucket in groups:
         v = seen.weight[bucket.place] * bucket.mask
         root = np.sqrt(v)
-        X, y = root[:, :, None] * bucket.take(problem.features, problem), root * seen.y[bucket.place]
+        X, y = root[:, :, None] * bucket.take(lined_up(problem), problem), root * seen.y[bucket.place]
         if problem.fit_intercept:
             share = (root / v.sum(axis=1)[:, None])[:, None, :]
             X -= root[:, :, None] * np.matmul(share, X)

@@ -34,7 +34,7 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     if units is None:
         return None
     shared = units is root and problem.once("same rows", lambda: _same_rows(problem))
-    squares, vectors = np.linalg.eigh(root.T @ root if shared else units @ units.T)
+    squares, vectors = np.linalg.eigh(root.T @ root) if shared else _left_vectors(units)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
     own = units is root and not shared
@@ -47,6 +47,14 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     if own:
         return _turned_back(problem, G, vectors, s, root, W)
     return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha)))
+
+
+def _left_vectors(units: Array) -> tuple[Array, Array]:
+    """Squared singular values and left vectors, from the smaller Gram matrix (only those close to 1 or beyond are of use)."""
+    if units.shape[0] <= units.shape[1]:
+        return np.linalg.eigh(units @ units.T)
+    squares, V = np.linalg.eigh(units.T @ units)
+    return squares, (units @ V) / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
 
 
 def _same_rows(problem: Problem) -> bool:
@@ -63,11 +71,10 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     multiplier ``M`` of the condition solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess``, by conjugate gradients.
     """
     seen, V = problem.observations, (root.T @ U) / s
-    P = np.asarray(problem.features @ U) / (2 * np.sqrt(problem.alpha))
-    parts = []
+    rows_of, parts = turned(problem, U / (2 * np.sqrt(problem.alpha))), []
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
         v = seen.weight[bucket.place] * bucket.mask
-        X = bucket.take(P, problem)
+        X = rows_of(bucket)
         if problem.fit_intercept:  # the changes of each task must add up to zero
             X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
         parts.append((bucket, np.sqrt(v), np.sqrt(v)[:, :, None] * X, V[bucket.tasks]))

@@ -19,15 +19,33 @@ ORTHOGONAL = 1e-13  # what is left of the products of different columns, beside 
 
 
 def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
-    """``(s, c)`` with ``v_it = s_i c_t`` if every task sees every row exactly once in this way, else ``None``."""
-    seen = problem.observations
-    n, T = problem.n_rows, problem.n_tasks
-    if seen.full_rows != n:
+    """``(s, c)`` with ``v_it = s_i c_t`` if all tasks see the same rows, each once (``s_i = 0`` elsewhere), else ``None``."""
+    seen, T = problem.observations, problem.n_tasks
+    m = seen.y.size // T
+    rows = seen.row[:m]
+    if seen.y.size != m * T or not np.array_equal(seen.row, np.tile(rows, T)) or np.any(np.diff(rows) <= 0):
         return None
-    V = seen.weight.reshape(T, n)  # observations are sorted by task, then row
+    V = seen.weight.reshape(T, m)  # observations are sorted by task, then row
     c = V.sum(axis=1)
-    s = V[0] / c[0]
-    return (s, c) if np.allclose(V, c[:, None] * s[None, :], rtol=1e-12, atol=0.0) else None
+    share = V[0] / c[0]
+    if not np.allclose(V, c[:, None] * share, rtol=1e-12, atol=0.0):
+        return None
+    s = np.zeros(problem.n_rows)
+    s[rows] = share
+    return s, c
+
+
+def orthogonal_columns(phi: Array, mean: Array | None = None) -> Array | None:
+    """The squared norms of the columns (less their ``mean``), where these are orthogonal: then nothing is left to decompose.
+
+    Two products tell: were the Gram matrix not diagonal, it would move a random vector otherwise than its diagonal does.
+    """
+    n, r = phi.shape
+    mean = np.zeros(r) if mean is None else mean
+    k = np.einsum("ij,ij->j", phi, phi) - n * mean**2
+    x = np.random.default_rng(0).normal(size=(r, 2))
+    off = phi.T @ (phi @ x) - n * np.outer(mean, mean @ x) - k[:, None] * x
+    return np.maximum(k, 0.0) if np.abs(off).max(initial=0.0) <= ORTHOGONAL * k.max(initial=0.0) else None
 
 
 class SharedInputs:
@@ -37,8 +55,9 @@ class SharedInputs:
 
     def __init__(self, problem: Problem, s: Array, c: Array):
         self.c = c
-        n, T = problem.n_rows, problem.n_tasks
-        Y = problem.observations.y.reshape(T, n).T
+        seen, T = problem.observations, problem.n_tasks
+        Y = np.zeros((problem.n_rows, T))
+        Y[seen.row[: seen.y.size // T]] = seen.y.reshape(T, -1).T
         self.x_mean = s @ problem.features if problem.fit_intercept else np.zeros(problem.n_features)
         self.y_mean = s @ Y if problem.fit_intercept else np.zeros(T)
         self.fit_intercept = problem.fit_intercept
@@ -82,14 +101,7 @@ class SharedInputs:
             self.projected = self.V.T @ cross
 
     def _orthogonal(self) -> Array | None:
-        """The squared norms of the columns, where these are orthogonal: then there is nothing to decompose.
-
-        Two products tell: were the Gram matrix not diagonal, it would move a random vector otherwise than its diagonal does.
-        """
-        k = np.einsum("ij,ij->j", self.features, self.features)
-        x = np.random.default_rng(0).normal(size=(k.size, 2))
-        off = self.features.T @ (self.features @ x) - k[:, None] * x
-        return k if np.abs(off).max(initial=0.0) <= ORTHOGONAL * k.max(initial=0.0) else None
+        return orthogonal_columns(self.features)
 
     def _turned(self, inner: Array) -> Array:
         """Weights from their coordinates in the eigenvectors of the features."""
