@@ -64,7 +64,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         Standard deviation of the noise, for ``predict(X, return_std=True)``; ``None`` estimates it from the residuals.
     gamma, degree, coef0 : float
         Parameters of named kernels, as in scikit-learn.
-    solver : {"auto", "factored", "alternating", "block", "proximal", "projected"} or Solver, default="auto"
+    solver : {"auto", "factored", "alternating", "block", "proximal", "projected", "reweighted"} or Solver, default="auto"
         ``"auto"`` picks by structure, loss and shape, and says so in ``certificate_.message``.
     tol : float, default=1e-4
         Relative duality gap at which the fit stops.

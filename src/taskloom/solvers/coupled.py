@@ -24,7 +24,7 @@ WORTHWHILE = 200  # below this many features a decomposition is cheap
 class MeanGram:
     """Eigenvalues and eigenvectors of the mean Gram matrix of the tasks, and of theirs with each task centred.
 
-    Features of a kernel may be orthogonal once their mean is off: then all rows alike are close enough to the mean of the tasks.
+    Features of a kernel may be orthogonal once their mean is off: then all rows alike are close enough to the tasks' mean.
     """
 
     def __init__(self, problem: Problem):
@@ -106,7 +106,7 @@ class _CoupledDirection(Direction):
         """
         problem, N = self.design.problem, self.design.problem.observations.y.size
         held = problem.features.size / problem.n_rows * N  # numbers in the rows of all observations
-        quick = 4 * N >= problem.n_rows * problem.n_tasks
+        quick = problem.n_rows * problem.n_tasks <= 4 * N
         return problem.n_features**2 * problem.n_tasks <= (held / 4 if quick else 2 * held)
 
     def _all_grams(self) -> Array:
