@@ -3,7 +3,7 @@
     python benchmarks/growth.py [--quick] [--threads 1] [--most 100000]
 
 Tasks: the table of many_tasks.py (30 examples of its own each, d = 50, relative gap 1e-4), from 10 tasks on, every size in a
-process of its own. Examples (30 to 1000 a task) and features (10 to 300): 100 tasks, trace penalty, squared loss, 1e-6. The slope
+process of its own. Examples (30 to 1000 a task) and features (10 to 300): 100 tasks, trace penalty, squared loss, 1e-6. A slope
 is that of a straight line through the logarithms; below a tenth of a second what does not grow weighs in.
 """
 

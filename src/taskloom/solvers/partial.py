@@ -19,8 +19,8 @@ from scipy.sparse import issparse
 from .._linalg import psd_root
 from ..problem import Problem
 from ..solution import Start
+from ..structures import Structure
 from .reduced import Reduced
-from .shared import SharedInputs, separable_weights
 
 Array = np.ndarray
 WORTHWHILE = 200  # below this many features all are as cheap as some
@@ -28,18 +28,17 @@ MOST = 0.7  # the largest share of the features that is worth a part: its decomp
 SAFE = 0.1  # how far below the tolerance the worth of what is left out should be
 
 
-class Partial(Reduced):
-    """The reduced problem of the first ``q`` features."""
+class Partial:
+    """The problem of the first ``q`` features, reduced where tasks share all rows; the way there and back."""
 
     def __init__(self, problem: Problem, q: int):
-        some = replace(problem, features=problem.features[:, :q])
-        weights = separable_weights(some)
-        assert weights is not None
         self.q, self.whole = q, problem.n_features
-        super().__init__(some, SharedInputs(some, *weights))
+        self.problem = replace(problem, features=problem.features[:, :q])
+        self.inner = Reduced.of(self.problem)
+        self.constant = 0.0 if self.inner is None else self.inner.constant
 
     @staticmethod
-    def of(problem: Problem) -> Reduced | None:
+    def of(problem: Problem) -> Partial | Reduced | None:
         """The largest part that was asked for so far; all features, where parts do not pay or all were asked for."""
         if problem.structure.keeps_columns or problem.structure.parted:
             return None
@@ -47,24 +46,41 @@ class Partial(Reduced):
 
     @staticmethod
     def _first(problem: Problem) -> Partial | None:
-        r = problem.n_features
-        if r < WORTHWHILE or issparse(problem.features) or not problem.loss.quadratic or "reduced" in problem._memo:
+        r, seen = problem.n_features, problem.observations
+        shared = 4 * seen.y.size >= problem.n_rows * problem.n_tasks  # else tasks are small problems of their own
+        if (
+            r < WORTHWHILE
+            or issparse(problem.features)
+            or not (shared and problem.loss.quadratic)
+            or "reduced" in problem._memo
+        ):
             return None
         energy = np.einsum("ij,ij->j", problem.features, problem.features)
         left = 1 - np.cumsum(energy) / energy.sum()
         q = max(int(np.searchsorted(-left, -1e-3)) + 1, r // 10)
-        return Partial(problem, q) if q <= MOST / 2 * r and separable_weights(problem) is not None else None
+        return Partial(problem, q) if q <= MOST / 2 * r else None
+
+    def at(self, alpha: float, structure: Structure) -> Problem:
+        """The problem of the part at another strength, under another structure."""
+        if self.inner is not None:
+            return self.inner.at(alpha, structure)
+        return self.problem.with_structure(structure).at(alpha)
 
     def inward(self, start: tuple | None) -> Start | None:
-        return super().inward(start and Start(start[0][: self.q], start[1], getattr(start, "length", None)))
+        if start is None:
+            return None
+        some = Start(start[0][: self.q], start[1], getattr(start, "length", None))
+        return some if self.inner is None else self.inner.inward(some)
 
     def outward(self, W: Array, b: Array) -> tuple[Array, Array]:
-        some, b = super().outward(W, b)
-        outside = np.zeros((self.whole, some.shape[1]))
-        outside[: self.q] = some
+        if self.inner is not None:
+            W, b = self.inner.outward(W, b)
+        outside = np.zeros((self.whole, W.shape[1]))
+        outside[: self.q] = W
         return outside, b
 
-    def finer(self, problem: Problem, G: Array, W: Array, tol: float) -> Reduced | None:
+    def finer(self, problem: Problem, G: Array, W: Array, tol: float) -> Partial | Reduced | None:
+        """A larger part, as large as this one's certificate says, or all features."""
         Z = problem.correlate(G)[self.q :]
         root = psd_root(problem.best_penalty(W)[1])
         worth = np.square(Z @ root).sum(axis=1) / (4 * problem.alpha)
