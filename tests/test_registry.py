@@ -43,7 +43,7 @@ def test_every_exported_component_can_be_named(as_component, listed):
 LAYERS = [
     {"_component", "_linalg", "names", "versions"},
     {"_array_api"},
-    {"factors"},
+    {"factors", "decompositions"},
     {"ordering"},
     {"losses", "structures", "features", "tasks", "tables", "moments", "parquet"},
     {"rows", "approximation"},

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, diags_array, issparse
 
 from ._component import require
 from ._linalg import symmetric
+from .decompositions import asymmetry, centred_eigenvectors, decays, pivoted_cholesky
 
 Array = np.ndarray
 Matrix: TypeAlias = np.ndarray | csr_array  # features are dense, or sparse by rows
+LARGE = 400  # rows from which a kernel matrix is worth a look at how to decompose it
 _TAKES = {  # which of gamma, degree and coef0 a named kernel understands
     "rbf": ("gamma",),
     "laplacian": ("gamma",),
@@ -95,16 +99,19 @@ class LinearFeatures:
         return coef if self.basis is None else self.basis.T @ coef
 
 
+def _symmetric_kernel(K: Array) -> Array:
+    """The matrix itself, or its symmetric part where more than rounding made it lopsided."""
+    lopsided = asymmetry(K)
+    size = max(float(K.max(initial=0.0)), -float(K.min(initial=0.0)), np.finfo(float).tiny)
+    require(lopsided <= 1e-6 * size, f"the kernel matrix must be symmetric; it differs from its transpose by {lopsided:.3g}")
+    return K if lopsided <= 1e-15 * size else symmetric(K)
+
+
 class KernelFeatures:
     """``Phi = U sqrt(k)`` from the eigendecomposition of ``K``; directions below rounding are left out."""
 
     def __init__(self, K: Array):
-        lopsided = float(np.abs(K - K.T).max(initial=0.0))
-        size = max(float(np.abs(K).max(initial=0.0)), np.finfo(float).tiny)
-        require(
-            lopsided <= 1e-6 * size, f"the kernel matrix must be symmetric; it differs from its transpose by {lopsided:.3g}"
-        )
-        k, U = np.linalg.eigh(symmetric(K))
+        k, U = np.linalg.eigh(_symmetric_kernel(K))
         require(
             k[0] >= -1e-7 * max(k[-1], 0.0) and k[-1] >= 0,
             f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {k[0]:.3g} (largest {k[-1]:.3g}); "
@@ -112,10 +119,23 @@ class KernelFeatures:
         )
         keep = k > len(k) * np.finfo(float).eps * k[-1]
         keep[-1] = True  # an all-zero kernel keeps one (zero) feature
-        self.inverse_root = np.divide(1.0, np.sqrt(k[keep]), out=np.zeros(int(keep.sum())), where=k[keep] > 0)
-        self.U = U[:, keep]
-        self.phi = self.U * np.sqrt(np.maximum(k[keep], 0.0))
-        self.n_inputs = len(K)  # how many coefficients a user sees: one for each row
+        scale = np.divide(1.0, np.sqrt(k[keep]), out=np.zeros(int(keep.sum())), where=k[keep] > 0)
+        U = U[:, keep]
+        self._set(U * np.sqrt(np.maximum(k[keep], 0.0)), U, scale)
+
+    def _set(self, phi: Array, U: Array, inverse_root: Array) -> None:
+        self.phi, self.U, self.inverse_root = phi, U, inverse_root
+        self.n_inputs = len(phi)  # how many coefficients a user sees: one for each row
+
+    @classmethod
+    def centred(cls, K: Array) -> KernelFeatures | None:
+        """Features that are orthogonal once their mean is taken off: what shared inputs with intercepts need."""
+        parts = centred_eigenvectors(K)
+        if parts is None:
+            return None
+        features = cls.__new__(cls)
+        features._set(*parts)
+        return features
 
     def dual_coef(self, W: Array) -> Array:
         """``C`` with ``f(x) = k(x, X) C`` (``n x T``) for weights ``W`` of the features."""
@@ -132,6 +152,26 @@ class KernelFeatures:
     def fitting(self, F: Array) -> Array:
         """The weights that predict ``F`` (``n x T``) on the training inputs, where features can."""
         return self.inverse_root[:, None] * (self.U.T @ F)
+
+
+class PivotedFeatures(KernelFeatures):
+    """``Phi`` from a pivoted Cholesky factor: as exact, and the leading columns are the best part of the kernel."""
+
+    def __init__(self, phi: Array, pivots: Array):
+        self.phi, self.pivots, self.n_inputs = phi, pivots, len(phi)
+        self.inverse_root = np.ones(phi.shape[1])
+
+    @cached_property
+    def U(self) -> Array:  # type: ignore[override]
+        """What turns ``k(x, X)`` into features; the rows of the pivots say it all."""
+        readers = np.zeros_like(self.phi)
+        readers[self.pivots] = solve_triangular(self.phi[self.pivots], np.eye(self.pivots.size), lower=True).T
+        return readers
+
+    def dual_coef(self, W: Array) -> Array:
+        C = np.zeros((self.n_inputs, W.shape[1]))
+        C[self.pivots] = solve_triangular(self.phi[self.pivots], W, lower=True, trans="T")
+        return C
 
 
 class SumFeatures:
@@ -183,23 +223,37 @@ def densely(K: Any) -> Array:
 
 
 def build_features(
-    X: Matrix, kernel: Any, keep_columns: bool = False, **parameters: Any
+    X: Matrix, kernel: Any, keep_columns: bool = False, centred: bool = False, **parameters: Any
 ) -> LinearFeatures | KernelFeatures | SumFeatures:
-    """The features of a kernel on the training inputs; ``keep_columns`` for structures that sit on the columns of ``X``."""
+    """The features of a kernel on the training inputs; ``keep_columns`` for structures that sit on the columns of ``X``.
+
+    ``centred`` says that there will be intercepts, so that only centred features count.
+    """
     if isinstance(kernel, (list, tuple)):
         require(len(kernel) > 0, "kernel=[] is empty: give at least one kernel")
         require("precomputed" not in [k for k in kernel if isinstance(k, str)], _ONE_MATRIX)
-        return SumFeatures([_kernel_features(X, each, **parameters) for each in kernel])
+        return SumFeatures([_kernel_features(X, each, centred, **parameters) for each in kernel])
     if isinstance(kernel, str) and kernel == "linear":
         return LinearFeatures(X, keep_columns)
-    return _kernel_features(X, kernel, **parameters)
+    return _kernel_features(X, kernel, centred, **parameters)
 
 
-def _kernel_features(X: Matrix, kernel: Any, **parameters: Any) -> KernelFeatures:
+def _kernel_features(X: Matrix, kernel: Any, centred: bool, **parameters: Any) -> KernelFeatures:
     K, n = _kernel_matrix(X, kernel_function(kernel, **parameters), kernel), X.shape[0]
     require(K.shape == (n, n), f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
     require(bool(np.isfinite(K).all()), "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
-    return KernelFeatures(K)
+    return decomposed(K, centred) if n >= LARGE else KernelFeatures(K)
+
+
+def decomposed(K: Array, centred: bool) -> KernelFeatures:
+    """The cheapest exact features of a large kernel matrix; a matrix that is not quite a kernel gets its eigenvectors."""
+    K = _symmetric_kernel(K)
+    features = None
+    if not decays(K):
+        features = KernelFeatures.centred(K) if centred else KernelFeatures(K)
+    if features is None and (found := pivoted_cholesky(K)) is not None:
+        features = PivotedFeatures(*found)
+    return KernelFeatures(K) if features is None else features
 
 
 def _kernel_matrix(X: Matrix, k: Callable[..., Array], kernel: Any) -> Array:

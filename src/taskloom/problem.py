@@ -148,6 +148,8 @@ class Problem:
         """``z``: the prediction for each observation."""
         seen = self.observations
         n, T = self.n_rows, self.n_tasks
+        if seen.full_rows == n:
+            return (self.features @ W + b).T.ravel()
         if seen.y.size * 4 >= n * T:  # most places observed: one product, then pick
             return (self.features @ W)[seen.row, seen.task] + b[seen.task]
         if (stacked := self.stacked()) is not None:
@@ -362,12 +364,30 @@ class Problem:
             if not (below.any() or above.any()):
                 break
             low, high = np.where(below, low - width, low), np.where(above, high + width, high)
+        if self.loss.smooth:
+            return self._stationary_constants(low, high)
         shrink = (np.sqrt(5) - 1) / 2
         for _ in range(90):
             left, right = high - shrink * (high - low), low + shrink * (high - low)
             go_left = cost(left) <= cost(right)
             low, high = np.where(go_left, low, left), np.where(go_left, right, high)
         return (low + high) / 2
+
+    def _stationary_constants(self, low: Array, high: Array) -> Array:
+        """Where the slopes of each task add up to zero, by Newton's method inside a bracket that shrinks."""
+        seen, v, loss = self.observations, self.observations.weight, self.loss
+        b = (low + high) / 2
+        for _ in range(100):
+            z = b[seen.task]
+            with np.errstate(over="ignore"):
+                slope = seen.sum_by_task(v * loss.slope(seen.y, z))
+                bend = seen.sum_by_task(v * loss.curvature(seen.y, z))
+            low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
+            step = b - np.divide(slope, bend, out=np.full_like(b, np.inf), where=(bend > 0) & np.isfinite(bend))
+            last, b = b, np.where((step > low) & (step < high), step, (low + high) / 2)
+            if np.all(np.abs(b - last) <= 4e-16 * (np.abs(b) + 1e-3 * (high - low))):
+                break
+        return b
 
     @property
     def blur(self) -> float:

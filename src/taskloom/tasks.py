@@ -72,8 +72,17 @@ class Observations:
         """Add up one number for each observation within its task."""
         return np.bincount(self.task, weights=values, minlength=self.n_tasks)
 
+    @cached_property
+    def full_rows(self) -> int | None:
+        """The number of rows, if every task was seen once in each of them: then observations are a matrix, column by column."""
+        n = self.y.size // self.n_tasks
+        full = self.y.size == n * self.n_tasks and np.array_equal(self.row, np.tile(np.arange(n), self.n_tasks))
+        return n if full and bool(np.all(self.counts == n)) else None
+
     def scatter(self, values: Array, n_rows: int) -> Array:
-        """The ``n x T`` matrix with these values at the observed places (repeated places add up)."""
+        """The ``n x T`` matrix with these values at the observed places (repeated places add up); to be read only."""
+        if self.full_rows == n_rows:
+            return values.reshape(self.n_tasks, n_rows).T
         flat = np.bincount(self.row * self.n_tasks + self.task, weights=values, minlength=n_rows * self.n_tasks)
         return flat.reshape(n_rows, self.n_tasks)
 

@@ -217,7 +217,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         )
         if self.approximation is not None:
             return self._approximate(inputs, live)
-        return build_features(_double(inputs), self.kernel, keep, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+        settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        return build_features(_double(inputs), self.kernel, keep, self.fit_intercept, **settings)
 
     def _pose(self, inputs, features, observations) -> Prepared:
         """The problem of these features and observations."""

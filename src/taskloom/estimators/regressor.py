@@ -76,8 +76,9 @@ class MultiTaskRegressor(OnDevice, Streaming, AddTask, BoundExact, ReadStructure
     n_components : int, float or "auto", default=100
         The number of features; or, between 0 and 1, the relative error of the kernel (in the Frobenius norm, on up to 1000
         rows) until which it grows; ``"auto"`` is 0.05.
-    solver : {"auto", "factored", "alternating", "block", "proximal", "projected", "smooth"} or Solver, default="auto"
-        ``"auto"`` picks by structure, loss and shape, and says so in ``certificate_.message``.
+    solver : str or Solver, default="auto"
+        ``"auto"``, ``"factored"``, ``"alternating"``, ``"block"``, ``"proximal"``, ``"projected"``, ``"reweighted"`` or
+        ``"smooth"``. ``"auto"`` picks by structure, loss and shape, and says so in ``certificate_.message``.
     tol : float, default=1e-4
         Relative duality gap at which the fit stops.
     max_iter : int, default=1000

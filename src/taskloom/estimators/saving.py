@@ -153,7 +153,7 @@ def _estimator(model: Any, encoder: Encoder, training: bool) -> dict[str, Any]:
     kept = getattr(model, "_training", None)
     if kept is None and hasattr(model, "_training"):
         node["training"] = None
-    elif kept is not None and training and type(kept[0].features) in (LinearFeatures, KernelFeatures):
+    elif kept is not None and training and isinstance(kept[0].features, (LinearFeatures, KernelFeatures)):
         node["training"] = _training(kept, encoder)
     return node
 

@@ -8,6 +8,7 @@ from .loop import solve
 from .path import alpha_max, path, strength_grid
 from .projected import Projected
 from .proximal import Proximal
+from .reweighted import Reweighted
 from .smooth import Smooth
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Factored",
     "Projected",
     "Proximal",
+    "Reweighted",
     "Smooth",
     "Solver",
     "alpha_max",

@@ -9,10 +9,12 @@ from .base import Solver
 from .factored import Factored
 from .projected import Projected
 from .proximal import Proximal
+from .reweighted import Reweighted
 from .shared import SharedInputs
 from .smooth import Smooth
 
 COPY = 3e7  # the most numbers that a copy of the inputs, one block for each task, may hold
+FEW = 50  # tasks, below which a factor copes better with kinks than the structure does
 
 
 def choose(problem: Problem) -> Solver:
@@ -35,9 +37,11 @@ def choose(problem: Problem) -> Solver:
     for newton in (Projected(), Smooth()):
         if newton.accepts(problem) is None and _newton_pays(problem):
             return newton
+    if _models_pay(problem):
+        return Reweighted()
     if structure.either_side:
         large = min(problem.n_tasks, problem.n_features) > 300
-        if large or (structure.low_rank and not problem.loss.smooth):
+        if large or (structure.low_rank and not problem.loss.smooth and problem.n_tasks < FEW):
             return Factored()
     return Proximal()
 
@@ -46,3 +50,13 @@ def _newton_pays(problem: Problem) -> bool:
     """Shared inputs diagonalise, which is faster still; where tasks share rows but see different ones, each gets a copy."""
     pays = problem.n_tasks > 1 and problem.observations.y.size * problem.n_features <= COPY
     return pays and SharedInputs.of(problem) is None
+
+
+def _models_pay(problem: Problem) -> bool:
+    """Whether a squared loss resembles the loss: a smooth one that bends everywhere, not one of straight pieces."""
+    seen = problem.observations
+    if not problem.loss.smooth or problem.loss.quadratic or Reweighted().accepts(problem) is not None:
+        return False
+    z = problem.best_constants[seen.task]
+    bent = problem.loss.curvature(seen.y, z) > 0.01 * problem.loss.majorant(seen.y, z)
+    return problem.n_tasks > 1 and seen.y.size * problem.n_features <= COPY and bool(bent.all())

@@ -21,10 +21,11 @@ from .block import Block
 from .choose import choose
 from .factored import Factored
 from .multipliers import Multipliers
+from .partial import Partial
 from .projected import Projected
 from .proximal import Proximal
-from .reduced import Reduced
 from .repair import repaired
+from .reweighted import Reweighted
 from .smooth import Smooth
 from .stationarity import stationarity
 
@@ -37,7 +38,7 @@ def as_solver(solver: str | Solver, problem: Problem) -> Solver:
     """The solver object for a name; ``"auto"`` picks by structure, loss and shape."""
     if isinstance(solver, str) and solver == "auto":
         return choose(problem)
-    return resolve(solver, Solver, [Alternating, Block, Factored, Projected, Proximal, Smooth], "solver")
+    return resolve(solver, Solver, [Alternating, Block, Factored, Projected, Proximal, Reweighted, Smooth], "solver")
 
 
 def solve(
@@ -87,16 +88,17 @@ def solve(
         return in_addends(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
         )
-    reduced = Reduced.of(problem) if problem.structure.convex else None
-    if reduced is None:
-        return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")
-    inner = reduced.at(problem.alpha, problem.structure)
-    first, status = _run(inner, chosen, tol, reduced.inward(start), limits, reduced.outward, reduced.constant)
-    book = _Book(problem, tol)
-    book.take_over(first, reduced.outward)
-    if status == "optimal" and book.relative_gap > tol:  # finer than the reduced problem can tell: go on without it
-        return _solve_centred(problem, chosen, tol, (book.W, book.b), limits.after(len(first.history)), solver == "auto")
-    return book.close(status, chosen, solver == "auto")
+    reduced = Partial.of(problem) if problem.structure.convex else None
+    while reduced is not None:
+        inner = reduced.at(problem.alpha, problem.structure)
+        first, status = _run(inner, chosen, tol, reduced.inward(start), limits, reduced.outward, reduced.constant)
+        book = _Book(problem, tol)
+        book.take_over(first, reduced.outward)
+        if status != "optimal" or book.relative_gap <= tol:
+            return book.close(status, chosen, solver == "auto")
+        start, limits = (book.W, book.b), limits.after(len(first.history))  # finer than the reduced problem can tell
+        reduced = reduced.finer(problem, book.G, book.W, tol)
+    return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,8 @@ class Reduced:
         d = np.sqrt(inputs.k[order])
         keep = d > 1e-10 * max(float(d[0]), np.finfo(float).tiny)
         keep[0] = True
-        self.V = inputs.V[:, order[keep]]
+        self.kept, self.n_features = order[keep], len(order)
+        self.V = None if inputs.V is None else inputs.V[:, self.kept]
         self.inputs = inputs
         d = d[keep]
         root_c = np.sqrt(inputs.c)
@@ -93,13 +94,25 @@ class Reduced:
 
     def inward(self, start: tuple | None) -> Start | None:
         """Weights to start from, in the coordinates of the reduced problem."""
-        return None if start is None else Start(self.V.T @ start[0], np.zeros_like(start[1]), getattr(start, "length", None))
+        if start is None:
+            return None
+        W = start[0][self.kept] if self.V is None else self.V.T @ start[0]
+        return Start(W, np.zeros_like(start[1]), getattr(start, "length", None))
 
     def outward(self, W: Array, _: Array) -> tuple[Array, Array]:
         """Weights and intercepts of the problem that was posed."""
-        outside = self.V @ W
+        if self.V is None:
+            outside = np.zeros((self.n_features, W.shape[1]))
+            outside[self.kept] = W
+        else:
+            outside = self.V @ W
         return outside, self.inputs.intercepts(outside)
 
     def features(self, phi: Array) -> Array:
         """Features of other inputs, in the coordinates of the reduced weights."""
-        return (phi - self.inputs.x_mean) @ self.V
+        centred = phi - self.inputs.x_mean
+        return centred[:, self.kept] if self.V is None else centred @ self.V
+
+    def finer(self, problem: Problem, G: Array, W: Array, tol: float) -> Reduced | None:
+        """What to try where this reduction, certified, was not fine enough: nothing, for nothing is left out."""
+        return None

@@ -34,7 +34,7 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     if units is None:
         return None
     shared = units is root and problem.once("same rows", lambda: _same_rows(problem))
-    squares, vectors = np.linalg.eigh(root.T @ root if shared else units @ units.T)
+    squares, vectors = np.linalg.eigh(root.T @ root) if shared else _left_vectors(units)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
     own = units is root and not shared
@@ -47,6 +47,14 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     if own:
         return _turned_back(problem, G, vectors, s, root, W)
     return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha)))
+
+
+def _left_vectors(units: Array) -> tuple[Array, Array]:
+    """Squared singular values and left vectors, from the smaller Gram matrix (only those close to 1 or beyond are of use)."""
+    if units.shape[0] <= units.shape[1]:
+        return np.linalg.eigh(units @ units.T)
+    squares, V = np.linalg.eigh(units.T @ units)
+    return squares, (units @ V) / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
 
 
 def _same_rows(problem: Problem) -> bool:

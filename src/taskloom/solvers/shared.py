@@ -15,6 +15,7 @@ from ..features import weighted_gram
 from ..problem import Problem
 
 Array = np.ndarray
+ORTHOGONAL = 1e-13  # what is left of the products of different columns, beside the largest
 
 
 def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
@@ -34,8 +35,23 @@ def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
     return s, c
 
 
+def orthogonal_columns(phi: Array, mean: Array | None = None) -> Array | None:
+    """The squared norms of the columns (less their ``mean``), where these are orthogonal: then nothing is left to decompose.
+
+    Two products tell: were the Gram matrix not diagonal, it would move a random vector otherwise than its diagonal does.
+    """
+    n, r = phi.shape
+    mean = np.zeros(r) if mean is None else mean
+    k = np.einsum("ij,ij->j", phi, phi) - n * mean**2
+    x = np.random.default_rng(0).normal(size=(r, 2))
+    off = phi.T @ (phi @ x) - n * np.outer(mean, mean @ x) - k[:, None] * x
+    return np.maximum(k, 0.0) if np.abs(off).max(initial=0.0) <= ORTHOGONAL * k.max(initial=0.0) else None
+
+
 class SharedInputs:
     """One decomposition of the features serves every structure and every strength."""
+
+    V: Array | None  # the eigenvectors; none where the features lie along them already
 
     def __init__(self, problem: Problem, s: Array, c: Array):
         self.c = c
@@ -49,7 +65,8 @@ class SharedInputs:
 
     def _keep(self, problem: Problem, s: Array, Y: Array) -> None:
         """What the systems need of the inputs and of the centred targets."""
-        self.features = np.sqrt(s)[:, None] * (problem.features - self.x_mean)
+        self.features = problem.features - self.x_mean
+        self.features *= np.sqrt(s)[:, None]
         self.targets = np.sqrt(s)[:, None] * Y * np.sqrt(self.c)
 
     @classmethod
@@ -74,14 +91,21 @@ class SharedInputs:
         return P.T @ P, P.T @ self.targets
 
     def _decompose(self) -> None:
-        if not hasattr(self, "V"):
+        if not hasattr(self, "k"):
+            k = self._orthogonal()
+            if k is not None:
+                self.k, self.V, self.projected = k, None, self.features.T @ self.targets
+                return
             gram, cross = self._moments()
             self.k, self.V = psd_eigh(gram)
             self.projected = self.V.T @ cross
 
+    def _orthogonal(self) -> Array | None:
+        return orthogonal_columns(self.features)
+
     def _turned(self, inner: Array) -> Array:
         """Weights from their coordinates in the eigenvectors of the features."""
-        return self.V @ inner
+        return inner if self.V is None else self.V @ inner
 
     def intercepts(self, W: Array) -> Array:
         return self.y_mean - self.x_mean @ W if self.fit_intercept else np.zeros(W.shape[1])
@@ -111,6 +135,9 @@ class _SparseInputs(SharedInputs):
     def _keep(self, problem: Problem, s: Array, Y: Array) -> None:
         self.gram = weighted_gram(problem.features, s) - np.outer(self.x_mean, self.x_mean)
         self.cross = problem.features.T @ (s[:, None] * Y * np.sqrt(self.c))  # Y is centred, so the inputs need not be
+
+    def _orthogonal(self) -> Array | None:
+        return None
 
     def _moments(self) -> tuple[Array, Array]:
         return self.gram, self.cross
