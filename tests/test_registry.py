@@ -50,7 +50,7 @@ LAYERS = [
     {"solvers", "posterior", "leave_one_out"},
     {"model_file"},
     {"estimators"},
-    {"methods", "datasets", "plots", "report"},
+    {"methods", "datasets", "plots", "report", "distributed"},
     {"experiments"},
     {"cli"},
     {"__main__"},

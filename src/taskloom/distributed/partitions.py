@@ -1,0 +1,98 @@
+"""Dask collections as blocks of rows, and what a worker reads in a block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._component import require
+from ..tables import code_labels, sorted_labels, split_table
+from .statistics import Shared, Statistics, summarise
+
+Array = np.ndarray
+
+
+def is_frame(collection: Any) -> bool:
+    """Whether a Dask collection is a data frame or a series."""
+    return hasattr(collection, "divisions")
+
+
+def row_blocks(X: Any, y: Any) -> list[tuple[Any, Any]]:
+    """Delayed pairs of inputs and targets, one for each block of rows; columns are never cut."""
+    for name, given in (("X", X), ("y", y)):
+        dask = hasattr(given, "__dask_graph__") and (is_frame(given) or hasattr(given, "chunks"))
+        require(
+            dask,
+            f"{name} must be a Dask array or data frame, got {type(given).__name__}; model.fit takes what fits in memory",
+        )
+    require(getattr(X, "ndim", 2) == 2, f"X must be a matrix, got {getattr(X, 'ndim', 2)} dimension(s)")
+    if not is_frame(X):
+        X = X.rechunk({1: -1})
+    if not is_frame(y):
+        y = y.rechunk({1: -1}) if y.ndim == 2 else y
+        if not is_frame(X) and not np.isnan([*X.chunks[0], *y.chunks[0]]).any():
+            require(X.shape[0] == y.shape[0], f"X has {X.shape[0]} rows and y has {y.shape[0]}")
+            y = y.rechunk({0: X.chunks[0]})
+    inputs, targets = (np.ravel(np.array(each.to_delayed(), dtype=object)).tolist() for each in (X, y))
+    require(
+        len(inputs) == len(targets),
+        f"X has {len(inputs)} partitions and y has {len(targets)}; repartition one of them so that their rows go together",
+    )
+    return list(zip(inputs, targets, strict=True))
+
+
+def _checked(inputs: Any, y: Any, place: int) -> tuple[Array, Array]:
+    """Inputs and targets of a block as numbers; NaN is allowed in targets."""
+    try:
+        X, Y = np.asarray(inputs, dtype=float), np.asarray(y, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"partition {place} of X or y holds something that is no number ({error})") from None
+    require(len(X) == len(Y), f"partition {place} has {len(X)} rows of X and {len(Y)} of y; repartition one of them")
+    require(bool(np.isfinite(X).all()), f"X holds NaN or infinity in partition {place}; fill or drop those rows")
+    require(not np.isinf(Y).any(), f"y holds infinity in partition {place}")
+    return X, Y
+
+
+def read_long(inputs: Any, y: Any, task_column: Any, centre: bool, place: int) -> Statistics:
+    """The statistics of the tasks of a block, from a table with a task column."""
+    table = split_table(inputs, task_column)
+    X, Y = _checked(table.X, y, place)
+    require(Y.ndim == 1 or Y.shape[1] == 1, f"y must be one column where X has a task column, got {Y.shape[1:]} of them")
+    Y, labels = Y.reshape(len(X)), np.asarray(table.labels)
+    seen = ~np.isnan(Y)
+    names = sorted_labels(labels[seen])
+    return summarise(np.column_stack([X, Y])[seen], code_labels(labels[seen], names), names, centre)
+
+
+def read_wide(inputs: Any, y: Any, centre: bool, place: int) -> Statistics:
+    """The same where every task has a column of targets, and its own rows: those in which it was observed.
+
+    One task at a time: all of them at once would be a copy of the inputs each.
+    """
+    X, Y = _checked(inputs, y, place)
+    Y = Y.reshape(len(X), -1)
+    parts = []
+    for t in range(Y.shape[1]):
+        seen = ~np.isnan(Y[:, t])
+        if seen.any():
+            rows = np.column_stack([X[seen], Y[seen, t]])
+            parts.append(summarise(rows, np.zeros(len(rows), int), np.array([t]), centre))
+    return Statistics.side_by_side(parts, X.shape[1] + 1)
+
+
+def read_shared(inputs: Any, y: Any, centre: bool, place: int) -> Shared:
+    """The statistics of a block in which every task was observed in every row."""
+    X, Y = _checked(inputs, y, place)
+    return Shared.of(X, Y.reshape(len(X), -1), centre)
+
+
+def count_observed(y: Any, place: int) -> Array:
+    """The number of rows of a block, and for each task of a wide table in how many it was observed."""
+    Y = np.asarray(y, dtype=float)
+    return np.append(len(Y), np.count_nonzero(~np.isnan(Y.reshape(len(Y), -1)), axis=0) if len(Y) else np.zeros(0, int))
+
+
+def names_of(statistics: Statistics) -> tuple[Array, Array]:
+    """Which tasks are in a block, and how many rows they have there: all of a block that its reader is told."""
+    return statistics.labels, statistics.counts
