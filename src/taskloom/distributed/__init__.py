@@ -2,10 +2,10 @@
 
     model = taskloom.distributed.fit(MultiTaskRegressor("trace", task_column="shop"), frame, sales, client=client)
 
-Dask is an extra (``pip install "taskloom[distributed]"``) and is imported when a fit begins. The squared loss and a linear kernel
-only; tasks with inputs of their own under a structure that may sit on the features, tasks that share their inputs under any.
+Dask is an extra (``pip install "taskloom[distributed]"``) and is imported when a fit begins. For the squared loss and a linear
+kernel; tasks with inputs of their own under structures that may sit on the features, tasks that share theirs under any.
 """
 
-from .fit import fit
+from .door import fit
 
 __all__ = ["fit"]

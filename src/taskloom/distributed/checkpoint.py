@@ -39,7 +39,7 @@ class Checkpoint:
     def write(self, descent: Descent, history: History) -> None:
         """All at once or not at all: a fit that dies while it writes leaves the last file behind."""
         pairs = descent.memory.pairs
-        columns = {f"history_{name}": column for name, column in history.as_dict().items()}
+        columns: dict[str, Any] = {f"history_{name}": column for name, column in history.as_dict().items()}
         with atomic_path(self.path) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,

@@ -73,8 +73,11 @@ class Objective:
         return ridged(landed, self.ridge / self.alpha)
 
     def metric(self, Q: Array) -> Array:
-        """The inverse of what the Hessian of ``h`` resembles, from the right: at an optimum under the trace penalty the ``b`` of
-        all tasks have the moments ``Q'Q / alpha``, so it needs nothing of the tasks but how curved they are."""
+        """The inverse of what the Hessian of ``h`` resembles, to be applied from the right.
+
+        At an optimum under the trace penalty the ``b`` of all tasks have the moments ``Q'Q / alpha``: it needs nothing of the
+        tasks but how curved they are. (It saves two iterations of three.)
+        """
         landed = self.structure.land(Q)
         return np.linalg.inv(0.4 * np.eye(Q.shape[1]) + self.curvature / self.alpha * (landed.T @ landed))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,10 +95,8 @@ def run(objective: Objective, book: Book, checkpoint: Checkpoint | None, limits:
             descent.memory.add(step, change)
         descent.jump = saved.jump
     status = "interrupted"
-    try:
+    with suppress(KeyboardInterrupt):
         status = _iterate(objective, descent, book, checkpoint, limits, report)
-    except KeyboardInterrupt:
-        pass
     if checkpoint is not None:
         checkpoint.write(descent, book.history)
     return status

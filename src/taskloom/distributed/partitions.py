@@ -87,7 +87,7 @@ def read_shared(inputs: Any, y: Any, centre: bool, place: int) -> Shared:
     return Shared.of(X, Y.reshape(len(X), -1), centre)
 
 
-def count_observed(y: Any, place: int) -> Array:
+def count_observed(y: Any, _: int) -> Array:
     """The number of rows of a block, and for each task of a wide table in how many it was observed."""
     Y = np.asarray(y, dtype=float)
     return np.append(len(Y), np.count_nonzero(~np.isnan(Y.reshape(len(Y), -1)), axis=0) if len(Y) else np.zeros(0, int))

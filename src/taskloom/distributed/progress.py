@@ -21,7 +21,7 @@ def watched(progress: Any, tol: float) -> Iterator[Report]:
     if callable(progress):
         yield lambda history, _: progress(history)
     elif not progress:
-        yield lambda history, gap: None
+        yield lambda *_: None
     elif sys.stderr.isatty() and find_spec("rich"):
         with _bar(tol) as report:
             yield report

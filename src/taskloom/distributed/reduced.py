@@ -1,4 +1,4 @@
-"""The work of an iteration on one worker: its tasks at a factor ``Q``, and of them only sums that do not grow with the tasks."""
+"""The work of an iteration on one worker: its tasks at a factor ``Q``, and of them only sums, however many there are."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """What a worker keeps of its rows: for each task at most ``d + 1`` rows that stand for all of them.
 
 With a squared loss a task is known by its number of rows, its means, and a root ``R`` of its centred moments: ``R'R`` is the
-Gram matrix of ``[X - mean, y - mean]``, and ``||y - Xw - b||^2`` at the best ``b`` is ``||R_y - R_x w||^2``. The root is what a QR
-decomposition leaves of the rows. It is never larger than the rows, it does not square their condition as a Gram matrix would,
-and roots of parts of a task become the root of the whole: put one above the other, with a row for the distance of the means.
+Gram matrix of ``[X - mean, y - mean]``, and ``||y - Xw - b||^2`` at the best ``b`` is ``||R_y - R_x w||^2``. The root is what
+a QR decomposition leaves of the rows. It is never larger than they are, it does not square their condition as a Gram matrix
+would, and roots of parts of a task make that of the whole: one above the other, with a row for the distance of the means.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ class Shared:
 
     @classmethod
     def of(cls, X: Array, Y: Array, centre: bool) -> Shared:
-        mean, target_mean = (X.mean(axis=0), Y.mean(axis=0)) if centre else (np.zeros(X.shape[1]), np.zeros(Y.shape[1]))
+        mean, target_mean = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
+        if centre and len(X):
+            mean, target_mean = X.mean(axis=0), Y.mean(axis=0)
         return cls._decomposed(X - mean, Y - target_mean, np.zeros(Y.shape[1]), len(X), mean, target_mean)
 
     @classmethod

@@ -106,7 +106,7 @@ class Tasks:
 
     def settle(self, strength: Array, centre: bool) -> None:
         """Bring the parts of every task together."""
-        submit, pieces = self.workers.submit, {}
+        submit, pieces = self.workers.submit, dict[int, list]()
         for block, tasks in enumerate(self.present):
             owner = self._owner[tasks]
             for to in np.unique(owner).tolist():
