@@ -218,6 +218,20 @@ def test_targets_with_gaps(client, as_frame):
     assert_same_fit(far, near.fit(X, Y), X, tol=1e-7)  # a gap of 1e-13 proves no more
 
 
+@pytest.mark.parametrize("task_column", ["shop", None])
+def test_partitions_may_be_empty_and_inputs_single(client, task_column):
+    pd = pytest.importorskip("pandas")
+    X, y, task = table(n_tasks=3)
+    frame = pd.DataFrame(X.astype("f4"), columns=list("abcdef")).assign(shop=task)
+    frame, Y = (frame, pd.Series(y)) if task_column else (frame.drop(columns="shop"), pd.DataFrame({"y": y, "z": X[:, 0]}))
+    late = [dd.from_pandas(each, npartitions=3).map_partitions(lambda part: part[part.index >= 15]) for each in (frame, Y)]
+    far, near = twins("trace", task_column=task_column, tol=1e-8)
+    distributed.fit(far, *late, client)
+    near.fit(frame[15:], Y[15:])
+    assert far.coef_.dtype == near.coef_.dtype == np.float32
+    assert_same_fit(far, near, frame, tol=1e-4)
+
+
 def test_many_tasks_come_factored(client):
     X, y, task = table(n_tasks=2100, n=5, d=4, mixed=False)
     long = np.column_stack([X, task])

@@ -80,14 +80,15 @@ def fit(
     blocks = row_blocks(X, y)
     sight = X._meta if is_frame(X) else np.empty((0, X.shape[1]), dtype=X.dtype)
     _check_feature_names(model, sight, reset=True)
+    if model.task_column is not None:
+        column_position(sight, model.task_column)  # or a sentence that says why there is none
     model.n_features_in_ = int(sight.shape[1])
     d = model.n_features_in_ - (model.task_column is not None)
     with watched(bool(model.verbose) if progress is None else progress, model.tol) as report:
-        job = Job(model, Workers(client), d, _precision(sight), limits, report)
+        job = Job(model, Workers(client), d, _precision(sight, model.task_column), limits, report)
         if model.task_column is None:
             _fit_wide(job, blocks, y, checkpoint)
         else:
-            column_position(sight, model.task_column)
             model._wide = False
             fit_long(job, blocks, checkpoint)
     if not model.certificate_.converged and model.certificate_.status != "callback":
@@ -129,19 +130,23 @@ def _accept(model: Any) -> None:
     require(not model.warm_start, "distributed.fit has no warm start; a checkpoint file does that")
 
 
-def _precision(sight: Any) -> np.dtype:
+def _precision(sight: Any, task_column: Any) -> np.dtype:
     """Predictions are in single precision where all inputs are."""
-    kinds = set(map(str, sight.dtypes)) if hasattr(sight, "dtypes") else {str(sight.dtype)}
-    return np.dtype("float32" if kinds == {"float32"} else "float64")
+    if not hasattr(sight, "dtypes"):
+        return np.dtype("float32" if sight.dtype == np.float32 else "float64")
+    kinds = [str(kind) for kind in sight.dtypes]
+    if task_column is not None:
+        kinds.pop(column_position(sight, task_column))
+    return np.dtype("float32" if set(kinds) == {"float32"} else "float64")
 
 
 def _fit_wide(job: Job, blocks: Sequence[tuple], y: Any, checkpoint: Any) -> None:
     """Whether tasks share all their inputs, the targets say."""
     model = job.model
     counted = job.workers.read("count", count_observed, [(targets,) for _, targets in blocks])
-    counts = [each for each in job.workers.gather(counted) if each[0]]
-    require(bool(counts), "X has no rows")
-    rows, observed = int(sum(each[0] for each in counts)), np.sum([each[1:] for each in counts], axis=0)
+    total = np.sum(job.workers.gather(counted), axis=0)
+    rows, observed = int(total[0]), total[1:]
+    require(rows > 0, "X has no rows")
     model._wide = y.ndim == 2
     model.tasks_ = column_names(y._meta if is_frame(y) else y, len(observed))
     if not observed.all():

@@ -54,6 +54,10 @@ def _checked(inputs: Any, y: Any, place: int) -> tuple[Array, Array]:
     return X, Y
 
 
+def _columns(Y: Array) -> Array:
+    return Y if Y.ndim == 2 else Y[:, None]
+
+
 def read_long(inputs: Any, y: Any, task_column: Any, centre: bool, place: int) -> Statistics:
     """The statistics of the tasks of a block, from a table with a task column."""
     table = split_table(inputs, task_column)
@@ -71,7 +75,7 @@ def read_wide(inputs: Any, y: Any, centre: bool, place: int) -> Statistics:
     One task at a time: all of them at once would be a copy of the inputs each.
     """
     X, Y = _checked(inputs, y, place)
-    Y = Y.reshape(len(X), -1)
+    Y = _columns(Y)
     parts = []
     for t in range(Y.shape[1]):
         seen = ~np.isnan(Y[:, t])
@@ -84,13 +88,13 @@ def read_wide(inputs: Any, y: Any, centre: bool, place: int) -> Statistics:
 def read_shared(inputs: Any, y: Any, centre: bool, place: int) -> Shared:
     """The statistics of a block in which every task was observed in every row."""
     X, Y = _checked(inputs, y, place)
-    return Shared.of(X, Y.reshape(len(X), -1), centre)
+    return Shared.of(X, _columns(Y), centre)
 
 
 def count_observed(y: Any, _: int) -> Array:
     """The number of rows of a block, and for each task of a wide table in how many it was observed."""
     Y = np.asarray(y, dtype=float)
-    return np.append(len(Y), np.count_nonzero(~np.isnan(Y.reshape(len(Y), -1)), axis=0) if len(Y) else np.zeros(0, int))
+    return np.append(len(Y), np.count_nonzero(~np.isnan(_columns(Y)), axis=0))
 
 
 def names_of(statistics: Statistics) -> tuple[Array, Array]:
