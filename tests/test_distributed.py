@@ -171,7 +171,8 @@ def test_other_structures_are_solved_to_the_same_minimum(client, structure, ridg
     assert_same_fit(far, near.fit(long, y), long, tol=1e-5)  # the root of the tolerance
 
 
-def test_frames_with_names(client, tmp_path):
+@pytest.mark.parametrize("whole", [True, False])
+def test_frames_with_names(client, tmp_path, whole):
     pd = pytest.importorskip("pandas")
     X, y, task = table(n_tasks=8)
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(shop=[f"shop {t}" for t in task], sales=y)
@@ -179,7 +180,9 @@ def test_frames_with_names(client, tmp_path):
     lazy = dd.from_pandas(frame, npartitions=3)
     far, near = twins("trace", tol=1e-13, task_column=None)
     inputs = frame.drop(columns="sales")
-    distributed.fit(far, lazy.drop(columns="sales"), lazy["sales"], client, task="shop")
+    distributed.fit(
+        far, lazy if whole else lazy.drop(columns="sales"), "sales" if whole else lazy["sales"], client, task="shop"
+    )
     near.set_params(task_column="shop").fit(inputs, frame["sales"])
     assert_same_fit(far, near, inputs)
     assert far.feature_names_in_.tolist() == near.feature_names_in_.tolist()
@@ -241,6 +244,18 @@ def test_many_tasks_come_factored(client):
     assert abs(far.certificate_.primal - near.certificate_.primal) <= far.certificate_.gap + near.certificate_.gap
     assert far.structure_.L.shape == (2100, 4)
     assert np.isclose(far.structure_.trace(), near.structure_.trace(), rtol=1e-2)
+
+
+@pytest.mark.parametrize("gaps", [True, False])
+def test_targets_may_be_columns_of_an_array(client, gaps):
+    rng = np.random.default_rng(0)
+    both = rng.normal(1, size=(60, 6))
+    both[::7, 0] = np.nan if gaps else 0.5
+    far, near = twins("trace", tol=1e-8)
+    distributed.fit(far, da.from_array(both, chunks=(40, 3)), [0, -1], client)
+    assert_same_fit(far, near.fit(both[:, 1:-1], both[:, [0, -1]]), both[:, 1:-1], tol=1e-4)
+    with pytest.raises(ValueError, match="y=6 is no column of X; it has 6 columns without names"):
+        distributed.fit(far, da.from_array(both), 6, client)
 
 
 def test_where_nothing_is_learned_that_is_proved_at_once(client):

@@ -17,7 +17,7 @@ from ..tables import column_names, column_position, shown
 from .job import Job
 from .loop import Limits
 from .own import fit_gaps, fit_long
-from .partitions import count_observed, is_frame, row_blocks
+from .partitions import count_observed, in_X, row_blocks, sights
 from .progress import watched
 from .shared import fit_shared
 from .workers import Workers
@@ -50,8 +50,9 @@ def fit(
         ``Independent``. Tasks that share all their inputs take any structure, for theirs is a small problem after one pass.
     X : dask array or dask data frame
         Inputs, partitioned by rows; with a task column where tasks have rows of their own. A table sorted by task is best.
-    y : dask array, series or data frame
-        Targets, partitioned like ``X``; NaN where unobserved.
+    y : dask array, series or data frame; or str, int, or a list of these
+        Targets, partitioned like ``X``; NaN where unobserved. Or the names or positions of their columns in ``X``, which are
+        no inputs then: so rows and targets need not find each other.
     client : distributed.Client, optional
         By default the current one.
     task : str or int, optional
@@ -77,8 +78,8 @@ def fit(
         model.task_column = task
     require(checkpoint_every >= 1, f"checkpoint_every must be at least 1, got {checkpoint_every!r}")
     limits = Limits(model.tol, model.max_iter, model.time_limit, checkpoint_every)
+    sight, targets = sights(X, y)
     blocks = row_blocks(X, y)
-    sight = X._meta if is_frame(X) else np.empty((0, X.shape[1]), dtype=X.dtype)
     _check_feature_names(model, sight, reset=True)
     if model.task_column is not None:
         column_position(sight, model.task_column)  # or a sentence that says why there is none
@@ -87,7 +88,7 @@ def fit(
     with watched(bool(model.verbose) if progress is None else progress, model.tol) as report:
         job = Job(model, Workers(client), d, _precision(sight, model.task_column), limits, report)
         if model.task_column is None:
-            _fit_wide(job, blocks, y, checkpoint)
+            _fit_wide(job, blocks, targets, checkpoint)
         else:
             model._wide = False
             fit_long(job, blocks, checkpoint)
@@ -140,15 +141,15 @@ def _precision(sight: Any, task_column: Any) -> np.dtype:
     return np.dtype("float32" if set(kinds) == {"float32"} else "float64")
 
 
-def _fit_wide(job: Job, blocks: Sequence[tuple], y: Any, checkpoint: Any) -> None:
+def _fit_wide(job: Job, blocks: Sequence[tuple], sight: Any, checkpoint: Any) -> None:
     """Whether tasks share all their inputs, the targets say."""
     model = job.model
-    counted = job.workers.read("count", count_observed, [(targets,) for _, targets in blocks])
+    counted = job.workers.read("count", count_observed, [(X if in_X(y) else None, y) for X, y in blocks])
     total = np.sum(job.workers.gather(counted), axis=0)
     rows, observed = int(total[0]), total[1:]
     require(rows > 0, "X has no rows")
-    model._wide = y.ndim == 2
-    model.tasks_ = column_names(y._meta if is_frame(y) else y, len(observed))
+    model._wide = sight.ndim == 2
+    model.tasks_ = column_names(sight, len(observed))
     if not observed.all():
         raise ValueError(f"task {shown(model.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
     if (observed == rows).all():

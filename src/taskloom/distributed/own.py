@@ -79,7 +79,7 @@ def _names(job: Job, statistics: Sequence[Any]) -> list[tuple[Array, Array]]:
     return job.workers.gather([job.workers.submit("names", names_of, each) for each in statistics])
 
 
-def _fit(job: Job, statistics: Sequence[Any], present: list[Array], counts: list[Array], checkpoint: Any) -> None:
+def _fit(job: Job, statistics: list[Any], present: list[Array], counts: list[Array], checkpoint: Any) -> None:
     model, d, n_tasks, structure = job.model, job.n_features, job.n_tasks, job.structure()
     total = np.zeros(n_tasks)
     for some, n in zip(present, counts, strict=True):

@@ -97,7 +97,7 @@ class Tasks:
     nothing.
     """
 
-    def __init__(self, workers: Workers, statistics: Sequence[Any], present: Sequence[Array], counts: Sequence[Array]):
+    def __init__(self, workers: Workers, statistics: list[Any], present: Sequence[Array], counts: Sequence[Array]):
         self.workers, self.present, self.counts = workers, present, counts
         n_tasks = max(int(tasks.max(initial=-1)) for tasks in present) + 1
         self._statistics = statistics
@@ -105,7 +105,7 @@ class Tasks:
         self.held: list[Any] = []
 
     def settle(self, strength: Array, centre: bool) -> None:
-        """Bring the parts of every task together."""
+        """Bring the parts of every task together; the statistics of the blocks are let go, whoever holds the list."""
         submit, pieces = self.workers.submit, dict[int, list]()
         for block, tasks in enumerate(self.present):
             owner = self._owner[tasks]
@@ -116,7 +116,7 @@ class Tasks:
         for to in sorted(pieces):
             mine = np.flatnonzero(self._owner == to)
             self.held.append(submit("tasks", _held, pieces[to], centre, strength[mine]))
-        self._statistics = ()
+        self._statistics.clear()
 
     def sums(self, Q: Array, alpha: float, ridge: float, what: What) -> Array:
         """Broadcast a factor, add up what the tasks make of it."""
