@@ -157,7 +157,10 @@ def test_equal_to_the_local_fit(client, mixed, fit_intercept):
     assert_same_fit(far, near, long)
     assert np.allclose(far.intercept_, near.intercept_, rtol=1e-7, atol=1e-7)
     assert far.explain(3.0).keys() == near.explain(3.0).keys()
-    assert far.history_["gap"][-1] == far.certificate_.gap
+    problem = near._prepare(long, y).problem  # what is certified is what the definition says
+    assert np.isclose(problem.primal(far.coef_.T, far.intercept_, far.structure_), far.certificate_.primal, rtol=1e-10)
+    assert far.certificate_.dual <= near.certificate_.primal * (1 + 1e-14)
+    assert far.history_["dual"][-1] == far.certificate_.dual
 
 
 @pytest.mark.parametrize(

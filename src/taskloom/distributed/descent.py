@@ -24,8 +24,10 @@ from ..solvers.sides import ridged
 from .reduced import What, unpacked
 
 Array = np.ndarray
-CHECK = 5  # iterations after which a certificate is due, where it costs more than a slope
+CHECK = 3  # iterations after which a certificate is due, where it is a larger message than a slope
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
+WARY = 8  # steps after which to try again whether a column may go
+TINY = np.finfo(float).tiny
 PAIRS = 20  # past steps that the quasi-Newton direction remembers
 
 
@@ -96,8 +98,9 @@ class Objective:
             return 2 * c * product - c * c * (loss + self.ridge * size) - conjugate(c * c)
 
         top = min(1.0, float(np.sqrt(reach)))
+        nudge = 1e-15
         while not np.isfinite(best := at(top)) and top > 1e-300:  # rounding at the very edge of the domain
-            top *= 1 - 1e-15
+            top, nudge = top * (1 - nudge), min(2 * nudge, 0.5)
         if at(top * (1 - 1e-4)) > best:
             inner = minimize_scalar(lambda c: -at(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-12 * top})
             best = max(best, float(-inner.fun))
@@ -119,7 +122,13 @@ class Objective:
 
 
 class ScaledMemory(Memory):
-    """L-BFGS that begins with a metric in place of a number."""
+    """L-BFGS that begins with a metric in place of a number, and whose columns may be turned or dropped."""
+
+    def turn(self, by: Array) -> None:
+        if by.shape[1] < len(by):
+            pairs, self.pairs = self.pairs, []
+            for s, y, _ in pairs:
+                self.add(s @ by, y @ by)
 
     def direction_in(self, metric: Array, slope: Array) -> Array:
         q, taken = slope.copy(), []
@@ -142,14 +151,13 @@ class Descent:
         self.objective, self.here = objective, objective.at(Q)
         self.memory = ScaledMemory(PAIRS)
         self.jump = float(np.vdot(Q, Q)) / max(Q.shape[1], 1)
+        self.wary = 0  # steps in which no column is dropped
         self.finished = False
 
     def step(self, due: bool) -> Point:
         grown = self._lacks() and self._proximal()
         if not grown and not self._quasi_newton(due) and not self._proximal():
             self.finished = True
-        elif self.here.moments is not None and self.objective.structure.low_rank:
-            self._trim()
         return self.here
 
     def _lacks(self) -> bool:
@@ -174,16 +182,22 @@ class Descent:
         t = 1.0
         if not memory.pairs:
             t = min(1.0, 0.1 * float(np.linalg.norm(here.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
+        self.wary -= 1
+        blamed = False  # whether it was the columns that were dropped which made the last trial fail, as far as is known
         for _ in range(20):
-            there = self.objective.at(here.Q + t * direction, due)
+            Q, turn = self._trimmed(here.Q + t * direction, keep=blamed)
+            there, along = self.objective.at(Q, due), direction @ turn
             low = there.value <= here.value + 1e-4 * t * fall
             # where rounding hides the decrease, the slope along the step decides (Hager and Zhang)
             flat = there.value <= here.value + 1e-12 * abs(here.value)
-            if low or (flat and float(np.vdot(there.slope, direction)) <= -0.9 * fall):
-                memory.add(t * direction, there.slope - here.slope)
+            if low or (flat and float(np.vdot(there.slope, along)) <= -0.9 * fall):
+                memory.turn(turn)
+                memory.add(Q - here.Q @ turn, there.slope - here.slope @ turn)
                 self.here = there
+                self.wary = WARY if blamed else self.wary
                 return True
-            t /= 3
+            blamed = turn.shape[1] < len(turn)
+            t = t if blamed else t / 3
         if not memory.pairs:
             return False
         memory.pairs = []
@@ -208,21 +222,16 @@ class Descent:
             self.jump /= 4
         return False
 
-    def _trim(self) -> None:
-        """Drop columns that are small and that the dual wants to vanish: the work and the traffic fall with the rank."""
-        here = self.here
-        assert here.moments is not None
-        energy, V = psd_eigh(here.Q.T @ here.Q)
-        share = energy / max(float(energy.mean()), np.finfo(float).tiny)
-        along = here.Q @ V
-        pull = np.einsum("dq,dq->q", along, here.moments @ along)
-        level = float(pull.sum() / max(energy.sum(), np.finfo(float).tiny))  # what directions that stay have, at the optimum
-        go = (share < SMALL) & (pull < (1 - 2 * share) * level * energy)
-        if not go.any() or go.all():
-            return
-        there = self.objective.at(along[:, ~go])
-        if there.value <= here.value + 1e-14 * abs(here.value):
-            pairs, self.memory.pairs = self.memory.pairs, []
-            for s, y, _ in pairs:
-                self.memory.add((s @ V)[:, ~go], (y @ V)[:, ~go])
-            self.here = there
+    def _trimmed(self, Q: Array, keep: bool) -> tuple[Array, Array]:
+        """``Q`` without columns that are small and that the dual at hand wants to vanish: the work and the traffic fall with
+        the rank. ``h`` does not see how columns are turned, so they are turned apart first; that matrix is handed back, too.
+        """
+        M = self.here.moments
+        if keep or self.wary > 0 or M is None or not self.objective.structure.low_rank:
+            return Q, np.eye(Q.shape[1])
+        energy, V = psd_eigh(Q.T @ Q)
+        share, along = energy / max(float(energy.mean()), TINY), Q @ V
+        pull = np.einsum("dq,dq->q", along, M @ along)
+        level = float(pull.sum()) / max(float(energy.sum()), TINY)  # what directions that stay have, at the optimum
+        stay = (share >= SMALL) | (pull >= (1 - 2 * share) * level * energy)
+        return (Q, np.eye(Q.shape[1])) if stay.all() or not stay.any() else (along[:, stay], V[:, stay])

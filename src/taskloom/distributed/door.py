@@ -22,6 +22,22 @@ from .progress import watched
 from .shared import fit_shared
 from .workers import Workers
 
+SETTINGS = {  # of the model, that a distributed fit follows or that predictions need; others must be as they are by default
+    *(
+        "structure",
+        "alpha",
+        "ridge",
+        "task_weight",
+        "fit_intercept",
+        "task_column",
+        "loss",
+        "kernel",
+        "solver",
+        "unseen",
+        "noise",
+    ),
+    *("tol", "max_iter", "time_limit", "verbose", "random_state", "gamma", "degree", "coef0"),
+}
 INSTALL = 'taskloom.distributed needs Dask; install it with pip install "taskloom[distributed]"'
 
 
@@ -129,6 +145,12 @@ def _accept(model: Any) -> None:
     require(linear, f'distributed.fit needs kernel="linear", got kernel={model.kernel!r}; map the inputs to features first')
     require(not model.standardize_targets, "distributed.fit does not standardize targets; scale y before the fit")
     require(not model.warm_start, "distributed.fit has no warm start; a checkpoint file does that")
+    usual = type(model)().get_params(deep=False)
+    for name, value in model.get_params(deep=False).items():
+        require(
+            name in SETTINGS or value is usual[name] or value == usual[name],
+            f"distributed.fit has no use for {name}={value!r}; leave it as it is by default",
+        )
 
 
 def _precision(sight: Any, task_column: Any) -> np.dtype:

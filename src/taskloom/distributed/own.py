@@ -47,10 +47,12 @@ def fit_long(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
     _accept(job)
     statistics = job.workers.read("statistics", read_long, blocks, job.model.task_column, job.centre)
     names = _names(job, statistics)
-    labels = [label for label, _ in names if len(label)]
-    require(bool(labels), "y holds nothing but NaN: no task was observed")
-    job.model.tasks_ = tasks = sorted_labels(np.concatenate(labels))
-    _fit(job, statistics, [code_labels(label, tasks) for label, _ in names], [n for _, n in names], checkpoint)
+    sizes = [len(labels) for labels, _ in names]
+    require(any(sizes), "y holds nothing but NaN: no task was observed")
+    everywhere = np.concatenate([labels for labels, _ in names if len(labels)])
+    job.model.tasks_ = sorted_labels(everywhere)
+    present = np.split(code_labels(everywhere, job.model.tasks_), np.cumsum(sizes)[:-1])
+    _fit(job, statistics, present, [n for _, n in names], checkpoint)
 
 
 def fit_gaps(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:

@@ -113,8 +113,10 @@ class Tasks:
                 places = np.flatnonzero(owner == to)
                 piece = submit("parts", _taken, self._statistics[block], places, tasks[places])
                 pieces.setdefault(to, []).append(piece)
+        order = np.argsort(self._owner, kind="stable")
+        ends = np.searchsorted(self._owner[order], np.arange(len(self.present) + 1))
         for to in sorted(pieces):
-            mine = np.flatnonzero(self._owner == to)
+            mine = order[ends[to] : ends[to + 1]]
             self.held.append(submit("tasks", _held, pieces[to], centre, strength[mine]))
         self._statistics.clear()
 
