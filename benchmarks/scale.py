@@ -187,19 +187,19 @@ def local_fit(n_tasks: int) -> float:
 
 
 def estimate(row: dict[str, Any], n_tasks: int = 10**7, workers: int = 100, parts: int = 1000, overhead: float = 1e-3) -> str:
-    """What a fit of many more tasks would take, from what one evaluation took here; ``overhead`` is Dask's for each of its tasks."""
+    """What a fit of many more tasks would take, from what an evaluation took here; ``overhead`` is Dask's for its every task."""
     d, share = many_tasks.D, n_tasks / workers
     compute = row["cpu"] / (row["tasks"] * row["evaluations"]) * share
     dask = overhead * parts * (1 + 1 / 8 + 1 / 64)
     whole, weights = n_tasks * many_tasks.N * (d + 2) * 8 / 2**30, n_tasks * d * 8 / 2**30
     lines = {
-        "data": f"{whole:.0f} GiB, {whole / workers:.2f} GiB a worker, {whole / parts * 1024:.0f} MiB a partition ({parts} of them)",
+        "data": f"{whole:.0f} GiB, {whole / workers:.2f} GiB a worker, {parts} partitions of {whole / parts * 1024:.0f} MiB",
         "work of a worker, an evaluation": f"{compute:.2f} s for {share:,.0f} tasks",
         "Dask, an evaluation": f"{dask:.1f} s for {parts} tasks and their sums, at {overhead * 1e3:.0f} ms each",
         "sent, an evaluation": f"{row['out'] * workers / 1e6:.1f} MB of factors, {row['back'] * parts / 1e6:.1f} MB of sums",
         "reaching the client, an evaluation": f"{row['back'] / 1e3:.1f} kB",
         "fit": f"{row['evaluations']} evaluations, {row['evaluations'] * (compute + dask) / 60:.1f} minutes",
-        "client at the end": f"{weights:.1f} GiB of weights, about {5 * weights:.0f} GiB with structure_ and what explain needs",
+        "client at the end": f"{weights:.1f} GiB of weights, about {5 * weights:.0f} GiB with structure_ and for explain",
     }
     heading = f"| {n_tasks:.0e} tasks on {workers} workers | |\n|---|---|\n"
     return heading + "\n".join(f"| {what} | {value} |" for what, value in lines.items())

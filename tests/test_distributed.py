@@ -221,7 +221,7 @@ def test_targets_with_gaps(client, as_frame):
         X, Y = pd.DataFrame(X, columns=list("abcde")), pd.DataFrame(Y, columns=list("pqrstu"))
         lazy = dd.from_pandas(X, npartitions=2), dd.from_pandas(Y, npartitions=2)
     distributed.fit(far, *lazy, client)
-    assert_same_fit(far, near.fit(X, Y), X, tol=1e-7)  # a gap of 1e-13 proves no more
+    assert_same_fit(far, near.fit(X, Y), X, tol=1e-6)  # the root of the gap: more is not proved
 
 
 @pytest.mark.parametrize("task_column", ["shop", None])

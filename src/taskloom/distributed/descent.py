@@ -181,7 +181,7 @@ class Descent:
             fall = float(np.vdot(direction, here.slope))
         t = 1.0
         if not memory.pairs:
-            t = min(1.0, 0.1 * float(np.linalg.norm(here.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
+            t = min(1.0, float(np.linalg.norm(here.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
         self.wary -= 1
         blamed = False  # whether it was the columns that were dropped which made the last trial fail, as far as is known
         for _ in range(20):

@@ -69,6 +69,10 @@ class Book:
             self.began -= history.seconds[-1]
             self.dual = max(self.dual, history.dual[-1])
 
+    def slowing(self) -> bool:
+        """Whether the last step gained so little that the gap may be closed, had it been looked at."""
+        return len(self.history) > 1 and self.history.objective[-2] - self.primal < 0.1 * self.gap
+
     def idle(self) -> bool:
         gaps = self.history.gap
         return len(gaps) > PATIENCE and gaps[-1] > 0.999 * gaps[-1 - PATIENCE]
@@ -109,7 +113,7 @@ def _iterate(
         k = len(book.history) + 1
         if k > limits.max_iter:
             return "max_iter"
-        book.record(objective, descent.step(due=k % CHECK == 0))
+        book.record(objective, descent.step(due=k % CHECK == 0 or book.slowing()))
         stop = report(book.history, book.relative_gap)
         if book.relative_gap <= limits.tol:
             break
