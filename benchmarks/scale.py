@@ -187,7 +187,7 @@ def local_fit(n_tasks: int) -> float:
 
 
 def estimate(row: dict[str, Any], n_tasks: int = 10**7, workers: int = 100, parts: int = 1000, overhead: float = 1e-3) -> str:
-    """What a fit of many more tasks would take, from what an evaluation took here; ``overhead`` is Dask's for its every task."""
+    """What a fit of more tasks would take, from what an evaluation took here; ``overhead`` is Dask's for each of its tasks."""
     d, share = many_tasks.D, n_tasks / workers
     compute = row["cpu"] / (row["tasks"] * row["evaluations"]) * share
     dask = overhead * parts * (1 + 1 / 8 + 1 / 64)
