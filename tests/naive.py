@@ -46,3 +46,9 @@ def projected_objective(problem, Q):
         target = np.concatenate([root * seen.y[mine], np.zeros(Q.shape[1])])
         total += float(np.sum((target - system @ np.linalg.lstsq(system, target, rcond=None)[0]) ** 2))
     return total
+
+
+def cluster_norm(structure, W):
+    """``min_A tr(A^-1 W'W)`` over those of ``Clusters``, and its slope, for weights ``T x r``: as one big matrix."""
+    A = structure.best_structure(W @ W.T)
+    return float(np.trace(np.linalg.solve(A, W @ W.T))), 2 * np.linalg.solve(A, W)

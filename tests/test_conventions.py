@@ -95,6 +95,8 @@ def long_frame():
         MultiTaskClassifier("unit_trace", loss="squared_hinge"),
         MultiTaskClassifier("frobenius", kernel="rbf", loss="squared"),
         MultiTaskClassifier(coding="simplex"),
+        MultiTaskRegressor("frobenius", kernel="rbf", approximation="nystroem"),
+        MultiTaskClassifier("frobenius", kernel="rbf", approximation="leverage"),
         MultiTaskRegressorCV(alphas=4, cv=3),
         MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3),
     ]

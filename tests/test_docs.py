@@ -40,7 +40,7 @@ LEAST = {
     "custom": 6,
     "plots": 4,
     "report": 2,
-    "scaling": 1,
+    "scaling": 5,
     "start": 5,
     "layouts": 4,
     "coming_from": 4,

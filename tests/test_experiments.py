@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.model_selection import KFold
 
-from taskloom import solve
+from taskloom import MultiTaskRegressor, solve
 from taskloom.experiments import corrections, fig1, learn, readings, reproduce, sarcos, scenes, school
 from taskloom.experiments.originals import (
     ClusterSet,
@@ -165,13 +166,38 @@ def test_twins_of_training_images_are_not_tested():
 def test_every_method_is_chosen_among_its_candidates():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=(60, 4)), np.arange(60) % 4])
-    settings = {"methods": [method.name for method in learn.METHODS], "n_alphas": 3, "second_parameters": True}
+    settings = {"methods": learn.NAMES, "n_alphas": 3, "second_parameters": True}
     fitted = learn.choose(X, X[:, 0] + rng.normal(size=60), settings, 0, task_column=-1)
-    assert list(fitted) == ["STL", "MTFL", "MTRL", "OKL", "MTCL", "LogDet"]
+    assert list(fitted) == ["STL", "STL, one strength", "MTFL", "MTRL", "OKL", "MTCL", "LogDet"]
     for method in learn.METHODS:
         report = fitted[method.name]["report"]
         assert any(report["setting"].startswith(repr(candidate.structure)) for candidate in method.candidates)
         assert 0 <= report["relative_gap"] <= 1e-4
+
+
+@pytest.mark.parametrize("long", [True, False])
+def test_single_task_learning_shares_nothing(long):
+    """Each task's weights and strength are those of a search that never saw the other tasks."""
+    rng = np.random.default_rng(1)
+    X, task = rng.normal(size=(60, 4)), np.arange(60) % 3
+    Y = X[:, :1] * [1, 2, 3] + rng.normal(size=(60, 3)) * [0.1, 3, 30]
+    settings, folds = {"methods": ["STL"], "n_alphas": 6, "second_parameters": False}, KFold(4)
+    data = (np.column_stack([X, task]), Y[np.arange(60), task]) if long else (X, Y)
+    options = {"task_column": -1, "tol": 1e-10} if long else {"tol": 1e-10}
+    found = learn.choose(*data, settings, 0, cv=folds, **options)["STL"]
+    grid = np.unique(found["report"]["alphas"])
+    assert grid.size > 1
+    for t, alpha in enumerate(found["report"]["alphas"]):
+        rows = np.flatnonzero(task == t) if long else np.arange(60)
+        single = MultiTaskRegressor("independent", alpha=alpha, tol=1e-10).fit(X[rows], Y[rows, t])
+        assert np.allclose(single.coef_, found["model"].coef_[t], atol=1e-6)
+
+        def errors(strength, t=t, rows=rows):
+            parts = [(np.intersect1d(a, rows), np.intersect1d(b, rows)) for a, b in folds.split(X)]
+            fits = [(MultiTaskRegressor("independent", alpha=strength, tol=1e-10).fit(X[a], Y[a, t]), b) for a, b in parts]
+            return sum(float(((Y[b, t] - model.predict(X[b])) ** 2).sum()) for model, b in fits)
+
+        assert errors(alpha) <= min(errors(other) for other in grid) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("T", "d"), [(6, 4), (5, 9)])

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
-from taskloom.solvers import Projected
-from taskloom.solvers.projected import Point, blocks
+from taskloom.solvers import Projected, projected
+from taskloom.solvers.blocks import blocks
+from taskloom.solvers.projected import Point
 from taskloom.tasks import Observations
 
 
@@ -71,6 +72,23 @@ def test_units_and_directions_of_very_different_size_do_not_matter(scale):
     problem = Problem(features, problem.observations, "squared", "trace", 1.0)
     problem = problem.at(0.01 * alpha_max(problem))
     assert solve(problem, "projected", tol=1e-7).certificate.optimal
+
+
+def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
+    plain, refused = projected.inverse_roots, []
+
+    def picky(K):
+        if K.dtype == np.float32:
+            refused.append(K)
+            raise np.linalg.LinAlgError
+        return plain(K)
+
+    problem = problem_of((15,) * 8, 10)
+    problem = problem.at(0.01 * alpha_max(problem))
+    expected = solve(problem, "projected", tol=1e-9).certificate.primal
+    monkeypatch.setattr(projected, "inverse_roots", picky)
+    assert np.isclose(solve(problem, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)
+    assert len(refused) == 1
 
 
 def test_a_tolerance_below_rounding_ends():

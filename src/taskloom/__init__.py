@@ -20,6 +20,7 @@ _HOMES = {
     "alpha_max": "solvers",
     "compare_to_single_task": "estimators",
     "load": "estimators",
+    "parquet_blocks": "parquet",
     "path": "solvers",
     "save": "estimators",
     "show_versions": "versions",

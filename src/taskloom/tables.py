@@ -15,6 +15,7 @@ from scipy.sparse import hstack as sparse_hstack
 from scipy.sparse import vstack as sparse_vstack
 from sklearn.utils import _safe_indexing
 
+from ._array_api import to_numpy
 from ._component import require
 
 Array = np.ndarray
@@ -30,7 +31,8 @@ class Table:
 
 def as_table(X: Any) -> Any:
     """A pyarrow table as a frame that scikit-learn can read (its ``columns`` are values, not names), a masked array with its
-    missing entries marked as such; all else as it is."""
+    missing entries marked as such, tensors of PyTorch and CuPy as NumPy's arrays; all else as it is."""
+    X = to_numpy(X)
     if isinstance(X, np.ma.MaskedArray):
         numbers = X.dtype.kind in "biuf"
         missing = np.ma.getmaskarray(X)

@@ -32,13 +32,17 @@ class Observations:
     ) -> Observations:
         """Normalise weights as the objective does: ``c_t / S_t`` times the sample weight."""
         s = np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        keep = s > 0
-        row, task, y, s = row[keep], task[keep], y[keep], s[keep]
+        if sample_weight is not None:
+            keep = s > 0
+            row, task, y, s = row[keep], task[keep], y[keep], s[keep]
         total = np.bincount(task, weights=s, minlength=n_tasks)
         empty = np.flatnonzero(total <= 0)
         require(empty.size == 0, f"task {empty[0] if empty.size else ''} has no observation with positive weight; drop it")
         c = task_strengths(task_weight, total)
         v = s * (c / total)[task]
+        later = np.diff(task)
+        if np.all((later > 0) | ((later == 0) & (np.diff(row) >= 0))):  # in order already: nothing to copy
+            return cls(row, task, y, v, n_tasks)
         order = np.lexsort((row, task))
         return cls(row[order], task[order], y[order], v[order], n_tasks)
 

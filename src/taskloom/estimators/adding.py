@@ -175,6 +175,7 @@ class AddTask(MultiTaskEstimator):
             "pass a kernel function",
         )
         functions = (self._values(inputs) - self.intercept_).astype(float) / self._scale.spread  # old tasks, new inputs
+        inputs = self._map(inputs) if hasattr(self, "feature_map_") else inputs
         beta, own, b = self._learn_one(inputs, functions, seen, loss, join)
         if not hasattr(self, "coef_"):
             self._append_inner_products(inputs, functions, beta, own)
@@ -258,7 +259,8 @@ class AddTask(MultiTaskEstimator):
         if join.own == 0:
             features = LinearFeatures(borrowed, keep_columns=True)
         else:
-            features = KernelFeatures(borrowed @ borrowed.T + join.own * self._kernel(inputs, inputs))
+            K = inputs @ inputs.T if hasattr(self, "feature_map_") else self._kernel(inputs, inputs)
+            features = KernelFeatures(borrowed @ borrowed.T + join.own * K)
         if loss.targets == "signs":
             loss = Shifted(loss, offset[seen.row])
         else:

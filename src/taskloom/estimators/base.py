@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import (
     check_is_fitted,
 )
 
 from .. import factors
 from .._component import require
+from ..approximation import MappedFeatures
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features, kernel_function
 from ..losses import mixed_loss
 from ..maps import implied_tasks
@@ -28,6 +29,7 @@ from ..solvers import solve
 from ..structures import Parts, Structure
 from ..tables import as_table, code_labels, sorted_labels
 from .addends import as_structures, fitted_addends
+from .approximating import Approximating
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .door import Door
 from .saving import Saving, apart
@@ -41,12 +43,15 @@ _STALE = (  # what a fit may have left behind that the next one does not set
     "coef_",
     "dual_coef_",
     "X_fit_",
+    "feature_map_",
+    "approximation_error_",
     "added_tasks_",
     "outlier_tasks_",
     "shared_coef_",
     "own_coef_",
     "_posterior",
     "_joining",
+    "_statistics",
 )
 
 
@@ -60,7 +65,7 @@ class Prepared:
     scale: TargetScale
 
 
-class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
+class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
     """Fit, store, predict; subclasses say what targets mean."""
 
     _parameter_constraints: ClassVar[dict[str, list]] = {
@@ -69,6 +74,12 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         "gamma": [Interval(Real, 0, None, closed="left"), None],
         "degree": [Interval(Real, 0, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
+        "approximation": [StrOptions({"nystroem", "leverage", "fourier"}), HasMethods(["fit", "transform"]), None],
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            StrOptions({"auto"}),
+        ],
         "fit_intercept": ["boolean"],
         "unseen": [StrOptions({"raise", "mean"})],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -99,6 +110,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         gamma=None,
         degree=3,
         coef0=1,
+        approximation=None,
+        n_components=100,
         solver="auto",
         tol=1e-4,
         max_iter=1000,
@@ -119,6 +132,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.approximation = approximation
+        self.n_components = n_components
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -189,21 +204,31 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         self._validate_params()
         inputs, labels = self._inputs(X, reset=True)
         observations = self._observations(inputs, labels, y, sample_weight)
-        losses = self._losses()
-        scale = self._target_scale(observations, losses)
-        observations = scale.apply(observations)
+        return self._pose(inputs, self._features(inputs, np.unique(observations.row)), observations)
+
+    def _features(self, inputs, live) -> LinearFeatures | KernelFeatures | SumFeatures:
+        """The features of the kernel on the training inputs, exact, or approximate by the rows that are ``live``."""
         structure = as_structures(self.structure, self.kernel)
         keep = any(each.keeps_columns for each in (structure if isinstance(structure, list) else [structure]))
         require(
-            not keep or (isinstance(self.kernel, str) and self.kernel == "linear"),
-            f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r}",
+            not keep or (isinstance(self.kernel, str) and self.kernel == "linear" and self.approximation is None),
+            f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
+            f"and approximation={self.approximation!r}",
         )
-        features = build_features(_double(inputs), self.kernel, keep, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+        if self.approximation is not None:
+            return self._approximate(inputs, live)
+        return build_features(_double(inputs), self.kernel, keep, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
+
+    def _pose(self, inputs, features, observations) -> Prepared:
+        """The problem of these features and observations."""
+        losses = self._losses()
+        scale = self._target_scale(observations, losses)
+        observations = scale.apply(observations)
         problem = Problem(
             features.phi,
             observations,
             mixed_loss(losses, observations.task),
-            self._posed(structure, features),
+            self._posed(as_structures(self.structure, self.kernel), features),
             float(self.alpha),
             float(self.ridge),
             self.fit_intercept,
@@ -268,6 +293,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         self._dtype = data.inputs.dtype
         spread = data.scale.spread
         attributes: dict[str, Any] = {"intercept_": (b * spread + data.scale.mean).astype(self._dtype)}
+        if isinstance(data.features, MappedFeatures):
+            attributes["feature_map_"] = data.features.map
         if isinstance(data.features, LinearFeatures):
             attributes["coef_"] = np.ascontiguousarray((data.features.coef(W) * spread).T, dtype=self._dtype)
         else:
@@ -290,7 +317,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         self.structure_ = A.astype(self._dtype)
         if solution.addends is not None:
             self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
-        self.certificate_ = solution.certificate
+        self.certificate_ = self._of_the_approximation(solution.certificate, data.features)
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()
         self._scale = data.scale
@@ -311,6 +338,11 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
             if task is not None:
                 values = np.column_stack([values, values.mean(axis=1)])[np.arange(len(values)), task]
             return values.astype(self._dtype, copy=False)
+        if hasattr(self, "feature_map_"):
+            return self._mapped_values(inputs, task)
+        return self._linear_values(inputs, task)
+
+    def _linear_values(self, inputs, task):
         if task is None:
             return inputs @ self.coef_.T + self.intercept_
         coef = np.vstack([self.coef_, self.coef_.mean(axis=0)])

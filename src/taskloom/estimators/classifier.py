@@ -19,6 +19,7 @@ from ..structures.coded import SumToZero
 from ..tables import align_targets, as_table, column_names, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator
+from .exact_bound import BoundExact
 from .reading import ReadStructure
 from .targets import distinct, signs_of, two_classes
 
@@ -34,7 +35,7 @@ def _has_probabilities(estimator) -> bool:
     return True
 
 
-class MultiTaskClassifier(AddTask, ReadStructure, ClassifierMixin, MultiTaskEstimator):
+class MultiTaskClassifier(AddTask, BoundExact, ReadStructure, ClassifierMixin, MultiTaskEstimator):
     """Learn many related binary tasks, or the classes of one target, together with the structure that relates them.
 
     A one-dimensional ``y`` with two classes is one task; with more, each class against the rest is a task. A
@@ -43,8 +44,8 @@ class MultiTaskClassifier(AddTask, ReadStructure, ClassifierMixin, MultiTaskEsti
 
     Parameters
     ----------
-    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, unseen, gamma, degree, coef0, solver, tol, \
-max_iter, time_limit, warm_start, verbose, random_state
+    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, unseen, gamma, degree, coef0, \
+approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verbose, random_state
         As in :class:`MultiTaskRegressor`.
     loss : Loss or str, default="logistic"
         Also ``"hinge"``, ``"squared_hinge"``, and the losses of numbers, applied to -1 and +1. ``"softmax"`` and
@@ -85,6 +86,8 @@ max_iter, time_limit, warm_start, verbose, random_state
         gamma=None,
         degree=3,
         coef0=1,
+        approximation=None,
+        n_components=100,
         solver="auto",
         tol=1e-4,
         max_iter=1000,
@@ -106,6 +109,8 @@ max_iter, time_limit, warm_start, verbose, random_state
             gamma=gamma,
             degree=degree,
             coef0=coef0,
+            approximation=approximation,
+            n_components=n_components,
             solver=solver,
             tol=tol,
             max_iter=max_iter,

@@ -16,8 +16,8 @@ class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
     structure, structures, alphas, cv, scoring, fallback, n_jobs, random_state
         As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
         accuracy over tasks.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, coding, gamma, degree, coef0, solver, tol, max_iter, \
-time_limit, verbose
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, coding, gamma, degree, coef0, \
+approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskClassifier`.
 
     Attributes
@@ -53,6 +53,8 @@ feature_names_in_
         gamma=None,
         degree=3,
         coef0=1,
+        approximation=None,
+        n_components=100,
         solver="auto",
         tol=1e-4,
         max_iter=1000,
@@ -78,6 +80,8 @@ feature_names_in_
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.approximation = approximation
+        self.n_components = n_components
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter

@@ -12,7 +12,9 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .. import factors
+from .._array_api import following
 from .._component import require
+from ..approximation import Landmarks, diagonal
 from ..factors import FactoredStructure
 from ..features import row_squares
 from ..losses import as_loss
@@ -21,11 +23,14 @@ from ..posterior import Posterior
 from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
+from .exact_bound import BoundExact
+from .on_device import OnDevice
 from .reading import ReadStructure
+from .streaming import Streaming
 from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
-class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstimator):
+class MultiTaskRegressor(OnDevice, Streaming, AddTask, BoundExact, ReadStructure, RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``::
@@ -64,7 +69,14 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         Standard deviation of the noise, for ``predict(X, return_std=True)``; ``None`` estimates it from the residuals.
     gamma, degree, coef0 : float
         Parameters of named kernels, as in scikit-learn.
-    solver : {"auto", "factored", "alternating", "block", "proximal", "projected"} or Solver, default="auto"
+    approximation : {"nystroem", "leverage", "fourier"}, transformer or None, default=None
+        Features in place of the kernel matrix, for many rows: from landmarks (``"nystroem"``; ``"leverage"`` draws them by
+        ridge leverage scores), random Fourier features (rbf only), or a scikit-learn transformer. ``None`` is exact. The
+        certificate is that of the approximate problem; ``bound_exact`` says how far the exact one may be.
+    n_components : int, float or "auto", default=100
+        The number of features; or, between 0 and 1, the relative error of the kernel (in the Frobenius norm, on up to 1000
+        rows) until which it grows; ``"auto"`` is 0.05.
+    solver : {"auto", "factored", "alternating", "block", "proximal", "projected", "smooth"} or Solver, default="auto"
         ``"auto"`` picks by structure, loss and shape, and says so in ``certificate_.message``.
     tol : float, default=1e-4
         Relative duality gap at which the fit stops.
@@ -75,14 +87,20 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         Start from the last fit.
     verbose : int, default=0
     random_state : int, RandomState or None, default=None
-        Here for scikit-learn; fits are deterministic, starts come from the data.
+        Draws the features of an approximation; ``None`` draws the same every time. Fits are deterministic otherwise, starts
+        come from the data.
+    device : {"cuda", "cuda:0", ..., "cpu"}, default=None
+        Where to fit. ``"cuda"`` needs PyTorch or CuPy; CUDA tensors as ``X`` choose their own device; ``"cpu"`` runs the code
+        for devices on the host. See the section on GPUs in docs/scaling.md for what a device can fit.
 
     Attributes
     ----------
     structure_ : ndarray of shape (n_tasks, n_tasks), or FactoredStructure
         The learned ``A``, in the order of ``tasks_``; of more than 2000 tasks it is held by a factor.
     coef_ : ndarray of shape (n_tasks, n_features)
-        Weights (linear kernel).
+        Weights (linear kernel); with an approximation those of the mapped features, ``(n_tasks, n_components)``.
+    feature_map_ : object with ``transform``
+        The map of an approximation, and ``approximation_error_`` its relative error, where one was asked for.
     dual_coef_ : ndarray of shape (n_samples, n_tasks)
         Kernel coefficients (other kernels).
     intercept_ : ndarray of shape (n_tasks,)
@@ -95,6 +113,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     n_iter_ : int
     history_ : dict of arrays
         ``iteration``, ``objective``, ``dual``, ``gap``, ``seconds``.
+    device_ : str
+        Where the fit ran, if on a device.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -117,6 +137,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         **MultiTaskEstimator._parameter_constraints,
         "standardize_targets": ["boolean"],
         "noise": [Interval(Real, 0, None, closed="neither"), None],
+        "device": [str, None],
     }
 
     def __init__(
@@ -136,6 +157,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         gamma=None,
         degree=3,
         coef0=1,
+        approximation=None,
+        n_components=100,
         solver="auto",
         tol=1e-4,
         max_iter=1000,
@@ -143,6 +166,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         warm_start=False,
         verbose=0,
         random_state=None,
+        device=None,
     ):
         super().__init__(
             structure,
@@ -157,6 +181,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
             gamma=gamma,
             degree=degree,
             coef0=coef0,
+            approximation=approximation,
+            n_components=n_components,
             solver=solver,
             tol=tol,
             max_iter=max_iter,
@@ -167,6 +193,7 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         )
         self.standardize_targets = standardize_targets
         self.noise = noise
+        self.device = device
 
     _training: Any
 
@@ -262,8 +289,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         ndarray of shape (n_samples, n_tasks), or (n_samples,) for a long table or a one-dimensional ``y``
             Or a pair of them.
         """
-        mean = self._respond(self._decision(X))
-        return (mean, self._respond(self._deviation(X))) if return_std else mean
+        mean = following(self._respond(self._decision(X)), X)
+        return (mean, following(self._respond(self._deviation(X)), X)) if return_std else mean
 
     def _respond(self, values):
         """Decision values in the shape of the targets."""
@@ -278,8 +305,12 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
     def _posterior_of_fit(self) -> Posterior:
         if getattr(self, "_training", None) is None:
             reason = f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
-            if "_training" not in vars(self) and not hasattr(self, "added_tasks_"):
+            if hasattr(self, "_statistics"):
+                reason = "need the rows of the fit, which partial_fit and fit_blocks do not keep"
+            elif "_training" not in vars(self) and not hasattr(self, "added_tasks_"):
                 reason = "need the training data, which were not saved with this model (save(path, training=True))"
+            elif hasattr(self, "device_"):
+                reason = "need the training data on the host, which a fit on a device does not keep; fit with device=None"
             elif hasattr(self, "added_tasks_"):
                 reason = "describe the tasks of a fit; fit again with the tasks that were added"
             elif isinstance(self.structure_, FactoredStructure):
@@ -309,7 +340,10 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         )
         inputs, labels = self._inputs(X, reset=False)
         data = self._training[0]
-        if hasattr(self, "coef_"):
+        if hasattr(self, "feature_map_"):
+            phi = data.features.project(inputs)
+            size = self._kernel_diagonal(inputs) if isinstance(self.feature_map_, Landmarks) else row_squares(phi)
+        elif hasattr(self, "coef_"):
             phi, size = data.features.project(inputs), row_squares(inputs)
         else:
             phi, size = data.features.project(self._cross(inputs)), self._kernel_diagonal(inputs)
@@ -320,10 +354,8 @@ class MultiTaskRegressor(AddTask, ReadStructure, RegressorMixin, MultiTaskEstima
         require(bool((task >= 0).all()), 'return_std needs tasks that were seen in training; unseen="mean" has no posterior')
         return deviation[np.arange(len(task)), task]
 
-    def _kernel_diagonal(self, inputs, block=256):
-        """``k(x, x)``, from small blocks: not every kernel can give it alone."""
-        parts = [np.diag(self._kernel(inputs[i : i + block], inputs[i : i + block])) for i in range(0, inputs.shape[0], block)]
-        return np.concatenate(parts)
+    def _kernel_diagonal(self, inputs):
+        return diagonal(self._kernel, inputs)
 
     # --- scores -------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
     random_state : int, RandomState or None, default=None
         Shuffles the default folds; ``None`` deals rows out in their order.
     kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, standardize_targets, noise, gamma, degree, coef0, \
-solver, tol, max_iter, time_limit, verbose
+approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskRegressor`.
 
     Attributes
@@ -101,6 +101,8 @@ feature_names_in_
         gamma=None,
         degree=3,
         coef0=1,
+        approximation=None,
+        n_components=100,
         solver="auto",
         tol=1e-4,
         max_iter=1000,
@@ -127,6 +129,8 @@ feature_names_in_
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.approximation = approximation
+        self.n_components = n_components
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter

@@ -14,6 +14,7 @@ from ..preprocessing import TablePreprocessor
 from ..solution import Certificate
 from ..solvers import Solver
 from ..structures import Structure, as_structure
+from .saved_maps import map_width
 from .targets import TargetScale
 
 Array = np.ndarray
@@ -35,7 +36,7 @@ def check_fitted(model: Any) -> None:
     _numbers("intercept_", model.intercept_, (T,), model._dtype)
     if "coef_" in state:
         check("dual_coef_" not in state, "the model has both coef_ and dual_coef_")
-        _numbers("coef_", model.coef_, (T, d), model._dtype)
+        _numbers("coef_", model.coef_, (T, map_width(model.feature_map_, d) if "feature_map_" in state else d), model._dtype)
     else:
         check("dual_coef_" in state and "X_fit_" in state, "the model has neither coef_ nor dual_coef_ with X_fit_")
         X = model.X_fit_
@@ -100,7 +101,8 @@ def _check_parameters(model: Any) -> None:
     for structure in _each(model.structure):
         as_structure(structure)
     check(isinstance(model.solver, (str, Solver)), "solver is neither a name nor a solver")
-    check("coef_" not in vars(model) or model.kernel == "linear", "coef_ does not go with this kernel")
+    linear = model.kernel == "linear" if isinstance(model.kernel, str) else False
+    check(linear or "coef_" not in vars(model) or "feature_map_" in vars(model), "coef_ does not go with this kernel")
 
 
 def _check_kernel(model: Any) -> None:

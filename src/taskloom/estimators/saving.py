@@ -22,11 +22,12 @@ from ..preprocessing import TablePreprocessor
 from ..problem import Problem
 from ..solution import Certificate
 from ..tasks import Observations
+from .saved_maps import map_writers, read_landmarks, read_transformer
 from .saved_shapes import check_fitted, check_preprocessor, check_training
 from .targets import TargetScale
 
 CACHES = frozenset(
-    {"_callback_fit_ctx", "_joining", "_posterior", "_skl_callbacks", "_training"}
+    {"_callback_fit_ctx", "_joining", "_posterior", "_skl_callbacks", "_statistics", "_training"}
 )  # not as they are, or not at all
 CERTIFICATE = tuple(column.name for column in fields(Certificate))
 OBSERVATIONS = ("row", "task", "y", "weight")
@@ -83,7 +84,7 @@ def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
     True
     """
     ours: dict[type, Any] = {Certificate: _certificate, TargetScale: _scale, FactoredStructure: _factored}
-    encoder = Encoder(ours | {type(np.dtype(t)): _dtype for t in ("f4", "f8")})
+    encoder = Encoder(ours | map_writers() | {type(np.dtype(t)): _dtype for t in ("f4", "f8")})
     if isinstance(model, Pipeline):
         steps = [step for _, step in model.steps if step not in (None, "passthrough")]
         if not (len(steps) == 2 and type(steps[0]) is TablePreprocessor):
@@ -320,4 +321,6 @@ READERS: dict[str, Callable[[dict, Decoder], Any]] = {
     "scale": _read_scale,
     "factored": _read_factored,
     "dtype": _read_dtype,
+    "landmarks": read_landmarks,
+    "map": read_transformer,
 }

@@ -36,7 +36,7 @@ Array = np.ndarray
 
 def searched(plain: type[MultiTaskEstimator]) -> dict[str, list]:
     """The parameter constraints of a plain estimator, with those of the search in place of what is searched."""
-    kept = {name: rule for name, rule in plain._parameter_constraints.items() if name not in ("alpha", "warm_start")}
+    kept = {name: rule for name, rule in plain._parameter_constraints.items() if name not in ("alpha", "warm_start", "device")}
     return kept | {
         "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "structures": ["array-like", str, Structure, None],

@@ -4,6 +4,9 @@ A strength means something else for every structure (``alpha`` is the squared no
 the trace norm, ...), so each has a grid that starts where that structure learns (almost) nothing on these data and goes down
 five decades. MTRL has a second parameter (``ridge``), as have MTCL (how many clusters) and LogDet (``mu``): they are chosen
 by the same folds.
+
+Single-task learning shares nothing, not even a strength: each task takes the one that its own folds like best. ``STL, one
+strength`` shares that one number.
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ import numpy as np
 from .. import methods
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
 from ..solvers import strength_grid
-from ..structures import LogDet, Structure
+from ..structures import Fixed, LogDet, Structure
 
 Array = np.ndarray
+ALONE = "STL"
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,61 @@ def _of(recipe: Callable[..., MultiTaskRegressor], **options: Any) -> Structure:
 
 
 METHODS = [
-    Method("STL", [Candidate(_of(methods.STL))]),
+    Method("STL, one strength", [Candidate(_of(methods.STL))]),
     Method("MTFL", [Candidate(_of(methods.MTFL))]),
     Method("MTRL", [Candidate(_of(methods.MTRL), ridge) for ridge in (0.0, 0.01)]),
     Method("OKL", [Candidate(_of(methods.OKL))]),
     Method("MTCL", [Candidate(_of(methods.MTCL, n_clusters=n, mean=1.0)) for n in (2, 4)]),
     Method("LogDet", [Candidate(LogDet(mu)) for mu in (0.01, 0.1)]),
 ]
+NAMES = [ALONE, *(method.name for method in METHODS)]
+
+
+class TaskErrors:
+    """A scorer that remembers the squared errors of every task, fold by fold and strength by strength."""
+
+    def __init__(self, long: bool):
+        self.long, self.seen = long, list[Array]()
+
+    def __call__(self, model: Any, X: Array, y: Array) -> float:
+        errors = (y - model.predict(X)) ** 2
+        self.seen.append(np.bincount(X[:, -1].astype(int), errors) if self.long else errors.sum(axis=0))
+        return -float(errors.mean())
+
+
+def _alone(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Every task at the strength with the least squared error in its own folds: ``A = diag(alpha / alpha_t)``."""
+    began, errors = time.perf_counter(), TaskErrors("task_column" in options)
+    alphas = _grid(X, y, settings, methods.STL().structure, 0.0, options)
+    found = MultiTaskRegressorCV(
+        methods.STL().structure, alphas=alphas, random_state=seed, cv=cv, scoring=errors, **options
+    ).fit(X, y)
+    walked = found.cv_results_["param_alpha"].astype(float)
+    folds = np.reshape(errors.seen, (found.n_splits_, -1, errors.seen[0].size))  # after ours comes a grid of the search
+    totals = folds[:, : walked.size].sum(axis=0)
+    best = walked[np.argmin(totals, axis=0)]
+    alpha = float(np.exp(np.log(best).mean()))
+    model = MultiTaskRegressor(Fixed(np.diag(alpha / best)), alpha=alpha, **options).fit(X, y)
+    report = {
+        "setting": "Independent(), a strength for each task",
+        "alpha": alpha,
+        "alphas": best.tolist(),
+        "place_in_grid": np.argmin(totals, axis=0).tolist(),
+        "relative_gap": float(model.certificate_.relative_gap),
+        "relative_gap_in_folds": float(found.cv_results_["max_relative_gap"].max()),
+        "seconds": time.perf_counter() - began,
+    }
+    return {"model": model, "report": report}
+
+
+def _grid(X: Any, y: Any, settings: dict[str, Any], structure: Structure, ridge: float, options: dict[str, Any]) -> Any:
+    """The strengths to try: how many, or where they lie if the settings say how many ``decades`` below the top."""
+    decades = settings.get("decades")
+    if decades is None:
+        return settings["n_alphas"]
+    plain = MultiTaskRegressor(structure, ridge=ridge, **options)
+    top = strength_grid(plain._prepare(X, y, None).problem, 1)[0]
+    return top * np.logspace(-decades[0], -decades[1], settings["n_alphas"])
 
 
 def choose(
@@ -66,19 +118,13 @@ def choose(
     wanted = [(method.name, candidate) for method in METHODS for candidate in method.candidates[: None if several else 1]]
     wanted = [pair for pair in wanted if pair[0] in names]
     scored: dict[str, list[dict[str, Any]]] = {}
-    decades = settings.get("decades")
     ridges = sorted({candidate.ridge for _, candidate in wanted})
     groups = [[pair for pair in wanted if pair[1].ridge == ridge] for ridge in ridges]  # these share their folds
-    for group in groups if decades is None else [[pair] for pair in wanted]:
+    for group in groups if settings.get("decades") is None else [[pair] for pair in wanted]:
         mine, ridge = [(name, candidate.structure) for name, candidate in group], group[0][1].ridge
-        alphas: Any = n_alphas
-        if decades is not None:
-            plain = MultiTaskRegressor(mine[0][1], ridge=ridge, **options)
-            top = strength_grid(plain._prepare(X, y, None).problem, 1)[0]
-            alphas = top * np.logspace(-decades[0], -decades[1], n_alphas)
         found = MultiTaskRegressorCV(
             structures=[structure for _, structure in mine],
-            alphas=alphas,
+            alphas=_grid(X, y, settings, mine[0][1], ridge, options),
             ridge=ridge,
             random_state=seed,
             cv=cv,
@@ -100,8 +146,8 @@ def choose(
                     "ridge": ridge,
                 }
             )
-    fitted = {}
-    for name in names:
+    fitted = {ALONE: _alone(X, y, settings, seed, cv, options)} if ALONE in names else {}
+    for name in (name for name in names if name != ALONE):
         best_setting = max(scored[name], key=lambda setting: setting["score"])
         began = time.perf_counter()
         model = MultiTaskRegressor(

@@ -9,12 +9,14 @@ import numpy as np
 from ..metrics import normalized_improvement
 
 Printed = dict[str, dict[str, list[float]]]
+BASELINES = ["STL, one strength"]
 TOLERANCE = 1e-4  # every fit must be proved this close to its optimum
 
 
 def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str) -> dict[str, Any]:
-    """``results`` by method (means over the repetitions, in the order of the sizes) and the worst certificates.
+    """``results`` by method (means over the repetitions, in the order of the sizes), ``baselines``, and the worst certificates.
 
+    A baseline is a second way to learn the tasks one by one: it is no multi-task method, and the others do not refer to it.
     ``score`` is ``"nmse"`` (smaller is better; nI is the paper's) or a score where larger is better (then ``gain``).
     """
     sizes = settings["sizes"]
@@ -62,7 +64,8 @@ def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str)
         } | {"seconds": round(sum(result[name]["seconds"] for _, result in done), 1)}
     worst = max(entry["relative_gap"] for entry in certificates.values())
     return {
-        "results": results,
+        "results": {name: entry for name, entry in results.items() if name not in BASELINES},
+        "baselines": {name: entry for name, entry in results.items() if name in BASELINES},
         "certificates": {"all_within_tolerance": worst <= TOLERANCE, "tolerance": TOLERANCE} | certificates,
     }
 
@@ -97,7 +100,8 @@ def compare_table(record: dict[str, Any], score: str, sections: dict[str, str]) 
         shown_as = f"{score}{' (%)' if percent else ''} ± standard deviation, {measure}{beside}"
         lines += [f"## {title}: {shown_as} ({repeats} repetitions)", ""]
         lines += ["| method | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
-        for name, entry in record[key].items():
+        entries = {**record[key], **record["baselines"].get(key, {})}
+        for name, entry in entries.items():
             cells = []
             for k, size in enumerate(sizes):
                 known = record["printed"].get(name) if key == "results" and sizes == record["printed_sizes"] else None
@@ -123,7 +127,7 @@ def compare_table(record: dict[str, Any], score: str, sections: dict[str, str]) 
                     ]
                 )
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
-        lines += ["", *_paired(record[key], sizes, unit, form), ""]
+        lines += ["", *_paired(entries, sizes, unit, form), ""]
     proof = record["certificates"]
     worst = max(entry["relative_gap"] for entry in proof.values() if isinstance(entry, dict))
     lines.append(

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from .. import metrics
 from ..datasets import fetch_sarcos
-from .learn import METHODS, choose
+from .learn import NAMES, choose
 from .report import Printed, compare_table, curves, summary, worst_of
 
 Array = np.ndarray
@@ -36,7 +36,7 @@ PROTOCOLS = {"random": "results", "blocks": "results_blocks"}
 
 def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
     return {
-        "methods": [method.name for method in METHODS],
+        "methods": NAMES,
         "sizes": SIZES,
         "repetitions": repetitions or (5 if quick else 10),
         "repetitions_blocks": min(repetitions or 10, 1 if quick else 5),
@@ -108,6 +108,7 @@ def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[s
     }
     certificates = worst_of([part["certificates"] for part in parts.values()])
     results = {key: part["results"] for key, part in parts.items()}
+    results["baselines"] = {key: part["baselines"] for key, part in parts.items()}
     return {"printed": PRINTED, "printed_sizes": SIZES, **results, "certificates": certificates, "protocols": PROTOCOLS}
 
 

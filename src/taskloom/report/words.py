@@ -128,7 +128,8 @@ def _fit(facts: Facts) -> str:
 def _kernel(model: Any) -> str:
     if isinstance(model.kernel, list | tuple):
         return f"the sum of {len(model.kernel)} kernels"
-    return f"a {model.kernel if isinstance(model.kernel, str) else type(model.kernel).__name__} kernel"
+    name = model.kernel if isinstance(model.kernel, str) else type(model.kernel).__name__
+    return f"a {name} kernel{f' by {model.coef_.shape[1]} features' if hasattr(model, 'feature_map_') else ''}"
 
 
 def _loss(model: Any) -> str:

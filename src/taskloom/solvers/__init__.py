@@ -8,5 +8,18 @@ from .loop import solve
 from .path import alpha_max, path, strength_grid
 from .projected import Projected
 from .proximal import Proximal
+from .smooth import Smooth
 
-__all__ = ["Alternating", "Block", "Factored", "Projected", "Proximal", "Solver", "alpha_max", "path", "solve", "strength_grid"]
+__all__ = [
+    "Alternating",
+    "Block",
+    "Factored",
+    "Projected",
+    "Proximal",
+    "Smooth",
+    "Solver",
+    "alpha_max",
+    "path",
+    "solve",
+    "strength_grid",
+]

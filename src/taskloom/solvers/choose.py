@@ -9,6 +9,7 @@ from .factored import Factored
 from .projected import Projected
 from .proximal import Proximal
 from .shared import SharedInputs
+from .smooth import Smooth
 
 COPY = 3e7  # the most numbers that a copy of the inputs, one block for each task, may hold
 
@@ -16,7 +17,8 @@ COPY = 3e7  # the most numbers that a copy of the inputs, one block for each tas
 def choose(problem: Problem) -> Solver:
     """Variable projection, with Newton, proximal or quasi-Newton steps on the structure or its factor; or one exact step.
 
-    Newton's method is the fastest by far where it applies, on inputs that tasks do not share (benchmarks/fig1_probe.py).
+    Newton's method, on the factor (trace) or on the weights (clusters), is the fastest by far where it applies, on inputs that
+    tasks do not share (benchmarks/fig1.py).
 
     Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
@@ -27,8 +29,9 @@ def choose(problem: Problem) -> Solver:
         return Factored()
     if structure.known or not structure.convex:
         return Alternating()
-    if _newton_pays(problem):
-        return Projected()
+    for newton in (Projected(), Smooth()):
+        if newton.accepts(problem) is None and _newton_pays(problem):
+            return newton
     if structure.either_side:
         large = min(problem.n_tasks, problem.n_features) > 300
         if large or (structure.low_rank and not problem.loss.smooth):
@@ -39,4 +42,4 @@ def choose(problem: Problem) -> Solver:
 def _newton_pays(problem: Problem) -> bool:
     """Shared inputs diagonalise, which is faster still; where tasks share rows but see different ones, each gets a copy."""
     pays = problem.n_tasks > 1 and problem.observations.y.size * problem.n_features <= COPY
-    return pays and Projected().accepts(problem) is None and SharedInputs.of(problem) is None
+    return pays and SharedInputs.of(problem) is None

@@ -25,6 +25,7 @@ from .projected import Projected
 from .proximal import Proximal
 from .reduced import Reduced
 from .repair import repaired
+from .smooth import Smooth
 from .stationarity import stationarity
 
 Array = np.ndarray
@@ -36,7 +37,7 @@ def as_solver(solver: str | Solver, problem: Problem) -> Solver:
     """The solver object for a name; ``"auto"`` picks by structure, loss and shape."""
     if isinstance(solver, str) and solver == "auto":
         return choose(problem)
-    return resolve(solver, Solver, [Alternating, Block, Factored, Projected, Proximal], "solver")
+    return resolve(solver, Solver, [Alternating, Block, Factored, Projected, Proximal, Smooth], "solver")
 
 
 def solve(

@@ -15,19 +15,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
 from scipy.sparse import issparse
 
 from .._component import require
 from ..problem import Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
+from .blocks import Block, apply, apply_transposed, blocks, inverse_roots, means, rough
 from .proximal import Proximal
-from .sides import buckets
 
 Array = np.ndarray
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
+PROMISE = 0.05  # the share of the tolerance below which a promise is worth a certificate
+ROUNDING = 1e-5  # of single precision, relative to the loss
+COARSE = 3e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
+SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 
 
@@ -56,49 +58,6 @@ class Projected(Solver):
         return ProjectedRun(self, problem, start, tol)
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Tasks of similar size: inputs (``B x m x r``) and targets (``B x m``), centred, times the roots of the weights."""
-
-    tasks: Array | slice
-    X: Array
-    y: Array
-    size: Array  # the mean over the features of the sum of squares, for each task
-
-
-def blocks(problem: Problem) -> list[Block]:
-    """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts."""
-    seen, out = problem.observations, []
-    groups = problem.once("buckets", lambda: buckets(seen.counts, seen.starts))
-    for bucket in groups:
-        v = seen.weight[bucket.place] * bucket.mask
-        root = np.sqrt(v)
-        X, y = root[:, :, None] * bucket.take(problem.features, problem), root * seen.y[bucket.place]
-        if problem.fit_intercept:
-            share = (root / v.sum(axis=1)[:, None])[:, None, :]
-            X -= root[:, :, None] * np.matmul(share, X)
-            y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
-        size = np.einsum("bmr,bmr->b", X, X) / X.shape[2]
-        out.append(Block(bucket.tasks if len(groups) > 1 else slice(None), X, y, size))
-    return out
-
-
-def inverse_roots(K: Array) -> Array:
-    """``R`` with ``K^-1 = R'R``, for each of the positive definite matrices ``K``."""
-    L = np.linalg.cholesky(K)
-    for matrix in L:
-        dtrtri(matrix.T, lower=0, overwrite_c=1)  # in place: the transpose of a C matrix is what LAPACK calls one
-    return L
-
-
-def apply(M: Array, x: Array) -> Array:
-    return np.matmul(M, x[:, :, None])[:, :, 0]
-
-
-def apply_transposed(M: Array, x: Array) -> Array:
-    return np.matmul(x[:, None, :], M)[:, 0]
-
-
 class _Solved:
     """The tasks of a block at ``Q``, and how they answer to a change of it.
 
@@ -112,7 +71,7 @@ class _Solved:
         q = P.shape[2]
         self.wide = q > m
         K = np.matmul(P, P.transpose(0, 2, 1)) if self.wide else np.matmul(P.transpose(0, 2, 1), P)
-        K += alpha * np.eye(K.shape[-1])
+        K[:, np.arange(K.shape[1]), np.arange(K.shape[1])] += alpha
         self.R = inverse_roots(K)
         if self.wide:
             u = self._solve(block.y)
@@ -149,15 +108,11 @@ class Point:
     def __init__(self, data: list[Block], Q: Array, alpha: float, n_tasks: int):
         self.Q, self.alpha = Q, alpha
         self.parts = [_Solved(block, Q, alpha) for block in data]
-        self.B, self.Z = np.empty((n_tasks, Q.shape[1])), np.empty((n_tasks, Q.shape[0]))
+        self.B, self.Z = np.empty((n_tasks, Q.shape[1]), Q.dtype), np.empty((n_tasks, Q.shape[0]), Q.dtype)
         for part in self.parts:
             self.B[part.block.tasks], self.Z[part.block.tasks] = part.B, part.Z
         self.value = float(np.vdot(Q, Q)) + sum(float(np.vdot(part.block.y, part.left)) for part in self.parts)
         self.slope = 2 * Q - self.Z.T @ self.B
-
-    @property
-    def penalty(self) -> float:
-        return float(np.vdot(self.Q, self.Q)) + self.alpha * float(np.vdot(self.B, self.B))
 
     def hessian(self, dQ: Array) -> Array:
         """The product of the Hessian of ``h`` with ``dQ``."""
@@ -170,15 +125,17 @@ class Point:
 
     @cached_property
     def lift(self) -> float:
-        """What makes up for a negative slope in ``D`` along a direction of ``Q``: Newton's method would run away with it."""
-        energy, V = np.linalg.eigh(self.Q.T @ self.Q)
-        large = energy > 1e-12 * energy[-1]
-        pull = self.Z @ (self.Q @ (V[:, large] / np.sqrt(energy[large])))
-        return max(float(np.linalg.eigvalsh(pull.T @ pull)[-1]) / (4 * self.alpha) - 1, 0.0) if large.any() else 0.0
+        """What makes up for a negative slope in ``D`` along a direction of ``Q``: Newton's method would run away with it.
+
+        The columns of ``Q`` are orthogonal wherever the solver goes.
+        """
+        energy = np.einsum("rq,rq->q", self.Q, self.Q)
+        pull = self.Z @ (self.Q / np.sqrt(energy + np.finfo(self.Q.dtype).tiny))
+        return max(float(np.linalg.eigvalsh(pull.T @ pull)[-1]) / (4 * self.alpha) - 1, 0.0)
 
     def metric(self) -> Callable[[Array], Array]:
         """The inverse of what the Hessian would be, were the inputs of all tasks alike in all directions."""
-        K = (0.4 + self.lift) * np.eye(self.B.shape[1])
+        K = (0.4 + self.lift) * np.eye(self.B.shape[1], dtype=self.Q.dtype)
         for part in self.parts:
             K += (part.B * (2 * part.free * part.block.size)[:, None]).T @ part.B
         inverse = np.linalg.inv(K)
@@ -212,30 +169,46 @@ class ProjectedRun(Run):
     def __init__(self, settings: Projected, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol
         self.data = problem.once("blocks", lambda: blocks(problem))
-        self.means = problem.once("means", lambda: _means(problem))
-        self.here = self._at(self._factor_of(self._alone() if start is None else start[0]))
+        self.rough: list[Block] | None = problem.once("rough blocks", lambda: rough(self.data))
+        self.means = problem.once("means", lambda: means(problem))
+        self.here = self._at(self._factor_of(self._alone(), SHRINK) if start is None else self._factor_of(start[0]))
         self.enough = PROMISE * tol * problem.scale
         self.doubtful = start is not None  # a fit at another strength may lack directions
         self.jump = float(np.vdot(self.here.Q, self.here.Q)) / self.here.Q.shape[1]
         self.fallback: Run | None = None
 
     def _at(self, Q: Array) -> Point:
-        return Point(self.data, Q, self.problem.alpha, self.problem.n_tasks)
+        if self.rough is not None:
+            try:
+                return Point(self.rough, Q.astype(np.float32), self.problem.alpha, self.problem.n_tasks)
+            except np.linalg.LinAlgError:  # too many digits between the strength and the data
+                self.rough = None
+        return Point(self.data, Q.astype(float), self.problem.alpha, self.problem.n_tasks)
 
     def _alone(self) -> Array:
         """Every task on its own, with a little shrinkage."""
-        W = np.empty((self.problem.n_features, self.problem.n_tasks))
-        for block in self.data:
-            gram = np.matmul(block.X, block.X.transpose(0, 2, 1))
-            gram += (0.3 * block.size + np.finfo(float).tiny)[:, None, None] * np.eye(gram.shape[1])
-            W[:, block.tasks] = apply_transposed(block.X, np.linalg.solve(gram, block.y[:, :, None])[:, :, 0]).T
+        data = self.rough or self.data
+        W = np.empty((self.problem.n_features, self.problem.n_tasks), data[0].X.dtype)
+        for block in data:
+            _, m, r = block.X.shape
+            across = block.X.transpose(0, 2, 1)
+            wide = r > m
+            gram = np.matmul(block.X, across) if wide else np.matmul(across, block.X)
+            gram[:, np.arange(min(m, r)), np.arange(min(m, r))] += (0.3 * block.size + np.finfo(block.X.dtype).tiny)[:, None]
+            target = block.y if wide else apply_transposed(block.X, block.y)
+            solved = np.linalg.solve(gram, target[:, :, None])[:, :, 0]
+            W[:, block.tasks] = (apply_transposed(block.X, solved) if wide else solved).T
         return W
 
-    def _factor_of(self, W: Array) -> Array:
-        """The best factor for the weights, on the larger ones of their directions."""
+    def _factor_of(self, W: Array, shrink: float = 0.0) -> Array:
+        """The best factor for the weights, on the larger ones of their directions; ``shrink`` is in units of the penalty."""
         U, s, _ = np.linalg.svd(W, full_matrices=False)
-        q = max(40, s.size // 2)
-        return U[:, :q] * np.sqrt(np.sqrt(self.problem.alpha) * s[:q])
+        q, root = max(40, s.size // 2), np.sqrt(self.problem.alpha)
+        size = float(np.mean(np.concatenate([block.size for block in self.data])))
+        if shrink > 0 and size > 0:  # a penalty takes ``root / size`` off the singular values, were all inputs alike
+            left = s - shrink * root / size
+            q, s = min(q, 2 + int(1.3 * np.count_nonzero(left > 0))), np.maximum(left, 0.1 * s)
+        return U[:, :q] * np.sqrt(root * s[:q])
 
     def retarget(self, problem: Problem) -> None:
         raise AssertionError("the squared loss is smooth: nothing smooths it anew")
@@ -247,9 +220,18 @@ class ProjectedRun(Run):
         for _ in range(STEPS):
             metric = self.here.metric()
             promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
-            if promise <= self.enough or not self._newton_step(metric, promise):
+            coarse, settled = self.here.Q.dtype == np.float32, promise <= self.enough
+            if settled and not (coarse and self.enough < ROUNDING * self.problem.scale):
                 break
-            moved = True
+            if promise <= COARSE * self.problem.scale:
+                self.rough = None  # from the next point on
+            if settled or not self._newton_step(metric, promise):
+                if not coarse:
+                    break
+                self.rough, moved = None, True
+                self.here = self._at(self.here.Q)
+            else:
+                moved = True
         self.doubtful, self.enough = True, self.enough / 10
         iterate = self._iterate()
         if not moved:
@@ -276,7 +258,7 @@ class ProjectedRun(Run):
         pull = self.here.Z @ (Q @ V)
         size = np.einsum("tq,tq->q", pull, pull) / (4 * self.problem.alpha)  # times the energy
         go = (share < SMALL) & (size < (1 - 2 * share) * energy)
-        return Q @ V[:, ~go] if go.any() else Q
+        return Q @ V[:, ~go]
 
     def _lacks(self) -> bool:
         """Whether the dual constraint is violated in a direction outside the range of ``Q``."""
@@ -300,19 +282,11 @@ class ProjectedRun(Run):
         return False
 
     def _iterate(self) -> Iterate:
-        problem, here, (mean, mean_y) = self.problem, self.here, self.means
-        W = here.Q @ here.B.T
+        problem, (mean, mean_y) = self.problem, self.means
+        Q, B = self.here.Q.astype(float), self.here.B.astype(float)
+        W, penalty = Q @ B.T, float(np.vdot(Q, Q)) + problem.alpha * float(np.vdot(B, B))
         b = mean_y - np.einsum("rt,rt->t", mean, W)
         z = problem.predict(W, b)
         slopes = problem.loss.slope(problem.observations.y, z)
         Z = problem.correlate(-problem.observations.weight * slopes)
-        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=Z)
-
-
-def _means(problem: Problem) -> tuple[Array, Array]:
-    """The means of the features (``r x T``) and of the targets; 0 where there are no intercepts."""
-    if not problem.fit_intercept:
-        return np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
-    seen = problem.observations
-    total = seen.sum_by_task(seen.weight)
-    return problem.correlate(seen.weight) / total, seen.sum_by_task(seen.weight * seen.y) / total
+        return Iterate(W, b, z, slopes, penalty=penalty, Z=Z)

@@ -63,11 +63,10 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     multiplier ``M`` of the condition solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess``, by conjugate gradients.
     """
     seen, V = problem.observations, (root.T @ U) / s
-    P = np.asarray(problem.features @ U) / (2 * np.sqrt(problem.alpha))
-    parts = []
+    rows_of, parts = turned(problem, U / (2 * np.sqrt(problem.alpha))), []
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
         v = seen.weight[bucket.place] * bucket.mask
-        X = bucket.take(P, problem)
+        X = rows_of(bucket)
         if problem.fit_intercept:  # the changes of each task must add up to zero
             X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
         parts.append((bucket, np.sqrt(v), np.sqrt(v)[:, :, None] * X, V[bucket.tasks]))

@@ -18,15 +18,20 @@ Array = np.ndarray
 
 
 def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
-    """``(s, c)`` with ``v_it = s_i c_t`` if every task sees every row exactly once in this way, else ``None``."""
-    seen = problem.observations
-    n, T = problem.n_rows, problem.n_tasks
-    if seen.y.size != n * T or not np.array_equal(seen.row, np.tile(np.arange(n), T)):
+    """``(s, c)`` with ``v_it = s_i c_t`` if all tasks see the same rows, each once (``s_i = 0`` elsewhere), else ``None``."""
+    seen, T = problem.observations, problem.n_tasks
+    m = seen.y.size // T
+    rows = seen.row[:m]
+    if seen.y.size != m * T or not np.array_equal(seen.row, np.tile(rows, T)) or np.any(np.diff(rows) <= 0):
         return None
-    V = seen.weight.reshape(T, n)  # observations are sorted by task, then row
+    V = seen.weight.reshape(T, m)  # observations are sorted by task, then row
     c = V.sum(axis=1)
-    s = V[0] / c[0]
-    return (s, c) if np.allclose(V, c[:, None] * s[None, :], rtol=1e-12, atol=0.0) else None
+    share = V[0] / c[0]
+    if not np.allclose(V, c[:, None] * share, rtol=1e-12, atol=0.0):
+        return None
+    s = np.zeros(problem.n_rows)
+    s[rows] = share
+    return s, c
 
 
 class SharedInputs:
@@ -34,8 +39,9 @@ class SharedInputs:
 
     def __init__(self, problem: Problem, s: Array, c: Array):
         self.c = c
-        n, T = problem.n_rows, problem.n_tasks
-        Y = problem.observations.y.reshape(T, n).T
+        seen, T = problem.observations, problem.n_tasks
+        Y = np.zeros((problem.n_rows, T))
+        Y[seen.row[: seen.y.size // T]] = seen.y.reshape(T, -1).T
         self.x_mean = s @ problem.features if problem.fit_intercept else np.zeros(problem.n_features)
         self.y_mean = s @ Y if problem.fit_intercept else np.zeros(T)
         self.fit_intercept = problem.fit_intercept

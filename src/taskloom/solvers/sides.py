@@ -181,14 +181,14 @@ def turned(problem: Problem, Q: Array) -> Callable[[Bucket], Array]:
     return lambda bucket: bucket.take(P, problem)
 
 
-def buckets(counts: Array, starts: Array) -> list[Bucket]:
+def buckets(counts: Array, starts: Array, most: int = BUCKET) -> list[Bucket]:
     """Group tasks by size within a factor of two, so that padding wastes at most half; few enough to stay in the cache."""
     level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
     out = []
     for k in np.unique(level):
         tasks = np.flatnonzero(level == k)
         length = int(counts[tasks].max())
-        pieces = -(-len(tasks) * length * max(length, 32) // BUCKET)
+        pieces = -(-len(tasks) * length * max(length, 32) // most)
         out += [_bucket(some, length, counts, starts) for some in np.array_split(tasks, pieces)]
     return out
 

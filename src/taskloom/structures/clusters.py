@@ -85,6 +85,50 @@ class Clusters(Structure):
         _, s, V = self._off_mean(S)
         return self._assemble(self._fill(np.sqrt(np.maximum(s, 0.0))), V)
 
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        """One decomposition, of the smaller of ``R'R`` and ``RR'`` where the directions that matter are clear of rounding."""
+        T = R.shape[1]
+        if not np.any(R):
+            return self._with_lowest(np.full((T, T), 1 / (T * self.mean)), self._total(T - 1) / max(T - 1, 1)), 0.0
+        if floor > 0 or R.shape[0] >= T:
+            return self._best_of_large_root(R, floor)
+        mean = R.mean(axis=1)
+        C = R - mean[:, None]
+        energy, U = np.linalg.eigh(C @ C.T)
+        sigma = np.sqrt(np.maximum(energy, 0.0))
+        a, lowest = self.fill_up(sigma, T)
+        active = a > lowest
+        if np.any(sigma[active] < 1e-5 * sigma[-1:]):
+            return self._best_of_large_root(R, floor)
+        V = (C.T @ U[:, active]) / sigma[active]
+        A = self._with_lowest(self._assemble(a[active] - lowest, V), lowest)
+        return A, float((energy / a).sum()) + self.mean * T * float(mean @ mean)
+
+    def _with_lowest(self, A: Array, lowest: float) -> Array:
+        """Lift all directions off the mean by ``lowest``, in place."""
+        A -= lowest / len(A)
+        A[np.diag_indices(len(A))] += lowest
+        return A
+
+    def _best_of_large_root(self, R: Array, floor: float) -> tuple[Array, float]:
+        S = R.T @ R
+        _, s, V = self._off_mean(S)
+        a = self._fill(np.sqrt(np.maximum(s, 0.0) + floor))
+        charged = float((np.einsum("ij,ij->j", RV := R @ V, RV) / a).sum()) + self.mean * float(S.sum()) / len(S)
+        return self._assemble(a, V), charged
+
+    def fill_up(self, sigma: Array, n_tasks: int) -> tuple[Array, float]:
+        """The eigenvalues of the best structure for singular values off the mean (ascending), and those of other directions.
+
+        Zeros stand for singular values that are not there; the first one is the mean itself, where there are ``n_tasks``.
+        """
+        root = np.zeros(n_tasks - 1)
+        given = sigma[max(sigma.size - root.size, 0) :]
+        root[root.size - given.size :] = given
+        a = self._fill(root)
+        lowest = float(a[0]) if a.size and root[0] == 0 else 1 / self.within
+        return np.concatenate([np.full(sigma.size - given.size, lowest), a[root.size - given.size :]]), lowest
+
     def _fill(self, root: Array) -> Array:
         """``argmin sum root^2 / a`` in the box with the given sum: ``a = clip(level root)``, one equation in the level."""
         low, high = 1 / self.within, 1 / self.between
@@ -104,13 +148,26 @@ class Clusters(Structure):
         return np.clip((breaks[k - 1] + share * (breaks[k] - breaks[k - 1])) * root, low, high)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
-        mean, s, _ = self._off_mean(S)
+        means = S.mean(axis=0)
+        whole = float(S.mean())
+        s = np.linalg.eigvalsh(symmetric(S - means[:, None] - means[None, :] + whole))
+        return self._support(len(S) * whole, s)
+
+    def _support(self, mean: float, s: Array) -> float:
+        """``F*`` from ``1'S1/T`` and the eigenvalues of ``S`` off the mean (ascending; zeros may be left out)."""
         top = s[::-1][: self.n_clusters - 1].sum()
         return float(mean / self.mean + s.sum() / self.within + self._spread * top)
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         """The support function of a set: it grows in proportion."""
         whole = self.conjugate(S)
+        return Ray(np.inf, lambda c: c * whole)
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        mean = R.mean(axis=1)
+        C = R - mean[:, None]
+        s = np.linalg.eigvalsh(C @ C.T if len(C) < C.shape[1] else C.T @ C)
+        whole = self._support(R.shape[1] * float(mean @ mean), s)
         return Ray(np.inf, lambda c: c * whole)
 
     def prox(self, A: Array, step: float) -> Array:

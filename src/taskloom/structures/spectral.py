@@ -47,6 +47,9 @@ class SpectralStructure(Structure):
         return spectral_map(self.f_best, S)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        if not np.any(R):  # where every fit begins: all directions are alike
+            a = self.f_best(np.full(R.shape[1], floor))
+            return np.diag(a), self.f(a)
         _, values, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < R.shape[1])
         energy = np.zeros(R.shape[1])
         energy[: values.size] = values**2

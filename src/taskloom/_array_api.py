@@ -1,0 +1,183 @@
+"""Arrays of other libraries: NumPy, PyTorch and CuPy behind one name, ``xp``, and the few things the standard does not have.
+
+The only place that knows scikit-learn's vendored array-api-compat. It needs no ``SCIPY_ARRAY_API``: nothing is dispatched, code
+that is written with ``xp`` runs on what it is given.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from scipy.linalg.lapack import dtrtri
+
+from ._component import require
+
+SMALL = 400  # symmetric matrices up to this size are decomposed by the host: it is done before a card has begun
+NO_CARD = (
+    "device={device!r} needs PyTorch or CuPy and a CUDA device, but {why}; install taskloom[torch] on a machine with a card, "
+    "or leave device=None"
+)
+
+
+def library(array: Any) -> str | None:
+    """``"torch"`` or ``"cupy"`` for an array of theirs (neither is imported to find out), ``"numpy"``, else ``None``."""
+    if isinstance(array, np.ndarray):
+        return "numpy"
+    owner = type(array).__module__.partition(".")[0]
+    return owner if owner in ("torch", "cupy", "array_api_strict") and hasattr(array, "dtype") else None
+
+
+def namespace(array: Any) -> ModuleType:
+    """The functions of the array-API standard for arrays of this library."""
+    name = library(array)
+    if name in ("numpy", "array_api_strict"):
+        return import_module(str(name))
+    try:
+        return import_module(f"sklearn.externals.array_api_compat.{name}")
+    except ImportError:  # scikit-learn before 1.7
+        return import_module(f"array_api_compat.{name}")
+
+
+def on_card(array: Any) -> bool:
+    """Whether an array lies on an accelerator."""
+    return library(array) == "cupy" or (library(array) == "torch" and array.device.type != "cpu")
+
+
+def place(array: Any) -> str:
+    """Where an array lies, in words: ``"cpu"``, ``"cuda:0"``."""
+    name = library(array)
+    return str(array.device) if name == "torch" else f"cuda:{array.device.id}" if name == "cupy" else "cpu"
+
+
+def to_numpy(array: Any) -> Any:
+    """An array of another library as NumPy's, copied to the host if need be; anything else as it is."""
+    name = library(array)
+    if name == "cupy":
+        return array.get()
+    if name == "torch":
+        return array.detach().cpu().numpy()
+    return np.asarray(array) if name == "array_api_strict" else array
+
+
+def like(values: np.ndarray, array: Any) -> Any:
+    """NumPy's floats in the library, on the device and in the precision of another array of floats."""
+    if isinstance(array, np.ndarray):
+        return values.astype(array.dtype, copy=False)
+    return namespace(array).asarray(np.ascontiguousarray(values), dtype=array.dtype, device=array.device)
+
+
+def following(values: np.ndarray, X: Any) -> Any:
+    """What was computed from ``X``, in its library and on its device; NumPy's for tables of any other kind."""
+    if library(X) in (None, "numpy"):
+        return values
+    return namespace(X).asarray(np.ascontiguousarray(values), device=X.device)
+
+
+def plain(array: Any) -> Any:
+    """A tensor that records no gradients: a fit would keep all that it computes."""
+    return array.detach() if library(array) == "torch" else array
+
+
+def card_array(array: Any, device: str) -> Any:
+    """An array on the device that was asked for: it stays in its library; NumPy's go to PyTorch, or else to CuPy."""
+    name, array = library(array), plain(array)
+    if device == "cpu":
+        require(not on_card(array), 'device="cpu" needs arrays on the host; leave device=None for arrays on a card')
+        return array
+    if on_card(array):
+        return array
+    owner = _card_library(device, ("torch",) if name == "torch" else ("torch", "cupy"))
+    if owner.__name__ == "torch":
+        return owner.as_tensor(array, device=device)
+    with owner.cuda.Device(_number(device)):
+        return owner.asarray(array)
+
+
+def usable(device: str) -> bool:
+    """Whether this machine has the device."""
+    try:
+        _card_library(device, ("torch", "cupy"))
+    except ValueError:
+        return False
+    return True
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
+
+
+def _card_library(device: str, names: tuple[str, ...]) -> ModuleType:
+    """The first of these libraries that has the device, or a sentence."""
+    why = "none is installed"
+    for name in names:
+        try:
+            owner = import_module(name)
+        except ImportError:
+            continue
+        count = owner.cuda.device_count() if name == "torch" else _cupy_devices(owner)
+        if _number(device) < count:
+            return owner
+        why = f"{name} sees {count} devices"
+    raise ValueError(NO_CARD.format(device=device, why=why))
+
+
+def _cupy_devices(cupy: ModuleType) -> int:
+    try:
+        return cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return 0
+
+
+def cast(array: Any, dtype: Any) -> Any:
+    """An array in some precision; itself, if it has it."""
+    if isinstance(array, np.ndarray):
+        return array.astype(dtype, copy=False)
+    return namespace(array).astype(array, dtype, copy=False)
+
+
+def double(array: Any) -> Any:
+    """An array in double precision."""
+    return cast(array, namespace(array).float64)
+
+
+def inner(a: Any, b: Any) -> float:
+    """The sum of products, in double precision."""
+    a, b = double(a), double(b)
+    return float(np.vdot(a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b))
+
+
+def times(M: Any, x: Any) -> Any:
+    """``M x`` for each matrix of a stack (``B x m x d``) and each vector (``B x d``)."""
+    return (M @ x[:, :, None])[:, :, 0]
+
+
+def times_transposed(M: Any, x: Any) -> Any:
+    """``M'x`` for each matrix of a stack (``B x m x d``) and each vector (``B x m``)."""
+    return (x[:, None, :] @ M)[:, 0, :]
+
+
+def eigh(M: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (ascending) and vectors of a symmetric matrix as NumPy's, decomposed on the host where it is small."""
+    if library(M) == "numpy" or M.shape[0] <= SMALL:
+        return np.linalg.eigh(to_numpy(M).astype(float, copy=False))
+    values, vectors = namespace(M).linalg.eigh(M)
+    return to_numpy(values).astype(float), to_numpy(vectors).astype(float)
+
+
+def inverse_roots(K: Any) -> Any:
+    """``R`` with ``K^-1 = R'R``, for each of the positive definite matrices ``K``."""
+    name, xp = library(K), namespace(K)
+    L = xp.linalg.cholesky(K)
+    if name == "numpy":
+        if L.dtype != np.float64:
+            return np.linalg.inv(L)
+        for matrix in L:
+            dtrtri(matrix.T, lower=0, overwrite_c=1)  # in place: the transpose of a C matrix is what LAPACK calls one
+        return L
+    eye = xp.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    if name == "torch":
+        return xp.linalg.solve_triangular(L, eye, upper=False)
+    return xp.linalg.inv(L)

@@ -1,0 +1,85 @@
+"""Exact sufficient statistics of the squared loss, and a small data set that has the same ones.
+
+``sum_i s_i (y_i - <x_i, w> - b)^2`` depends on the rows through the weighted moments of ``(1, x, y)`` alone. Any rows with
+these moments make the same objective, for every ``w`` and ``b``, constant included. With ``C = V diag(k) V'`` the covariance of
+``x`` and ``H`` (``m x (m-1)``) orthonormal columns that add up to zero, ``m = rank + 2`` rows do:
+
+    x~ = mean(x) + sqrt(m) H [sqrt(k) V'; 0]        y~ = mean(y) + sqrt(m) H [V' cov(x, y) / sqrt(k); sqrt(rest)]
+
+``rest`` is what no ``w`` can explain. So solver, certificate and intercepts see an ordinary problem, and theirs are its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+Array = np.ndarray
+
+
+@dataclass(eq=False)
+class Moments:
+    """Weighted moments of inputs (``d``) and targets (``q`` of them, seen in the same rows), centred about their means."""
+
+    weight: float
+    x_mean: Array  # d
+    y_mean: Array  # q
+    gram: Array  # d x d: sum of s (x - mean)(x - mean)'
+    cross: Array  # d x q
+    squares: Array  # q
+
+    @classmethod
+    def empty(cls, d: int, q: int) -> Moments:
+        return cls(0.0, np.zeros(d), np.zeros(q), np.zeros((d, d)), np.zeros((d, q)), np.zeros(q))
+
+    def add(self, X: Array, Y: Array, s: Array) -> None:
+        """Rows that are new; centred before they are multiplied, so that nothing large cancels (Chan, Golub, LeVeque 1983)."""
+        if not np.all(s > 0):
+            X, Y, s = X[s > 0], Y[s > 0], s[s > 0]
+        total = float(s.sum())
+        if total == 0:
+            return
+        x_mean, y_mean, root = s @ X / total, s @ Y / total, np.sqrt(s)[:, None]
+        X, Y = root * (X - x_mean), root * (Y - y_mean)
+        both = self.weight + total
+        x_step, y_step, share = x_mean - self.x_mean, y_mean - self.y_mean, self.weight * total / both
+        self.gram += X.T @ X
+        self.gram += share * np.outer(x_step, x_step)
+        self.cross += X.T @ Y + share * np.outer(x_step, y_step)
+        self.squares += np.einsum("ij,ij->j", Y, Y) + share * y_step**2
+        self.x_mean = self.x_mean + total / both * x_step
+        self.y_mean = self.y_mean + total / both * y_step
+        self.weight = both
+
+    def split(self) -> list[Moments]:
+        """The moments of each target on its own."""
+        return [
+            replace(self, gram=self.gram.copy(), y_mean=y_mean, cross=cross, squares=squares)
+            for y_mean, cross, squares in zip(
+                np.split(self.y_mean, len(self.y_mean)),
+                np.split(self.cross, self.cross.shape[1], axis=1),
+                np.split(self.squares, len(self.squares)),
+                strict=True,
+            )
+        ]
+
+    def rows(self) -> tuple[Array, Array]:
+        """Inputs (``m x d``) and targets (``m x q``) with these moments, when all rows weigh the same."""
+        k, V = np.linalg.eigh(self.gram / self.weight)
+        eps = np.finfo(float).eps
+        keep = k > max(len(k) * eps * float(k[-1]), float(self.x_mean @ self.x_mean) * (8 * eps) ** 2, np.finfo(float).tiny)
+        k, V = k[keep], V[:, keep]
+        inside = (V.T @ (self.cross / self.weight)) / np.sqrt(k)[:, None]
+        rest = np.sqrt(np.maximum(self.squares / self.weight - np.einsum("ij,ij->j", inside, inside), 0.0))
+        X = np.vstack([np.sqrt(k)[:, None] * V.T, np.zeros((2, len(self.x_mean)))])
+        Y = np.vstack([inside, rest, np.zeros(len(rest))])
+        return self.x_mean + _balanced(X), self.y_mean + _balanced(Y)
+
+
+def _balanced(rows: Array) -> Array:
+    """``sqrt(m) H rows``, less the last row, which is zero: the reflection that takes the last axis to the constant vector."""
+    m = len(rows)
+    u = np.full(m, -1 / np.sqrt(m))
+    u[-1] += 1
+    return np.sqrt(m) * (rows - np.outer(u, u @ rows) * (2 / (u @ u)))
