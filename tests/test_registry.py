@@ -51,7 +51,7 @@ LAYERS = [
     {"solvers", "posterior", "leave_one_out"},
     {"model_file"},
     {"estimators"},
-    {"methods", "datasets", "plots", "report"},
+    {"methods", "datasets", "plots", "report", "distributed"},
     {"experiments"},
     {"cli"},
     {"__main__"},

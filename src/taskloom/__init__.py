@@ -30,7 +30,19 @@ _HOMES = {
     "unstack": "tables",
     "write_report": "report",
 }
-_MODULES = ("datasets", "experiments", "losses", "maps", "methods", "metrics", "plots", "solvers", "structures", "testing")
+_MODULES = (
+    "datasets",
+    "distributed",
+    "experiments",
+    "losses",
+    "maps",
+    "methods",
+    "metrics",
+    "plots",
+    "solvers",
+    "structures",
+    "testing",
+)
 
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604
 
