@@ -12,6 +12,8 @@ from taskloom import MultiTaskClassifier, MultiTaskRegressor, losses, structures
 from .draw import LABELS, ROWS, Description
 
 Array = np.ndarray
+GIVEN_SIZE = ("independent", "fixed", "shared_mean", "task_graph", "output_metric", "output_code", "clusters", "unit_trace",
+              "learned_graph", "sparse_precision")  # fmt: skip
 
 
 class LogCosh:
@@ -300,13 +302,37 @@ def _dropped(instance: Instance, drop: dict[str, list[int]]) -> Instance:
 
 
 def _reference(instance: Instance) -> np.longdouble:
-    """About the strength at which a trace penalty leaves nothing to learn, in numbers that cannot overflow."""
-    from .values import kernel_matrices, observation_weights
+    """About the strength at which little is left to learn, in numbers that cannot overflow.
+
+    With ``Z`` the correlations of the inputs with the slopes at a constant, that is ``Z'Z/4`` under a trace penalty; structures
+    of a given size, and those that grow with a power of it, compare it with the loss.
+    """
+    from .values import kernel_matrices, loss_term, observation_weights
 
     v = observation_weights(instance)
     Y = np.nan_to_num(instance.Y).astype(np.longdouble)
     mean = (v * Y).sum(axis=0) / v.sum(axis=0) if instance.fit_intercept else np.zeros(Y.shape[1])
-    E = v * (Y - mean)
-    size = sum(np.trace(E.T @ K @ E) for K in kernel_matrices(instance))
-    floor = np.longdouble(1e-12) * (v * Y**2).sum()
-    return max(size, floor) or np.longdouble(1)
+    slopes = np.column_stack([_slopes(spec, Y[:, t] - mean[t]) for t, spec in enumerate(instance.losses)])
+    E = v * slopes
+    size = sum(np.trace(E.T @ K @ E) for K in kernel_matrices(instance)) / 4
+    loss = loss_term(instance, np.broadcast_to(mean, Y.shape).astype(np.longdouble))
+    name, p = instance.structure["name"], {"frobenius": 2, "sum": 2, "custom": 2}.get(instance.structure["name"], 0)
+    p = instance.structure["p"] if name == "schatten" else p
+    power = 1 - 1 / np.longdouble(p) if p else np.longdouble(name in GIVEN_SIZE)
+    size = size / loss**power if loss > 0 else size
+    return size if size > 0 else np.longdouble(1)
+
+
+def _slopes(spec: dict[str, Any], away: Array) -> Array:
+    """The slopes of a loss where predictions are off by so much; labels are wrong by about a half."""
+    match spec["name"]:
+        case "squared" | "squared_hinge":
+            return 2 * away
+        case "huber":
+            return 2 * np.clip(away, -spec["width"], spec["width"])
+        case "logistic" | "hinge" | "softmax" | "multiclass_hinge":
+            return away / 2
+        case "log_cosh":
+            return np.tanh(away)
+        case _:
+            return np.sign(away)
