@@ -2,8 +2,8 @@
 
     python benchmarks/campaign.py --instances 10000 --seed 0 --jobs 2
 
-Instance ``k`` of a seed is always the same. The ledger (``--ledger``) has a line for each instance that was judged; a run that was
-killed goes on where it stopped. ``--only 17 --shrink`` runs one again, makes it small and writes it as a test under
+Instance ``k`` of a seed is always the same. The ledger (``--ledger``) has a line for each instance that was judged; a run that
+was killed goes on where it stopped. ``--only 17 --shrink`` runs one again, makes it small and writes it as a test under
 tests/regressions. Writes benchmarks/results/campaign.json and campaign.md; docs/robustness.md says what is attacked.
 """
 
@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
-
-for pool in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # two threads are asked for by name
-    os.environ.setdefault(pool, "1")
 
 from attack import ledger, shrink, summary
 from attack.check import GOOD

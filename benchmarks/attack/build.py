@@ -78,6 +78,13 @@ class Instance:
         X = self.X[np.ix_(order, order)] if self.kernel == "precomputed" else self.X[order]
         return replace(self, X=X, Y=self.Y[order], weight=None if self.weight is None else self.weight[order])
 
+    def by_observation(self) -> Instance:
+        """With a row for each observation, as a long table has."""
+        row, task = self.seen
+        one = task[:, None] == np.arange(self.Y.shape[1])
+        weight = None if self.weight is None else self.weight[row]
+        return replace(self, X=self.X[row], Y=np.where(one, self.Y[row], np.nan), weight=weight)
+
     # --- estimators ---------------------------------------------------------------------------------------------
 
     @property
@@ -129,7 +136,9 @@ class Instance:
 
 def a_loss(spec: dict[str, Any]) -> Any:
     parameters = {name: value for name, value in spec.items() if name != "name"}
-    return losses.CustomLoss(LogCosh()) if spec["name"] == "log_cosh" else losses.as_loss(_named(losses, spec["name"], parameters))
+    return (
+        losses.CustomLoss(LogCosh()) if spec["name"] == "log_cosh" else losses.as_loss(_named(losses, spec["name"], parameters))
+    )
 
 
 def a_structure(spec: dict[str, Any]) -> Any:
@@ -154,7 +163,11 @@ def build(about: Description) -> Instance:
     rng = np.random.default_rng([about["seed"], about["k"], 1])
     n, d, T = about["n"], about["d"], about["T"]
     X = rng.normal(size=(n, d))
-    Y = X @ rng.normal(size=(d, 2)) @ rng.normal(size=(2, T)) / np.sqrt(d) + rng.normal(size=(n, T)) * rng.choice([0.1, 1.0]) + 0.5
+    Y = (
+        X @ rng.normal(size=(d, 2)) @ rng.normal(size=(2, T)) / np.sqrt(d)
+        + rng.normal(size=(n, T)) * rng.choice([0.1, 1.0])
+        + 0.5
+    )
     X, Y = _with_faults(about, rng, X, Y)
     specs = [_loss_spec(about, t) for t in range(T)]
     Y = _labels(about, specs, Y)
@@ -170,7 +183,9 @@ def build(about: Description) -> Instance:
         X = X @ X.T
     gamma = float(np.clip(about["gamma"] / d / 10.0 ** (2 * about["scale_x"]), 1e-290, 1e290))
     structure = _structure_spec(about, rng, T)
-    instance = Instance(X, Y, weight, c, specs, structure, kernel, gamma, 1.0, 0.0, about["fit_intercept"], about["solver"], False)
+    instance = Instance(
+        X, Y, weight, c, specs, structure, kernel, gamma, 1.0, 0.0, about["fit_intercept"], about["solver"], False
+    )
     instance = _dropped(instance, about["drop"])
     size = np.longdouble(10) ** about["strength"] * _reference(instance)
     alpha = float(np.clip(size, 1e-300, 1e300))

@@ -32,7 +32,7 @@ class TooSlow(BaseException):
     """The CPU seconds of an instance are spent."""
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """A failure: its kind, and what was seen."""
 
     def __init__(self, kind: str, detail: str):
@@ -71,7 +71,7 @@ def check(about: Description, limit: float = 60.0) -> dict[str, Any]:
             entry["unfinished"] = True
         else:
             entry |= {"outcome": TOO_SLOW, "detail": f"{limit:g} CPU seconds"}
-    except Wrong as wrong:
+    except WrongError as wrong:
         entry |= {"outcome": f"FAILURE({wrong.kind})", "detail": wrong.detail}
     return entry | {"seconds": round(time.process_time() - began, 3)}
 
@@ -90,7 +90,11 @@ def _judge(about: Description, entry: dict[str, Any]) -> None:
     convex = about["structure"] not in NOT_CONVEX
     _claims(instance, model, convex)
     outcome = OPTIMAL if certificate.converged else STOPPED
-    entry |= {"outcome": outcome, "detail": "" if certificate.converged else certificate.message, "gap": certificate.relative_gap}
+    entry |= {
+        "outcome": outcome,
+        "detail": "" if certificate.converged else certificate.message,
+        "gap": certificate.relative_gap,
+    }
     if about["second"] and convex:
         _another_way(about, instance, model)
     for invariance in about["invariances"]:
@@ -112,33 +116,35 @@ def _fit(instance: Instance, **settings: Any) -> Any:
             return words
         ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "taskloom/" in Path(frame.filename).as_posix()]
         at = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
-        raise Wrong(f"crash {type(error).__name__}", f"{words[:200]}{at}") from error
+        raise WrongError(f"crash {type(error).__name__}", f"{words[:200]}{at}") from error
 
 
 def _predictions(instance: Instance, model: Any) -> None:
-    found = model.decision_function(instance.inputs()) if hasattr(model, "decision_function") else model.predict(instance.inputs())
+    found = (
+        model.decision_function(instance.inputs()) if hasattr(model, "decision_function") else model.predict(instance.inputs())
+    )
     if not np.isfinite(found).all():
-        raise Wrong("predictions", f"{int((~np.isfinite(found)).sum())} of {found.size} are not finite")
+        raise WrongError("predictions", f"{int((~np.isfinite(found)).sum())} of {found.size} are not finite")
     for name in ("intercept_", "coef_", "structure_"):
         held = getattr(model, name, None)
         if isinstance(held, np.ndarray) and not np.isfinite(held).all():
-            raise Wrong("predictions", f"{name} is not finite")
+            raise WrongError("predictions", f"{name} is not finite")
 
 
 def _claims(instance: Instance, model: Any, convex: bool) -> None:
     """The certificate agrees with itself, and its primal value is that of the model."""
     said = model.certificate_
     if not np.isfinite(said.primal):
-        raise Wrong("certificate", f"primal={said.primal}")
+        raise WrongError("certificate", f"primal={said.primal}")
     if convex and not abs(said.gap - (said.primal - said.dual)) <= 1e-9 * (abs(said.primal) + abs(said.dual) + said.gap):
         if np.isfinite(said.dual) and said.dual > said.primal + 1e-9 * (abs(said.primal) + abs(said.dual)):
-            raise Wrong("false certificate", f"dual {said.dual!r} above primal {said.primal!r}")
+            raise WrongError("false certificate", f"dual {said.dual!r} above primal {said.primal!r}")
         if np.isfinite(said.dual):
-            raise Wrong("certificate", f"gap={said.gap!r}, primal={said.primal!r}, dual={said.dual!r}")
+            raise WrongError("certificate", f"gap={said.gap!r}, primal={said.primal!r}, dual={said.dual!r}")
     if said.optimal and not said.relative_gap <= TOL:
-        raise Wrong("certificate", f"optimal with relative_gap={said.relative_gap!r}")
+        raise WrongError("certificate", f"optimal with relative_gap={said.relative_gap!r}")
     if not said.message.strip():
-        raise Wrong("certificate", f"status {said.status} without a sentence")
+        raise WrongError("certificate", f"status {said.status} without a sentence")
     own = values.objective(instance, model)
     nothing = values.loss_of_nothing(instance)
     if own is not None:
@@ -147,17 +153,19 @@ def _claims(instance: Instance, model: Any, convex: bool) -> None:
             slack += 1e-4 * (abs(said.primal) + nothing)
         if not abs(own.total - said.primal) <= slack:
             kind = "false certificate" if own.total > said.primal else "certificate"
-            raise Wrong(kind, f"primal={said.primal!r}, but the model's is {own.total!r} (rounding {own.blur:.1e})")
+            raise WrongError(kind, f"primal={said.primal!r}, but the model's is {own.total!r} (rounding {own.blur:.1e})")
     far = 1e-6 * nothing + 1e-10 * (abs(said.primal) + abs(said.dual))
     if convex and np.isfinite(said.gap) and said.gap > far:
         ratio = said.relative_gap * nothing / said.gap
         if not 0.99 <= ratio <= 1.01:
-            raise Wrong("certificate", f"relative_gap={said.relative_gap!r}, gap={said.gap!r}, loss of nothing {nothing!r}")
+            raise WrongError(
+                "certificate", f"relative_gap={said.relative_gap!r}, gap={said.gap!r}, loss of nothing {nothing!r}"
+            )
 
 
 def _below(lower: float, upper: float, slack: float, what: str) -> None:
     if np.isfinite(lower) and np.isfinite(upper) and lower > upper + slack:
-        raise Wrong("false certificate", f"dual {lower!r} above {upper!r}, {what}")
+        raise WrongError("false certificate", f"dual {lower!r} above {upper!r}, {what}")
 
 
 def _another_way(about: Description, instance: Instance, model: Any) -> None:
@@ -170,7 +178,7 @@ def _another_way(about: Description, instance: Instance, model: Any) -> None:
         room = 2e-6 * (abs(truth) + abs(said.primal))
         _below(said.dual, truth, room, "which CVXPY attains")
         if truth > said.primal + room:
-            raise Wrong("false certificate", f"primal {said.primal!r} below CVXPY's minimum {truth!r}")
+            raise WrongError("false certificate", f"primal {said.primal!r} below CVXPY's minimum {truth!r}")
         return
     used = next((name for name in SOLVERS if name.capitalize() in said.message), "")
     order = [name for name in ("proximal", "alternating", "factored", "block", "projected") if name != used]
@@ -237,9 +245,9 @@ def _invariant(about: Description, instance: Instance, model: Any, how: str) -> 
         with threadpool_limits(2 if how == "two threads" else 1):
             again = _fit(instance)
         if isinstance(again, str):
-            raise Wrong("not the same twice", f"fitted, then refused: {again}")
+            raise WrongError("not the same twice", f"fitted, then refused: {again}")
         if how == "twice" and not _alike(model, again):
-            raise Wrong("not the same twice", f"primal {said.primal!r}, then {again.certificate_.primal!r}")
+            raise WrongError("not the same twice", f"primal {said.primal!r}, then {again.certificate_.primal!r}")
         other = again.certificate_
     else:
         if about["structure"] in NOT_CONVEX:
@@ -254,7 +262,7 @@ def _invariant(about: Description, instance: Instance, model: Any, how: str) -> 
             twin = building.replace(instance, long=not instance.long)
         found = _fit(twin)
         if isinstance(found, str):
-            raise Wrong("not invariant", f"{how}: refused, {found}")
+            raise WrongError("not invariant", f"{how}: refused, {found}")
         other = found.certificate_
     if not (np.isfinite(said.dual) and np.isfinite(other.dual)):
         return

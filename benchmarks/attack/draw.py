@@ -112,6 +112,8 @@ def draw(seed: int, k: int) -> Description:
     scale_x, scale_y = _exponent(rng), _exponent(rng)
     if dtype == "float32":
         scale_x = float(np.clip(scale_x, -15, 15))
+    if kernel == "cosine":  # scikit-learn's takes rows of norm below 2e-15 for zero
+        scale_x = float(np.clip(scale_x, -6, 15))
     strength = rng.uniform(-8, 4) if rng.random() < 0.35 else rng.uniform(-4, 0.5)
     second = str(rng.choice(["", "solver", "cvxpy"], p=[0.55, 0.38, 0.07]))
     return {

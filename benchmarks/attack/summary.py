@@ -61,17 +61,23 @@ def _reason(entry: dict[str, Any]) -> str:
 
 def as_markdown(found: dict[str, Any]) -> str:
     total = found["total"]
+    share = 100 * (total["share optimal"] or 0)
     lines = [
-        f"{total['instances']} instances: {total['optimal']} optimal ({100 * (total['share optimal'] or 0):.2f} % of those that were "
-        f"not refused), {total['stopped']} stopped and said why, {total['too slow']} too slow, {total['refused']} refused in one "
-        f"sentence, {total['false certificates']} false certificates, {total['crashes']} crashes, {total['other failures']} other "
-        f"failures.",
+        f"{total['instances']} instances: {total['optimal']} optimal ({share:.2f} % of those that were not refused), "
+        f"{total['stopped']} stopped and said why, {total['too slow']} too slow, {total['refused']} refused in one sentence, "
+        f"{total['false certificates']} false certificates, {total['crashes']} crashes, {total['other failures']} other failures.",
     ]
     for by in ("loss", "structure"):
         lines += ["", f"| {by} | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
         lines += [f"| {name} | {' | '.join(str(cells[c]) for c in COLUMNS)} |" for name, cells in found[by].items()]
     losses, structures = sorted(found["loss"]), sorted(found["structure"])
-    lines += ["", "Optimal of fitted, by loss and structure:", "", f"| | {' | '.join(losses)} |", f"|---|{'---|' * len(losses)}"]
+    lines += [
+        "",
+        "Optimal of fitted, by loss and structure:",
+        "",
+        f"| | {' | '.join(losses)} |",
+        f"|---|{'---|' * len(losses)}",
+    ]
     for structure in structures:
         cells = [found["loss x structure"].get(f"{loss} x {structure}") for loss in losses]
         shown = [f"{c['optimal']}/{c['instances'] - c['refused']}" if c else "" for c in cells]

@@ -3,7 +3,7 @@
     J = sum_i v_i loss(y_i, z_i) + alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)
 
 Where the best ``A`` for given weights has a closed form, the value with that ``A`` is what a fit is held to; elsewhere the
-value at the ``A`` that was handed back. NumPy has eigenvalues in double precision only: they are the one thing taken from there.
+value at the ``A`` that was handed back. NumPy has eigenvalues in double precision only: nothing else is computed in it.
 """
 
 from __future__ import annotations
@@ -117,27 +117,26 @@ def loss_term(instance: Instance, Z: Array) -> Any:
 
 
 def loss_of_nothing(instance: Instance) -> float:
-    """The loss of the best constants, by ternary search on each task (whole rows: on the classes in turn); of 0 without them."""
+    """The loss of the best constants, by ternary search on each task (of whole rows from the shares); of 0 without them."""
     n, T = instance.Y.shape
-    b = np.zeros(T, Long)
     if not instance.fit_intercept:
         return float(loss_term(instance, np.zeros((n, T), Long)))
-    for _ in range(30 if instance.whole_rows else 1):
-        for t in range(T):
-            b[t] = _best_constant(instance, b, t)
+    if instance.whole_rows:
+        shares = (observation_weights(instance) * (instance.Y > 0)).sum(axis=0)
+        hinge = instance.losses[0]["name"] == "multiclass_hinge"
+        return float(min(1, 2 - 2 * shares.max()) if hinge else -(shares * np.log(shares)).sum())
+    b = np.array([_best_constant(instance, t) for t in range(T)])
     return float(loss_term(instance, np.broadcast_to(b, (n, T))))
 
 
-def _best_constant(instance: Instance, b: Array, t: int) -> Any:
-    alone = instance if instance.whole_rows else instance.with_tasks(np.array([t]))
+def _best_constant(instance: Instance, t: int) -> Any:
+    alone = instance.with_tasks(np.array([t]))
     y = alone.Y[~np.isnan(alone.Y)].astype(Long)
     numbers = instance.losses[t]["name"] in ("squared", "huber", "absolute", "epsilon_insensitive", "quantile", "log_cosh")
     low, high = (y.min(), y.max()) if numbers else (Long(-30), Long(30))
 
     def cost(x: Any) -> Any:
-        constants = b.copy() if instance.whole_rows else np.zeros(1, Long)
-        constants[t if instance.whole_rows else 0] = x
-        return loss_term(alone, np.broadcast_to(constants, alone.Y.shape))
+        return loss_term(alone, np.full(alone.Y.shape, x))
 
     for _ in range(120):
         left, right = low + (high - low) / 3, high - (high - low) / 3
@@ -266,6 +265,7 @@ def _clusters(spec: dict[str, Any], A: Array) -> float:
 
 def objective(instance: Instance, model: Any) -> Value | None:
     """``J`` at a fitted model; ``None`` where a model does not show what its penalty sees (addends of kernels)."""
+    instance = instance.by_observation() if instance.long else instance
     eps = float(np.finfo(model.intercept_.dtype).eps)
     b, alpha, spec = model.intercept_.astype(Long), Long(instance.alpha), instance.structure
     root = np.sqrt(alpha)

@@ -61,6 +61,8 @@ class LinearFeatures:
     ``keep_columns`` the features are the columns, however many.
     """
 
+    note = ""  # nothing to know about: no matrix is repaired
+
     def __init__(self, X: Matrix, keep_columns: bool = False):
         self.basis: Array | None = None
         self.kernel: KernelFeatures | None = None
@@ -116,6 +118,9 @@ class KernelFeatures:
         self.U = U[:, keep]
         self.phi = self.U * np.sqrt(np.maximum(k[keep], 0.0))
         self.n_inputs = len(K)  # how many coefficients a user sees: one for each row
+        self.note = ""  # what a reader of the certificate must know
+        if k[0] < -10 * len(k) * np.finfo(float).eps * k[-1]:
+            self.note = f"The kernel matrix was repaired: its smallest eigenvalue was {k[0]:.1e} and counts as 0."
 
     def dual_coef(self, W: Array) -> Array:
         """``C`` with ``f(x) = k(x, X) C`` (``n x T``) for weights ``W`` of the features."""
@@ -142,6 +147,7 @@ class SumFeatures:
         self.widths = [part.phi.shape[1] for part in parts]
         self.phi = np.hstack([part.phi for part in parts])
         self.n_inputs = parts[0].n_inputs
+        self.note = " ".join(part.note for part in parts if part.note)
 
     def _each(self, W: Array) -> Iterator[tuple[KernelFeatures, Array]]:
         return zip(self.parts, np.split(W, np.cumsum(self.widths)[:-1]), strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -290,7 +290,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Door):
         self.structure_ = A.astype(self._dtype)
         if solution.addends is not None:
             self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
-        self.certificate_ = solution.certificate
+        message = " ".join(filter(None, (solution.certificate.message, data.features.note)))
+        self.certificate_ = replace(solution.certificate, message=message)
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()
         self._scale = data.scale

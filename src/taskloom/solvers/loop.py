@@ -209,6 +209,8 @@ def _iterate(
     start: tuple | None,
     limits: _Limits,
 ) -> str:
+    if book.nothing_to_learn():
+        return "optimal"
     kinks = None if book.problem.loss.smooth else Multipliers(book.problem)
     run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
     gap = np.inf
@@ -262,6 +264,14 @@ class _Book:
         primal, self.A = problem.once("nothing", lambda: problem.best_primal(self.W, self.b))
         self.primal = primal + self.constant
 
+    def nothing_to_learn(self) -> bool:
+        """Whether constants leave no loss but rounding: solvers measure everything by that loss, and must not start."""
+        problem = self.problem
+        if not self.convex or problem.scale > problem.blur:
+            return False
+        self.record(Iterate(self.W, self.b, z := problem.predict(self.W, self.b), np.zeros(z.size)))
+        return self.shortfall <= self.tol
+
     @property
     def gap(self) -> float:
         """Primal minus dual, and never less than what rounding may hide: a proof cannot be finer than its arithmetic."""
@@ -312,7 +322,7 @@ class _Book:
         if primal < self.primal - same or (primal <= self.primal + same and residual < self.stationarity):
             self.primal, self.stationarity = min(primal, self.primal), residual
             self.W, self.b, self.z, self.A, self.G = point.W, point.b, point.z, point.A, G
-        return residual**2 * self.problem.scale
+        return residual * residual * self.problem.scale
 
     def take_over(self, other: _Book, outward: Callable[[Array, Array], tuple[Array, Array]]) -> None:
         """Certify here what was found on another form of this problem: its best weights, and those behind its best bound."""

@@ -290,11 +290,11 @@ def _damping(batch: Batch, h: Array) -> Array | None:
 
 def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     """Minimise a smooth loss from ``coef`` and ``b``; every element runs until its Newton decrement is rounding noise."""
+    coef, b = coef.copy(), b.copy()
+    if batch.loss.quadratic or not np.isfinite(batch.loss.max_curvature):
+        _come_back(batch, coef, b)
     if batch.loss.quadratic:
         return _one_step(batch, coef, b)
-    coef, b = coef.copy(), b.copy()
-    if not np.isfinite(batch.loss.max_curvature):
-        _come_back(batch, coef, b)
     active = np.arange(len(batch.y))
     least = np.full(active.size, np.inf)
     idle = np.zeros(active.size, int)
@@ -311,7 +311,11 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
 
 
 def _come_back(batch: Batch, coef: Array, b: Array) -> None:
-    """Where an exponential has carried a start so far out that zero is better, start at zero: the way back is long."""
+    """Where a start lies so far out that zero is better, start at zero.
+
+    From where an exponential carried it the way back is long; and one step of an ill-conditioned system is off by a share of
+    its start, so that starts that come from each other could grow without end.
+    """
 
     def value(coef: Array, b: Array) -> Array:
         plain = batch.design.predict(coef)
