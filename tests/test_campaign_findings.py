@@ -1,4 +1,4 @@
-"""What the campaign (benchmarks/campaign.py) found, each with the smallest case that showed it; docs/robustness.md has the list."""
+"""What the campaign (benchmarks/campaign.py) found, each with the smallest case that showed it: see docs/robustness.md."""
 
 import warnings
 

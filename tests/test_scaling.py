@@ -19,7 +19,7 @@ def data(seed=0):
 
 
 class TestUnits:
-    """``X`` in other units divides the weights, ``alpha`` takes the square. Those of ``Y`` are taken up by the loss and ``A``."""
+    """``X`` in other units divides the weights, ``alpha`` takes the square; those of ``Y`` are taken up by loss and ``A``."""
 
     @pytest.mark.parametrize("unit", [1e6, 1e-80])
     @pytest.mark.parametrize(
@@ -45,9 +45,17 @@ class TestUnits:
     @pytest.mark.parametrize("unit", [1e6, 1e-40])
     @pytest.mark.parametrize(
         ("structure", "power"),
-        [(structures.Trace(), 2), (structures.SchattenNorm(2), 2), (structures.FeatureSelection(), 2), (structures.Sparse(0.2), 2),
-         (structures.Frobenius(), 1), (structures.Independent(), 0), (structures.UnitTrace(), 0), (structures.Clusters(2), 0)],
-    )  # fmt: skip
+        [
+            (structures.Trace(), 2),
+            (structures.SchattenNorm(2), 2),
+            (structures.FeatureSelection(), 2),
+            (structures.Sparse(0.2), 2),
+            (structures.Frobenius(), 1),
+            (structures.Independent(), 0),
+            (structures.UnitTrace(), 0),
+            (structures.Clusters(2), 0),
+        ],
+    )
     def test_of_the_targets(self, unit, structure, power):
         """``A`` takes ``unit^power``; ``alpha`` what is left of it, so that all terms of the objective grow by ``unit^2``."""
         X, Y = data()
@@ -120,7 +128,7 @@ class TestKernels:
 )
 @pytest.mark.parametrize("fault", ["collinear", "sizes", "far"])
 def test_an_ill_conditioned_system_shows_in_the_gap(structure, fault, alpha):
-    """Whatever the conditioning: the objective is that of the model, and nothing is called optimal that lies above the bound."""
+    """Whatever the conditioning, the objective is that of the model, and nothing far above the bound is called optimal."""
     X, Y = data()
     if fault == "collinear":
         X = np.hstack([X, X @ np.ones((d, 1)) + 1e-9 * np.random.default_rng(1).normal(size=(n, 1))])

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from . import bounds, values
 from . import build as building
-from . import values
 from .build import Instance
 from .draw import NOT_CONVEX, SOLVERS, Description
 
@@ -97,6 +97,8 @@ def _judge(about: Description, entry: dict[str, Any]) -> None:
     }
     if about["second"] and convex:
         _another_way(about, instance, model)
+    elif convex and about["kernel"] == "linear" and about["loss"] != "mixed" and instance.ridge == 0:
+        _bound(instance)
     for invariance in about["invariances"]:
         _invariant(about, instance, model, invariance)
 
@@ -192,6 +194,18 @@ def _another_way(about: Description, instance: Instance, model: Any) -> None:
             _below(said.dual, value.total, value.blur + 1e-8 * abs(value.total) + room, f"which solver={solver!r} attains")
         _below(other.certificate_.dual, said.primal, room, f"the primal of solver={about['solver']!r}; it is of {solver!r}")
         return
+
+
+def _bound(instance: Instance) -> None:
+    """The dual value below the estimators is that of its ``G``, by the definition."""
+    solution = bounds.solved(instance, instance.solver)
+    own = bounds.dual(instance, solution.G)
+    if own is None:
+        return
+    said, (value, blur) = solution.certificate, own
+    slack = blur + 1e-9 * (abs(said.dual) + abs(said.primal))
+    if np.isfinite(said.dual) and said.dual > value + slack:
+        raise WrongError("false certificate", f"dual={said.dual!r}, but that of its G is {value!r} (primal {said.primal!r})")
 
 
 def _oracle(instance: Instance) -> float | None:

@@ -65,7 +65,8 @@ def as_markdown(found: dict[str, Any]) -> str:
     lines = [
         f"{total['instances']} instances: {total['optimal']} optimal ({share:.2f} % of those that were not refused), "
         f"{total['stopped']} stopped and said why, {total['too slow']} too slow, {total['refused']} refused in one sentence, "
-        f"{total['false certificates']} false certificates, {total['crashes']} crashes, {total['other failures']} other failures.",
+        f"{total['false certificates']} false certificates, {total['crashes']} crashes, {total['other failures']} other "
+        "failures.",
     ]
     for by in ("loss", "structure"):
         lines += ["", f"| {by} | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
