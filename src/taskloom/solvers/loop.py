@@ -322,7 +322,7 @@ class _Book:
         if primal < self.primal - same or (primal <= self.primal + same and residual < self.stationarity):
             self.primal, self.stationarity = min(primal, self.primal), residual
             self.W, self.b, self.z, self.A, self.G = point.W, point.b, point.z, point.A, G
-        return residual * residual * self.problem.scale
+        return residual**2 * self.problem.scale
 
     def take_over(self, other: _Book, outward: Callable[[Array, Array], tuple[Array, Array]]) -> None:
         """Certify here what was found on another form of this problem: its best weights, and those behind its best bound."""
