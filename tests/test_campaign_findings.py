@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from taskloom import MultiTaskRegressor, Problem, solve, structures
+from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.losses import Squared
 from taskloom.solvers.newton import Batch, Gram, newton
 
@@ -55,3 +55,16 @@ def test_weak_strength_on_ill_conditioned_sums_ends_without_overflow():
 def test_problems_say_so_too():
     with pytest.raises(ValueError, match="largest entry of features"):
         solve(Problem(1e120 * X, Y))
+
+
+@pytest.mark.parametrize(("kernel", "n_tasks"), [("linear", 20), ("laplacian", 6)])
+def test_kinks_under_a_singular_known_structure_at_a_weak_strength(kernel, n_tasks):
+    """Newton's method set out from duals whose errors a weak strength blew up, then crept with the majorant: minutes, no progress."""
+    draw = np.random.default_rng(1)
+    inputs, L = draw.normal(size=(10, 3)), draw.normal(size=(max(n_tasks // 3, 1), n_tasks))
+    labels = np.where(draw.random((10, n_tasks)) < 0.5, 1, 0)
+    labels[0], labels[1] = 1, 0
+    model = MultiTaskClassifier(structures.OutputCode(L), loss="hinge", kernel=kernel, alpha=1e-7, max_iter=30).fit(
+        inputs, labels
+    )
+    assert model.certificate_.optimal, model.certificate_.message
