@@ -59,7 +59,7 @@ def test_problems_say_so_too():
 
 @pytest.mark.parametrize(("kernel", "n_tasks"), [("linear", 20), ("laplacian", 6)])
 def test_kinks_under_a_singular_known_structure_at_a_weak_strength(kernel, n_tasks):
-    """Newton's method set out from duals whose errors a weak strength blew up, then crept with the majorant: minutes, no progress."""
+    """Newton set out from duals whose errors a weak strength blew up, then crept along with the majorant: no progress."""
     draw = np.random.default_rng(1)
     inputs, L = draw.normal(size=(10, 3)), draw.normal(size=(max(n_tasks // 3, 1), n_tasks))
     labels = np.where(draw.random((10, n_tasks)) < 0.5, 1, 0)
