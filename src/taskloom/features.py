@@ -65,6 +65,8 @@ class LinearFeatures:
     ``keep_columns`` the features are the columns, however many.
     """
 
+    note = ""  # nothing to know about: no matrix is repaired
+
     def __init__(self, X: Matrix, keep_columns: bool = False):
         self.basis: Array | None = None
         self.kernel: KernelFeatures | None = None
@@ -122,10 +124,13 @@ class KernelFeatures:
         scale = np.divide(1.0, np.sqrt(k[keep]), out=np.zeros(int(keep.sum())), where=k[keep] > 0)
         U = U[:, keep]
         self._set(U * np.sqrt(np.maximum(k[keep], 0.0)), U, scale)
+        if k[0] < -10 * len(k) * np.finfo(float).eps * k[-1]:
+            self.note = f"The kernel matrix was repaired: its smallest eigenvalue was {k[0]:.1e} and counts as 0."
 
     def _set(self, phi: Array, U: Array, inverse_root: Array) -> None:
         self.phi, self.U, self.inverse_root = phi, U, inverse_root
         self.n_inputs = len(phi)  # how many coefficients a user sees: one for each row
+        self.note = ""  # what a reader of the certificate must know
 
     @classmethod
     def centred(cls, K: Array) -> KernelFeatures | None:
@@ -182,6 +187,7 @@ class SumFeatures:
         self.widths = [part.phi.shape[1] for part in parts]
         self.phi = np.hstack([part.phi for part in parts])
         self.n_inputs = parts[0].n_inputs
+        self.note = " ".join(part.note for part in parts if part.note)
 
     def _each(self, W: Array) -> Iterator[tuple[KernelFeatures, Array]]:
         return zip(self.parts, np.split(W, np.cumsum(self.widths)[:-1]), strict=True)

@@ -34,6 +34,8 @@ LOSS_FREE = (
     "by observation",
     "row inputs",
 )  # what ``once`` may keep when the loss changes
+# Between these sizes no square, and no product of the squares that a fit makes, leaves the range of double precision.
+FEATURE_SIZES, TARGET_SIZES = (1e-110, 1e110), (1e-50, 1e50)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +74,8 @@ class Problem:
         set_field(self, "structure", as_structure(self.structure))
         require(self.features.ndim == 2, f"features must be a matrix, got shape {self.features.shape}")
         require(bool(np.isfinite(entries(self.features)).all()), "features must be finite, got NaN or infinity")
+        _check_size(entries(self.features), "features", *FEATURE_SIZES)
+        _check_size(self.observations.y, "y", *TARGET_SIZES)
         rows = int(self.observations.row.max(initial=-1)) + 1
         require(rows <= self.n_rows, f"observations name row {rows - 1}, but features have {self.n_rows} rows")
         require(
@@ -409,3 +413,13 @@ class Problem:
         if self.scale <= self.blur and gap <= max(self.blur, 1e-12 * size):
             return 0.0
         return gap / self.scale if self.scale > 0 else np.inf
+
+
+def _check_size(values: Array, name: str, least: float, most: float) -> None:
+    """Refuse units in which squares would overflow or vanish; zeros alone are fine."""
+    size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    require(
+        size == 0 or least <= size <= most,
+        f"the largest entry of {name} is {size:.3g} in size, and a fit needs it between {least:g} and {most:g}, where squares "
+        f"neither overflow nor vanish; divide by {size:.0e}",
+    )

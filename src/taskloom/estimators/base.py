@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -318,7 +318,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         self.structure_ = A.astype(self._dtype)
         if solution.addends is not None:
             self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
-        self.certificate_ = self._of_the_approximation(solution.certificate, data.features)
+        certificate = self._of_the_approximation(solution.certificate, data.features)
+        self.certificate_ = replace(certificate, message=" ".join(filter(None, (certificate.message, data.features.note))))
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()
         self._scale = data.scale

@@ -212,6 +212,8 @@ def _iterate(
     start: tuple | None,
     limits: _Limits,
 ) -> str:
+    if book.nothing_to_learn():
+        return "optimal"
     kinks = None if book.problem.loss.smooth else Multipliers(book.problem)
     run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
     gap = np.inf
@@ -264,6 +266,14 @@ class _Book:
             return
         primal, self.A = problem.once("nothing", lambda: problem.best_primal(self.W, self.b))
         self.primal = primal + self.constant
+
+    def nothing_to_learn(self) -> bool:
+        """Whether constants leave no loss but rounding: solvers measure everything by that loss, and must not start."""
+        problem = self.problem
+        if not self.convex or problem.scale > problem.blur:
+            return False
+        self.record(Iterate(self.W, self.b, z := problem.predict(self.W, self.b), np.zeros(z.size)))
+        return self.shortfall <= self.tol
 
     @property
     def gap(self) -> float:

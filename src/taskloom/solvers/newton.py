@@ -18,6 +18,7 @@ from ..losses.base import Loss
 
 Array = np.ndarray
 MAX_STEPS = 200
+CAUTION = (1.0, 1e-2, 1e-4)  # shares of the majorant that a step expects at least, where its own curvature led astray
 PATIENCE = 25  # steps without a clear fall of the decrement after which only rounding is left
 
 
@@ -290,11 +291,10 @@ def _damping(batch: Batch, h: Array) -> Array | None:
 
 def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     """Minimise a smooth loss from ``coef`` and ``b``; every element runs until its Newton decrement is rounding noise."""
+    coef, b = coef.copy(), b.copy()
+    _come_back(batch, coef, b)
     if batch.loss.quadratic:
         return _one_step(batch, coef, b)
-    coef, b = coef.copy(), b.copy()
-    if not np.isfinite(batch.loss.max_curvature):
-        _come_back(batch, coef, b)
     active = np.arange(len(batch.y))
     least = np.full(active.size, np.inf)
     idle = np.zeros(active.size, int)
@@ -311,7 +311,11 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
 
 
 def _come_back(batch: Batch, coef: Array, b: Array) -> None:
-    """Where an exponential has carried a start so far out that zero is better, start at zero: the way back is long."""
+    """Where a start lies so far out that zero is better, start at zero.
+
+    From where an exponential carried it the way back is long; and one step of an ill-conditioned system is off by a share of
+    its start, so that starts that come from each other could grow without end.
+    """
 
     def value(coef: Array, b: Array) -> Array:
         plain = batch.design.predict(coef)
@@ -345,19 +349,23 @@ def _damped_step(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array, Arr
     """One Newton step with a line search; the new point, the decrement (0 where no step helps) and the value before.
 
     Where the line search cuts the step short, the curvature at hand says little about the way ahead (most observations
-    lie on straight pieces of the loss): the step with the majorant is tried too, and the better one is taken.
+    lie on straight pieces of the loss): steps with more of the majorant are tried too, and the best one is taken.
     """
     plain = batch.design.predict(coef)
     z = plain + batch.offsets(b)
     fixed = batch.design.inner(coef, coef, plain) / 2
     value = np.einsum("bm,bm->b", batch.v, batch.loss.value(batch.y, z)) + fixed
     t, dcoef, db, drop, reached = _search(batch, coef, plain, z, value, fixed, batch.loss.curvature(batch.y, z))
-    if np.any(t < 0.2):
-        other = _search(batch, coef, plain, z, value, fixed, batch.loss.majorant(batch.y, z))
-        better = (other[4] < reached) & (t < 0.2)
-        pick = better[:, None]
-        t, drop = np.where(better, other[0], t), np.where(better, other[3], drop)
-        dcoef, db = np.where(pick, other[1], dcoef), np.where(pick, other[2], db)
+    if np.any(short := t < 0.2):
+        curvature, majorant = batch.loss.curvature(batch.y, z), batch.loss.majorant(batch.y, z)
+        for share in CAUTION:
+            other = _search(batch, coef, plain, z, value, fixed, np.maximum(curvature, share * majorant))
+            better = (other[4] < reached) & short
+            pick = better[:, None]
+            t, drop, reached = (
+                np.where(better, new, old) for new, old in ((other[0], t), (other[3], drop), (other[4], reached))
+            )
+            dcoef, db = np.where(pick, other[1], dcoef), np.where(pick, other[2], db)
     return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where(t > 0, -drop, 0.0), value
 
 
