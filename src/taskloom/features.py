@@ -112,6 +112,8 @@ def _symmetric_kernel(K: Array) -> Array:
 class KernelFeatures:
     """``Phi = U sqrt(k)`` from the eigendecomposition of ``K``; directions below rounding are left out."""
 
+    note = ""  # what a reader of the certificate must know
+
     def __init__(self, K: Array):
         k, U = np.linalg.eigh(_symmetric_kernel(K))
         require(
@@ -130,7 +132,6 @@ class KernelFeatures:
     def _set(self, phi: Array, U: Array, inverse_root: Array) -> None:
         self.phi, self.U, self.inverse_root = phi, U, inverse_root
         self.n_inputs = len(phi)  # how many coefficients a user sees: one for each row
-        self.note = ""  # what a reader of the certificate must know
 
     @classmethod
     def centred(cls, K: Array) -> KernelFeatures | None:
