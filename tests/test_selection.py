@@ -86,7 +86,9 @@ SEARCHES = {
 def searched(plain, **options):
     """The cross-validated twin of a plain estimator."""
     cls = MultiTaskRegressorCV if isinstance(plain, MultiTaskRegressor) else MultiTaskClassifierCV
-    kept = {name: value for name, value in plain.get_params(deep=False).items() if name not in ("alpha", "warm_start")}
+    kept = {
+        name: value for name, value in plain.get_params(deep=False).items() if name not in ("alpha", "warm_start", "device")
+    }
     return cls(**{**kept, **options})
 
 

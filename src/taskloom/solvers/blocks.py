@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri, strtri
@@ -20,7 +20,7 @@ class Block:
     tasks: Array | slice
     X: Array
     y: Array
-    size: Array  # the mean over the features of the sum of squares, for each task
+    size: Array  # the mean over the directions of the inputs of the sum of squares, for each task
 
     def single(self) -> Block:
         """In single precision."""
@@ -39,9 +39,17 @@ def blocks(problem: Problem) -> list[Block]:
             share = (root / v.sum(axis=1)[:, None])[:, None, :]
             X -= root[:, :, None] * np.matmul(share, X)
             y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
-        size = np.einsum("bmr,bmr->b", X, X) / X.shape[2]
+        size = np.einsum("bmr,bmr->b", X, X)
         out.append(Block(bucket.tasks if len(groups) > 1 else slice(None), X, y, size))
-    return out
+    directions = _directions(out)
+    return [replace(block, size=block.size / directions) for block in out]
+
+
+def _directions(data: list[Block]) -> float:
+    """How many directions the inputs fill: all features if they are alike, and the same if rows are repeated or turned."""
+    moments = sum(rows.T @ rows for rows in (block.X.reshape(-1, block.X.shape[2]) for block in data))
+    total = float(np.vdot(moments, moments))
+    return float(np.trace(moments)) ** 2 / total if total > 0 else 1.0
 
 
 def rough(data: list[Block]) -> list[Block] | None:

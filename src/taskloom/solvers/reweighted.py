@@ -87,7 +87,7 @@ class ReweightedRun(Run):
             return self.fallback.step(gap)
         problem, model = self.problem, self._model()
         scale = problem.scale
-        inner = ProjectedRun(Projected(), model, (self.W, self.b) if self.started else None, self.tol)
+        inner = ProjectedRun(Projected(single=False), model, (self.W, self.b) if self.started else None, self.tol)
         share = gap / max(scale, 1e-300) if np.isfinite(gap) else 1.0
         inner.enough = scale * max(1e-3 * share * min(1.0, 1e3 * share), 1e-14)
         there = inner.step(np.inf)
