@@ -1,7 +1,7 @@
 """What the paper leaves open about SARCOS, tried out: ``python -m taskloom.experiments readings --data FOLDER``.
 
-Single-task learning (ridge regression, one strength for all tasks, 5 folds) under each reading of scaling and intercept. Joint
-methods do not enter: the reading is chosen by the baseline alone.
+Single-task learning (ridge regression, 5 folds) under each reading of scaling, intercept and strengths (one for all tasks, or
+one for each). Joint methods do not enter: the reading is chosen by the baseline alone.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from .sarcos import PRINTED, SIZES, draw_rows, settings
 
 Array = np.ndarray
 STRENGTHS = np.logspace(-7, 3, 31)
-READINGS = {  # scaled inputs, intercept
-    "raw inputs, no intercept": (False, False),
-    "raw inputs, intercept": (False, True),
-    "scaled inputs, no intercept": (True, False),
-    "scaled inputs, intercept (ours)": (True, True),
+READINGS = {  # scaled inputs, intercept, a strength for each task
+    "raw inputs, no intercept, one strength": (False, False, False),
+    "raw inputs, intercept, one strength": (False, True, False),
+    "scaled inputs, no intercept, one strength": (True, False, False),
+    "scaled inputs, intercept, one strength": (True, True, False),
+    "raw inputs, intercept, a strength for each task": (False, True, True),
+    "scaled inputs, intercept, a strength for each task (ours)": (True, True, True),
 }
 
 
@@ -33,18 +35,19 @@ def _errors(X: Array, y: Array, X_test: Array, y_test: Array, intercept: bool) -
     return np.mean((y_test[:, None] - (X_test - centre) @ W - level) ** 2, axis=0) / y_test.var()
 
 
-def single_task(data: Any, unit: dict[str, Any], scaled: bool, intercept: bool) -> float:
-    """The mean nMSE over the tasks at the strength that 5 folds choose."""
+def single_task(data: Any, unit: dict[str, Any], scaled: bool, intercept: bool, own: bool) -> float:
+    """The mean nMSE over the tasks at the strength, or strengths, that 5 folds choose."""
     train, test = draw_rows(data, unit, settings(False, None))
     stacked = np.concatenate([data.X[rows] for rows in train])
     shift, scale = (stacked.mean(axis=0), stacked.std(axis=0)) if scaled else (0.0, 1.0)
-    folds = final = np.zeros(STRENGTHS.size)
+    folds, final = np.zeros((2, len(train), STRENGTHS.size))
     for t, rows in enumerate(train):
         X, y, part = (data.X[rows] - shift) / scale, data.Y[rows, t], np.arange(len(rows)) % 5
         for k in range(5):
-            folds = folds + _errors(X[part != k], y[part != k], X[part == k], y[part == k], intercept)
-        final = final + _errors(X, y, (data.X[test] - shift) / scale, data.Y[test, t], intercept)
-    return float(final[np.argmin(folds)] / len(train))
+            folds[t] += _errors(X[part != k], y[part != k], X[part == k], y[part == k], intercept)
+        final[t] = _errors(X, y, (data.X[test] - shift) / scale, data.Y[test, t], intercept)
+    best = np.argmin(folds, axis=1) if own else np.argmin(folds.sum(axis=0))
+    return float(final[np.arange(len(train)), best].mean())
 
 
 def show(folder: str | os.PathLike | None, repetitions: int = 10) -> None:
@@ -52,11 +55,11 @@ def show(folder: str | os.PathLike | None, repetitions: int = 10) -> None:
     data = fetch_sarcos(data_home=folder)
     lines = ["| STL | " + " | ".join(map(str, SIZES)) + " |", "|---" * (1 + len(SIZES)) + "|"]
     lines.append("| printed | " + " | ".join(f"{value:.4f}" for value in PRINTED["STL"]["nmse"]) + " |")
-    for name, (scaled, intercept) in READINGS.items():
+    for name, reading in READINGS.items():
         cells = []
         for size in SIZES:
             units = [{"protocol": "random", "size": size, "repetition": r} for r in range(repetitions)]
-            errors = [single_task(data, unit, scaled, intercept) for unit in units]
+            errors = [single_task(data, unit, *reading) for unit in units]
             cells.append(f"{np.mean(errors):.4f} ± {np.std(errors, ddof=1):.4f}")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     sys.stdout.write("\n".join(lines) + "\n")
