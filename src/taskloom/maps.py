@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from . import factors
@@ -43,7 +41,7 @@ def features_to_tasks(W: Array, D: Array) -> Array:
     return tasks_to_features(W.T, D)
 
 
-def implied_tasks(W: Array, D: Array) -> Any:
+def implied_tasks(W: Array, D: Array) -> Array | factors.FactoredStructure:
     """The task matrix that goes with a structure on the features: ``W'D^+W``, with the trace of ``D``.
 
     For the trace penalty, which may sit on either side, it is the ``A`` of the task side. With many tasks it comes factored.
