@@ -20,7 +20,6 @@ import numpy as np
 
 from .. import methods
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
-from ..solvers import strength_grid
 from ..structures import Fixed, LogDet, Structure
 
 Array = np.ndarray
@@ -73,10 +72,8 @@ class TaskErrors:
 def _alone(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Every task at the strength with the least squared error in its own folds: ``A = diag(alpha / alpha_t)``."""
     began, errors = time.perf_counter(), TaskErrors("task_column" in options)
-    alphas = _grid(X, y, settings, methods.STL().structure, 0.0, options)
-    found = MultiTaskRegressorCV(
-        methods.STL().structure, alphas=alphas, random_state=seed, cv=cv, scoring=errors, **options
-    ).fit(X, y)
+    search = {"alphas": settings["n_alphas"], "random_state": seed, "cv": cv, "scoring": errors}
+    found = MultiTaskRegressorCV(methods.STL().structure, **search, **options).fit(X, y)
     walked = found.cv_results_["param_alpha"].astype(float)
     folds = np.reshape(errors.seen, (found.n_splits_, -1, errors.seen[0].size))  # after ours comes a grid of the search
     totals = folds[:, : walked.size].sum(axis=0)
@@ -95,24 +92,13 @@ def _alone(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: Any, opt
     return {"model": model, "report": report}
 
 
-def _grid(X: Any, y: Any, settings: dict[str, Any], structure: Structure, ridge: float, options: dict[str, Any]) -> Any:
-    """The strengths to try: how many, or where they lie if the settings say how many ``decades`` below the top."""
-    decades = settings.get("decades")
-    if decades is None:
-        return settings["n_alphas"]
-    plain = MultiTaskRegressor(structure, ridge=ridge, **options)
-    top = strength_grid(plain._prepare(X, y, None).problem, 1)[0]
-    return top * np.logspace(-decades[0], -decades[1], settings["n_alphas"])
-
-
 def choose(
     X: Any, y: Any, settings: dict[str, Any], seed: int, *, cv: Any = 5, scoring: Any = None, **options: Any
 ) -> dict[str, Any]:
     """Choose and fit every method: its model, its setting, its certificates and how long it took.
 
     ``cv`` and ``scoring`` are those of :class:`MultiTaskRegressorCV`, ``options`` go to every model. Of the settings it reads
-    ``methods``, ``n_alphas``, ``second_parameters`` (whether to choose these too; otherwise the first value is taken) and, if
-    there, ``decades``: how far below its top a grid begins and ends.
+    ``methods``, ``n_alphas`` and ``second_parameters`` (whether to choose these too; otherwise the first value is taken).
     """
     names, n_alphas, several = settings["methods"], settings["n_alphas"], settings["second_parameters"]
     wanted = [(method.name, candidate) for method in METHODS for candidate in method.candidates[: None if several else 1]]
@@ -120,11 +106,11 @@ def choose(
     scored: dict[str, list[dict[str, Any]]] = {}
     ridges = sorted({candidate.ridge for _, candidate in wanted})
     groups = [[pair for pair in wanted if pair[1].ridge == ridge] for ridge in ridges]  # these share their folds
-    for group in groups if settings.get("decades") is None else [[pair] for pair in wanted]:
+    for group in groups:
         mine, ridge = [(name, candidate.structure) for name, candidate in group], group[0][1].ridge
         found = MultiTaskRegressorCV(
             structures=[structure for _, structure in mine],
-            alphas=_grid(X, y, settings, mine[0][1], ridge, options),
+            alphas=n_alphas,
             ridge=ridge,
             random_state=seed,
             cv=cv,
