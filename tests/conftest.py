@@ -3,6 +3,12 @@
 import os
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, so that a change is what makes a test fail; HYPOTHESIS_EXPLORE=1 looks for new ones.
+settings.register_profile("steady", derandomize=True)
+if not os.environ.get("HYPOTHESIS_EXPLORE"):
+    settings.load_profile("steady")
 
 for pool in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(pool, "1")

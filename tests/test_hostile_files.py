@@ -223,6 +223,16 @@ def places(node, at=()):
         yield from places(value, (*at, key))
 
 
+@pytest.mark.parametrize("kernel", [[], ["rbf"], ["linear", "rbf"]])
+def test_a_list_of_kernels_needs_coefficients_for_each(good, tmp_path, kernel):
+    def change(tree, arrays):
+        tree["steps"][1]["params"]["kernel"] = kernel
+
+    (tmp_path / "m").write_bytes(forge(good, tmp_path / "m", change))
+    with pytest.raises(ModelFileError):
+        taskloom.load(tmp_path / "m")
+
+
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_model_changed_at_random_is_refused_or_works(good, data, tmp_path):

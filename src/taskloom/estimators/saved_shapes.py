@@ -109,6 +109,9 @@ def _check_kernel(model: Any) -> None:
     """A kernel that gives a number for a pair of rows."""
     if isinstance(model.kernel, str) and model.kernel == "precomputed":
         return
+    several = isinstance(model.kernel, (list, tuple))
+    check(several == isinstance(model.dual_coef_, list), f"dual_coef_ does not go with kernel={model.kernel!r}")
+    check(not several or len(model.kernel) == len(model.dual_coef_), f"kernel={model.kernel!r} has another number of kernels")
     for k in _each(model._kernel(model.X_fit_[:1], model.X_fit_[:1])):
         check(np.shape(k) == (1, 1) and bool(np.isfinite(k).all()), f"kernel={model.kernel!r} gives no number")
 
