@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
-from taskloom.solvers import Projected, projected
+from taskloom.solvers import Projected, factor_newton, projected
 from taskloom.solvers.blocks import blocks
 from taskloom.solvers.projected import Point
+from taskloom.solvers.task_blocks import Stack
 from taskloom.tasks import Observations
 
 
@@ -22,16 +23,25 @@ def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, alpha=0.02, seed=0, fit_intercep
     return Problem(X, seen, "squared", "trace", alpha, fit_intercept=fit_intercept)
 
 
+def on_the_host(data, Q, problem):
+    return Point(data, Q, problem.alpha, problem.n_tasks)
+
+
+def on_a_device(data, Q, problem):
+    return factor_newton.Point([Stack.of(block.X, block.y) for block in data], Q, problem.alpha)
+
+
+@pytest.mark.parametrize("point", [on_the_host, on_a_device])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("q", [2, 6])
-def test_value_slope_and_hessian_are_those_of_the_naive_twin(q, fit_intercept):
+def test_value_slope_and_hessian_are_those_of_the_naive_twin(q, fit_intercept, point):
     problem = problem_of(fit_intercept=fit_intercept)
     rng, data = np.random.default_rng(1), blocks(problem)
     assert len(data) > 1  # tasks of different sizes, in systems of both kinds
     Q, step = rng.normal(size=(problem.n_features, q)), rng.normal(size=(problem.n_features, q))
 
     def at(t):
-        return Point(data, Q + t * step, problem.alpha, problem.n_tasks)
+        return point(data, Q + t * step, problem)
 
     def h(t):
         return naive.projected_objective(problem, Q + t * step)

@@ -67,7 +67,7 @@ FAULTS = (
     "outlier",
     "columns of other sizes",
 )
-SOLVERS = ("alternating", "block", "factored", "proximal", "projected")
+SOLVERS = ("alternating", "block", "factored", "proximal", "projected", "reweighted", "smooth")
 INVARIANCES = ("twice", "tasks permuted", "rows shuffled", "other layout", "two threads")
 
 
