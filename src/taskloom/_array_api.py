@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dtrtri, strtri
 
 from ._component import require
 
@@ -167,17 +167,64 @@ def eigh(M: Any) -> tuple[np.ndarray, np.ndarray]:
     return to_numpy(values).astype(float), to_numpy(vectors).astype(float)
 
 
-def inverse_roots(K: Any) -> Any:
-    """``R`` with ``K^-1 = R'R``, for each of the positive definite matrices ``K``."""
+def top_eigenvalue(M: Any) -> float:
+    """The largest eigenvalue of ``M'M``, from the smaller Gram matrix."""
+    gram = M.T @ M if M.shape[1] <= M.shape[0] else M @ M.T
+    if library(M) == "numpy" or gram.shape[0] <= SMALL:
+        return float(np.linalg.eigvalsh(to_numpy(gram).astype(float, copy=False))[-1])
+    return float(namespace(M).linalg.eigvalsh(gram)[-1])
+
+
+def left_vectors(M: Any) -> tuple[np.ndarray, Any]:
+    """Squared singular values (ascending) and left vectors, from the smaller Gram matrix: small ones are only roughly right."""
+    if M.shape[0] <= M.shape[1]:
+        squares, U = eigh(M @ M.T)
+        return squares, like(U, M)
+    squares, V = eigh(M.T @ M)
+    return squares, M @ like(V / np.sqrt(np.maximum(squares, np.finfo(float).tiny)), M)
+
+
+def row_products(a: Any, b: Any) -> Any:
+    """The inner product of each row of ``a`` with that of ``b``."""
+    return np.einsum("ij,ij->i", a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b, axis=1)
+
+
+def add_to_diagonals(K: Any, lift: Any) -> Any:
+    """``K + lift I`` for each matrix of a stack; in place where the library is NumPy."""
+    n = K.shape[-1]
+    if isinstance(K, np.ndarray):
+        K.reshape(len(K), n * n)[:, :: n + 1] += lift if np.ndim(lift) == 0 else lift[:, None]
+        return K
+    lift = lift if isinstance(lift, float) else lift[:, None, None]
+    return K + lift * namespace(K).eye(n, dtype=K.dtype, device=K.device)
+
+
+def inverse_roots(K: Any, lift: float) -> Any:
+    """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``, which it may overwrite."""
     name, xp = library(K), namespace(K)
-    L = xp.linalg.cholesky(K)
     if name == "numpy":
-        if L.dtype != np.float64:
-            return np.linalg.inv(L)
-        for matrix in L:
-            dtrtri(matrix.T, lower=0, overwrite_c=1)  # in place: the transpose of a C matrix is what LAPACK calls one
-        return L
-    eye = xp.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+        return _triangular_inverses(_roots(add_to_diagonals(K, lift)))
+    rounding = float(xp.finfo(K.dtype).eps) * xp.linalg.trace(K)  # not all libraries say so where a root fails
+    L = xp.linalg.cholesky(add_to_diagonals(K, lift + rounding))
     if name == "torch":
+        eye = xp.eye(K.shape[-1], dtype=K.dtype, device=K.device)
         return xp.linalg.solve_triangular(L, eye, upper=False)
     return xp.linalg.inv(L)
+
+
+def _roots(K: np.ndarray) -> np.ndarray:
+    """Cholesky factors; where rounding makes a matrix indefinite in double precision, of one that is larger by as much."""
+    try:
+        return np.linalg.cholesky(K)
+    except np.linalg.LinAlgError:
+        if K.dtype != np.float64:
+            raise
+        return np.linalg.cholesky(add_to_diagonals(K, 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2)))
+
+
+def _triangular_inverses(L: np.ndarray) -> np.ndarray:
+    """The inverses of lower triangular matrices, in place: the transpose of a C matrix is what LAPACK calls one."""
+    invert = dtrtri if L.dtype == np.float64 else strtri
+    for matrix in L:
+        invert(matrix.T, lower=0, overwrite_c=1)
+    return L
