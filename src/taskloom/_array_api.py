@@ -32,9 +32,11 @@ def library(array: Any) -> str | None:
 
 def namespace(array: Any) -> ModuleType:
     """The functions of the array-API standard for arrays of this library."""
+    if isinstance(array, np.ndarray):
+        return np
     name = library(array)
-    if name in ("numpy", "array_api_strict"):
-        return import_module(str(name))
+    if name == "array_api_strict":
+        return import_module(name)
     try:
         return import_module(f"sklearn.externals.array_api_compat.{name}")
     except ImportError:  # scikit-learn before 1.7

@@ -24,8 +24,8 @@ class Block(Stack):
 
     def single(self) -> Block:
         """In single precision."""
-        parts = (np.asarray(part, dtype=np.float32) for part in (self.X, self.y, self.size, self.rest))
-        return Block(*parts, self.tasks)
+        X, y, size, rest = (np.asarray(part, dtype=np.float32) for part in (self.X, self.y, self.size, self.rest))
+        return Block(X, y, size, rest, self.tasks)
 
 
 def blocks(problem: Problem) -> list[Block]:
@@ -44,10 +44,9 @@ def blocks(problem: Problem) -> list[Block]:
             X, y, rest = shortened(X, y)
         out.append(Block(X, y, np.einsum("bmr,bmr->b", X, X), rest, bucket.tasks))
     out = _gathered(out)
-    if len(out) == 1:
-        out = [replace(out[0], tasks=slice(None))] if np.all(np.diff(out[0].tasks) == 1) else out
+    whole = len(out) == 1 and np.array_equal(out[0].tasks, np.arange(problem.n_tasks))  # type: ignore[arg-type]
     directions = _directions(out)
-    return [replace(block, size=block.size / directions) for block in out]
+    return [replace(b, size=b.size / directions, tasks=slice(None) if whole else b.tasks) for b in out]
 
 
 def shortened(X: Array, y: Array) -> tuple[Array, Array, Array]:
@@ -66,7 +65,7 @@ def shortened(X: Array, y: Array) -> tuple[Array, Array, Array]:
         short = np.linalg.solve(L, times_transposed(X, y)[:, :, None])[:, :, 0]
         triangle = np.ascontiguousarray(L.transpose(0, 2, 1))
     else:
-        both = np.linalg.qr(np.concatenate([X, y[:, :, None]], axis=2), mode="r")
+        both: Array = np.linalg.qr(np.concatenate([X, y[:, :, None]], axis=2), mode="r")
         triangle, short = np.ascontiguousarray(both[:, :-1, :-1]), both[:, :-1, -1].copy()
     return triangle, short, np.maximum(row_products(y, y) - row_products(short, short), 0.0)
 
@@ -86,8 +85,8 @@ def _gathered(data: list[Block]) -> list[Block]:
 
 
 def _merged(group: list[Block]) -> Block:
-    fields = ("X", "y", "size", "rest", "tasks")
-    return Block(*(np.concatenate([getattr(block, name) for block in group]) for name in fields))
+    names = ("X", "y", "size", "rest", "tasks")
+    return Block(**{name: np.concatenate([getattr(block, name) for block in group]) for name in names})
 
 
 def _directions(data: list[Block]) -> float:

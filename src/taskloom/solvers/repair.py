@@ -10,12 +10,13 @@ is computed like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from .._linalg import symmetric
 from ..problem import Problem
+from .blocks import means
 from .sides import buckets, turned
 
 Array = np.ndarray
@@ -70,18 +71,12 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     alone. That asks far less of a task than to mend its whole column, for which it may have too few observations. The
     multiplier ``M`` of the condition solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess``, by conjugate gradients.
     """
-    seen, V = problem.observations, (root.T @ U) / s
-    rows_of, parts = turned(problem, U / (2 * np.sqrt(problem.alpha))), []
-    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
-        v = seen.weight[bucket.place] * bucket.mask
-        X = rows_of(bucket)
-        if problem.fit_intercept:  # the changes of each task must add up to zero
-            X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
-        parts.append((bucket, np.sqrt(v), np.sqrt(v)[:, :, None] * X, V[bucket.tasks]))
+    V, U = (root.T @ U) / s, U / (2 * np.sqrt(problem.alpha))
+    parts = [(X, V[tasks]) for tasks, X in _along(problem, U)]
 
     def product(M: Array) -> Array:
         total = np.zeros_like(M)
-        for _, _, X, V_part in parts:
+        for X, V_part in parts:
             u = np.matmul(X, (V_part @ M)[:, :, None])
             total += np.matmul(u.transpose(0, 2, 1), X)[:, 0].T @ V_part
         return symmetric(total)
@@ -90,13 +85,27 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     eye = np.eye(s.size)
     ease = float(np.trace(product(eye))) / s.size
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
-    lift = np.minimum(np.maximum(1 - s, 0.0), 4 * ease * np.sqrt(problem.alpha) * weight)
+    lift = np.minimum(np.maximum(1 - s, 0.0), 8 * ease * problem.alpha * weight)
     M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
-    out = G.copy()
-    for bucket, root_v, X, V_part in parts:
-        step = root_v * np.matmul(X, (V_part @ M)[:, :, None])[:, :, 0]
-        out[bucket.place[bucket.mask]] -= step[bucket.mask]
-    return out
+    change = U @ (V @ M).T  # of each task's own rows, off their mean: the changes of a task add up to zero
+    mean = problem.once("means", lambda: means(problem))[0]
+    offset = -np.einsum("rt,rt->t", mean, change)
+    return G - problem.observations.weight * problem.predict(change, offset)
+
+
+def _along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, Array]]:
+    """The centred, weighted inputs of the tasks along ``U`` (or rows with the same products), a block at a time."""
+    if (data := problem.known("blocks")) is not None:
+        for block in data:
+            yield block.tasks, (block.X.reshape(-1, len(U)) @ U).reshape(*block.y.shape, -1)
+        return
+    seen, rows_of = problem.observations, turned(problem, U)
+    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
+        v = seen.weight[bucket.place] * bucket.mask
+        X = rows_of(bucket)
+        if problem.fit_intercept:
+            X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
+        yield bucket.tasks, np.sqrt(v)[:, :, None] * X
 
 
 def conjugate_gradients(product: Callable[[Array], Array], target: Array, tol: float, limit: int = 30) -> Array:

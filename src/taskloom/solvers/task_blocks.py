@@ -32,7 +32,11 @@ class Solved(Protocol):
 class TaskBlock(Protocol):
     """Some tasks, and what Newton's method asks of them."""
 
-    size: Any
+    @property
+    def size(self) -> Array: ...
+
+    @property
+    def y(self) -> Array: ...
 
     @property
     def n_tasks(self) -> int: ...
