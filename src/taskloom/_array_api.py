@@ -11,10 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri, strtri
+from scipy.linalg.lapack import dtrtri
 
 from ._component import require
 
+MANY = 12  # matrices for each of their rows: then it is faster to work on all of them at once
 SMALL = 400  # symmetric matrices up to this size are decomposed by the host: it is done before a card has begun
 NO_CARD = (
     "device={device!r} needs PyTorch or CuPy and a CUDA device, but {why}; install taskloom[torch] on a machine with a card, "
@@ -145,6 +146,11 @@ def double(array: Any) -> Any:
     return cast(array, namespace(array).float64)
 
 
+def dot(a: Any, b: Any) -> float:
+    """The sum of products, in the precision at hand."""
+    return float(np.vdot(a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b))
+
+
 def inner(a: Any, b: Any) -> float:
     """The sum of products, in double precision."""
     a, b = double(a), double(b)
@@ -191,6 +197,13 @@ def row_products(a: Any, b: Any) -> Any:
     return np.einsum("ij,ij->i", a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b, axis=1)
 
 
+def column_squares(a: Any) -> np.ndarray:
+    """The sum of squares of each column, as NumPy's, in double precision."""
+    if isinstance(a, np.ndarray):
+        return np.einsum("ij,ij->j", a, a).astype(float, copy=False)
+    return to_numpy(namespace(a).sum(a * a, axis=0)).astype(float)
+
+
 def add_to_diagonals(K: Any, lift: Any) -> Any:
     """``K + lift I`` for each matrix of a stack; in place where the library is NumPy."""
     n = K.shape[-1]
@@ -205,7 +218,8 @@ def inverse_roots(K: Any, lift: float) -> Any:
     """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``, which it may overwrite."""
     name, xp = library(K), namespace(K)
     if name == "numpy":
-        return _triangular_inverses(_roots(add_to_diagonals(K, lift)))
+        # Small matrices decompose faster in double precision than in single.
+        return cast(_triangular_inverses(_roots(add_to_diagonals(K.astype(float), lift), K.dtype)), K.dtype)
     rounding = float(xp.finfo(K.dtype).eps) * xp.linalg.trace(K)  # not all libraries say so where a root fails
     L = xp.linalg.cholesky(add_to_diagonals(K, lift + rounding))
     if name == "torch":
@@ -214,19 +228,25 @@ def inverse_roots(K: Any, lift: float) -> Any:
     return xp.linalg.inv(L)
 
 
-def _roots(K: np.ndarray) -> np.ndarray:
-    """Cholesky factors; where rounding makes a matrix indefinite in double precision, of one that is larger by as much."""
+def _roots(K: np.ndarray, dtype: Any) -> np.ndarray:
+    """Cholesky factors; where rounding made a matrix of double precision indefinite, of one that is larger by as much."""
     try:
         return np.linalg.cholesky(K)
     except np.linalg.LinAlgError:
-        if K.dtype != np.float64:
+        if dtype != np.float64:
             raise
         return np.linalg.cholesky(add_to_diagonals(K, 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2)))
 
 
 def _triangular_inverses(L: np.ndarray) -> np.ndarray:
-    """The inverses of lower triangular matrices, in place: the transpose of a C matrix is what LAPACK calls one."""
-    invert = dtrtri if L.dtype == np.float64 else strtri
-    for matrix in L:
-        invert(matrix.T, lower=0, overwrite_c=1)
-    return L
+    """The inverses of lower triangular matrices: one after the other, or all at once where they are many and small."""
+    n = L.shape[1]
+    if len(L) < MANY * n:
+        for matrix in L:
+            dtrtri(matrix.T, lower=0, overwrite_c=1)  # in place: the transpose of a C matrix is what LAPACK calls one
+        return L
+    rows, out = np.ascontiguousarray(L.transpose(1, 2, 0)), np.zeros((n, n, len(L)))
+    for i in range(n):
+        out[i, i] = 1 / rows[i, i]
+        out[i, :i] = -out[i, i] * np.einsum("jt,jkt->kt", rows[i, :i], out[:i, :i])
+    return np.ascontiguousarray(out.transpose(2, 0, 1))

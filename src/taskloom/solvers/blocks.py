@@ -13,6 +13,7 @@ from .task_blocks import Stack
 
 Array = np.ndarray
 TALL = 2  # so many times more rows than features: then a triangle in their place soon pays
+WORTHWHILE = 20_000  # numbers, below which single precision saves nothing
 INDEPENDENT = 1e-4  # the least share of a column that the others do not explain, for its triangle to come from products
 
 
@@ -97,7 +98,9 @@ def _directions(data: list[Block]) -> float:
 
 
 def rough(data: list[Block]) -> list[Block] | None:
-    """The blocks in single precision, where their units leave room for it."""
+    """The blocks in single precision, where their units leave room for it and there is traffic to be spared."""
+    if sum(block.X.size for block in data) < WORTHWHILE:
+        return None
     seen = np.concatenate([part for block in data for part in (block.size, row_products(block.y, block.y))])
     safe = bool(np.all((seen < 1e8) & ((seen > 1e-8) | (seen == 0))))
     return [block.single() for block in data] if safe else None

@@ -14,12 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from .._array_api import cast, double, eigh, inner, left_vectors, like, namespace, to_numpy, top_eigenvalue
+from .._array_api import (
+    cast,
+    column_squares,
+    dot,
+    double,
+    eigh,
+    inner,
+    left_vectors,
+    like,
+    namespace,
+    to_numpy,
+    top_eigenvalue,
+)
 from .task_blocks import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
@@ -42,7 +54,7 @@ class Point:
     def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1):
         self.Q, self.alpha, self.p = Q, alpha, p
         self.parts = [block.at(Q, alpha) for block in data]
-        self.places = [slice(*pair) for pair in pairwise(np.cumsum([0, *(block.n_tasks for block in data)]).tolist())]
+        self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
         self.B, self.Z = _joined([part.B for part in self.parts]), _joined([part.Z for part in self.parts])
         xp = namespace(Q)
         self.value = self.charge + sum(float(xp.sum(double(part.least))) for part in self.parts)
@@ -82,14 +94,12 @@ class Point:
 
         The columns of ``Q`` are orthogonal wherever the walk goes.
         """
-        xp = namespace(self.Q)
-        energy = to_numpy(xp.sum(self.Q * self.Q, axis=0)).astype(float, copy=False)
-        large = energy > 1e-12 * energy.max(initial=0.0)
-        scaled = np.where(large, 1 / np.sqrt(np.where(large, energy, 1.0)), 0.0)
-        pull = self.Z @ (self.Q * like(scaled, self.Q))
+        energy = column_squares(self.Q)
+        least = 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny  # smaller columns have no direction
+        pull = self.Z @ (self.Q * like(1 / np.sqrt(np.maximum(energy, least)), self.Q))
         slope = to_numpy(pull.T @ pull).astype(float, copy=False) / (4 * self.alpha)
         if self.p != 1:
-            slope = slope - np.diag(np.where(large, self.p * energy ** (self.p - 1), 0.0))
+            slope = slope - np.diag(self.p * energy ** (self.p - 1))
         return max(float(np.linalg.eigvalsh(slope)[-1]) - (self.p == 1), 0.0)
 
     def metric(self) -> Callable[[Array], Array]:
@@ -108,17 +118,17 @@ def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: fl
     """Conjugate gradients on the Newton system, until the residual has fallen or the curvature turns out negative."""
     x, r = 0 * point.slope, -point.slope
     z = metric(r)
-    p, size = z, inner(r, z)
+    p, size = z, dot(r, z)
     enough = forcing**2 * size
     for k in range(limit):
         Hp = point.hessian(p)
-        bend = inner(p, Hp)
-        if bend <= 1e-14 * inner(p, p):
+        bend = dot(p, Hp)
+        if bend <= 1e-14 * dot(p, p):
             return x if k else p
         x = x + (size / bend) * p
         r = r - (size / bend) * Hp
         z = metric(r)
-        size, last = inner(r, z), size
+        size, last = dot(r, z), size
         if size <= enough:
             break
         p = z + (size / last) * p
@@ -246,7 +256,7 @@ class Walk:
             return whole, whole
         share = energy / energy.mean()
         pull = self.here.Z @ whole
-        size = to_numpy(namespace(Q).sum(pull * pull, axis=0)) / (4 * self.alpha)  # times the energy
+        size = column_squares(pull) / (4 * self.alpha)  # times the energy
         go = (share < SMALL) & (size < (1 - 2 * share) * energy)
         return whole, Q @ like(V[:, ~go], Q) if go.any() else whole
 

@@ -69,12 +69,14 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
 
     Of the singular values ``s`` with vectors ``U`` and ``V``, a change of ``root`` sees the symmetric part of ``U' d(root) V``
     alone. That asks far less of a task than to mend its whole column, for which it may have too few observations. The
-    multiplier ``M`` of the condition solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess``, by conjugate gradients.
+    multiplier ``M`` of the condition solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess``, by conjugate gradients, in units
+    of ``4 alpha``.
     """
-    V, U = (root.T @ U) / s, U / (2 * np.sqrt(problem.alpha))
-    parts = [(X, V[tasks]) for tasks, X in _along(problem, U)]
+    V = (root.T @ U) / s
+    parts = [(X, V[tasks].astype(X.dtype, copy=False)) for tasks, X in _along(problem, U)]
 
     def product(M: Array) -> Array:
+        M = M.astype(parts[0][0].dtype, copy=False)
         total = np.zeros_like(M)
         for X, V_part in parts:
             u = np.matmul(X, (V_part @ M)[:, :, None])
@@ -82,22 +84,26 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
         return symmetric(total)
 
     # A value below 1 that carries weight is worth lifting to 1, and by how much tells what it costs: a square.
-    eye = np.eye(s.size)
-    ease = float(np.trace(product(eye))) / s.size
+    ease = float(np.trace(product(np.eye(s.size)))) / s.size
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
-    lift = np.minimum(np.maximum(1 - s, 0.0), 8 * ease * problem.alpha * weight)
+    lift = np.minimum(np.maximum(1 - s, 0.0), ease / np.sqrt(problem.alpha) * weight)
     M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
-    change = U @ (V @ M).T  # of each task's own rows, off their mean: the changes of a task add up to zero
+    change = (
+        2 * np.sqrt(problem.alpha) * (U @ (V @ M).T)
+    )  # of each task's own rows, off their mean: the changes of a task add up to zero
     mean = problem.once("means", lambda: means(problem))[0]
     offset = -np.einsum("rt,rt->t", mean, change)
     return G - problem.observations.weight * problem.predict(change, offset)
 
 
 def _along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, Array]]:
-    """The centred, weighted inputs of the tasks along ``U`` (or rows with the same products), a block at a time."""
-    if (data := problem.known("blocks")) is not None:
+    """The centred, weighted inputs of the tasks along ``U`` (or rows with the same products), a block at a time.
+
+    In single precision where it is at hand: multipliers are only as good as first order anyway.
+    """
+    if (data := problem.known("rough blocks") or problem.known("blocks")) is not None:
         for block in data:
-            yield block.tasks, (block.X.reshape(-1, len(U)) @ U).reshape(*block.y.shape, -1)
+            yield block.tasks, (block.X.reshape(-1, len(U)) @ U.astype(block.X.dtype)).reshape(*block.y.shape, -1)
         return
     seen, rows_of = problem.observations, turned(problem, U)
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):

@@ -6,11 +6,12 @@ Written once for NumPy, PyTorch and CuPy. With ``D = QQ'``, every task minimises
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from .._array_api import add_to_diagonals, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
+from .._array_api import add_to_diagonals, cast, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
 
 Array = Any  # of any of the libraries
 
@@ -66,6 +67,17 @@ class Stack:
     def n_tasks(self) -> int:
         return self.X.shape[0]
 
+    @cached_property
+    def unseen(self) -> Array:
+        """1 for tasks whose targets are all 0, else 0."""
+        total = row_products(self.y, self.y) + self.rest
+        return cast(total == 0, total.dtype)
+
+    @cached_property
+    def share(self) -> Array:
+        """The inverse of the squares of the targets; 0 where there are none."""
+        return (1 - self.unseen) / (row_products(self.y, self.y) + self.rest + self.unseen)
+
     def at(self, Q: Array, alpha: float) -> _SolvedStack:
         return _SolvedStack(self, Q, alpha)
 
@@ -84,12 +96,9 @@ def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
 
 
-def _share(left: Array, total: Array) -> Array:
-    """Between what a task leaves of its targets and all of it: the root of the share, and 1 where there is no target."""
-    xp = namespace(total)
-    some = total > 0
-    share = xp.where(some, left, xp.ones_like(left)) / xp.where(some, total, xp.ones_like(total))
-    return xp.sqrt(xp.where(share > 0, share, xp.zeros_like(share)))
+def _root(share: Array) -> Array:
+    """How much of a direction a task cannot take up: between the share that it leaves of its targets and all of it."""
+    return namespace(share).sqrt(abs(share))  # rounding may leave less than nothing
 
 
 class _SolvedStack:
@@ -110,7 +119,7 @@ class _SolvedStack:
             self.B = self._solve(times_transposed(P, block.y))
             left = block.y - times(P, self.B)
         self.least = row_products(block.y, left)
-        self.free = _share(self.least + block.rest, row_products(block.y, block.y) + block.rest)
+        self.free = _root(block.share * (self.least + block.rest) + block.unseen)
         self.Z = 2 * times_transposed(block.X, left)
 
     def _solve(self, x: Array) -> Array:
@@ -167,7 +176,8 @@ class _SolvedRows:
         self.B = self._solve(self.d * (block.y @ self.Q))
         left = block.y - self.d * (self.B @ self.Q.T)
         self.least = row_products(block.y, left)
-        self.free = _share(self.least, row_products(block.y, block.y))
+        total = row_products(block.y, block.y)
+        self.free = _root(self.least / (total + float(namespace(total).finfo(total.dtype).tiny)))
         self.Z = 2 * self.d * left * block.root
 
     def _solve(self, x: Array) -> Array:
