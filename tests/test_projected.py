@@ -6,6 +6,7 @@ import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.solvers import Projected, task_blocks
+from taskloom.solvers import blocks as blocks_module
 from taskloom.solvers.blocks import blocks, shortened
 from taskloom.solvers.factor_newton import Point
 from taskloom.tasks import Observations
@@ -117,10 +118,22 @@ def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
 
     problem = problem_of((15,) * 8, 10)
     problem = problem.at(0.01 * alpha_max(problem))
+    assert blocks_module.rough(blocks(problem)) is None  # too few numbers to spare any traffic
     expected = solve(problem, "projected", tol=1e-9).certificate.primal
+    monkeypatch.setattr(blocks_module, "WORTHWHILE", 0)
     monkeypatch.setattr(task_blocks, "inverse_roots", picky)
-    assert np.isclose(solve(problem, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)
+    again = Problem(problem.features, problem.observations, "squared", "trace", problem.alpha)
+    assert np.isclose(solve(again, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)
     assert len(refused) == 1
+
+
+@pytest.mark.parametrize(("n_matrices", "n"), [(3, 7), (500, 4)])
+def test_inverse_roots_one_by_one_and_all_at_once(n_matrices, n):
+    X = np.random.default_rng(0).normal(size=(n_matrices, n, n + 3))
+    K = X @ X.transpose(0, 2, 1)
+    roots = task_blocks.inverse_roots(K.copy(), 0.5)
+    assert np.allclose(roots.transpose(0, 2, 1) @ roots, np.linalg.inv(K + 0.5 * np.eye(n)), rtol=1e-10)
+    assert task_blocks.inverse_roots(K.astype(np.float32), 0.5).dtype == np.float32
 
 
 def test_a_tolerance_below_rounding_ends():
