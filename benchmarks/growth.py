@@ -39,7 +39,8 @@ def own_inputs(n: int, d: int, n_tasks: int = 100) -> dict[str, Any]:
     y = np.einsum("ij,ji->i", X, W[:, task]) + 0.3 * rng.normal(size=len(X))
     problem = Problem(X, Observations.build(np.arange(len(X)), task, y, n_tasks), "squared", "trace", 1.0)
     problem = Problem(X, problem.observations, "squared", "trace", 0.1 * alpha_max(problem))
-    runs = [cpu(lambda fresh=replace(problem): solve(fresh, tol=1e-6)) for _ in range(3)]  # what others do only ever adds
+    fresh = [replace(problem) for _ in range(3)]  # they know nothing of each other; what others do only ever adds
+    runs = [cpu(lambda: solve(fresh.pop(), tol=1e-6)) for _ in range(3)]
     seconds, found = min(runs, key=lambda run: run[0])
     return {
         "CPU s": seconds,

@@ -88,9 +88,8 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
     lift = np.minimum(np.maximum(1 - s, 0.0), ease / np.sqrt(problem.alpha) * weight)
     M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
-    change = (
-        2 * np.sqrt(problem.alpha) * (U @ (V @ M).T)
-    )  # of each task's own rows, off their mean: the changes of a task add up to zero
+    # Along the rows of each task, off their mean: what a task changes adds up to zero.
+    change = 2 * np.sqrt(problem.alpha) * (U @ (V @ M).T)
     mean = problem.once("means", lambda: means(problem))[0]
     offset = -np.einsum("rt,rt->t", mean, change)
     return G - problem.observations.weight * problem.predict(change, offset)
