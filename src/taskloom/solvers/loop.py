@@ -177,9 +177,9 @@ def _offset(problem: Problem) -> Array | None:
     """
     if not problem.fit_intercept or issparse(problem.features):
         return None
-    seen = problem.features
-    if problem.by_observation() is not seen:
-        rows = np.unique(problem.observations.row)  # rows that nobody observed have no say
+    seen, rows = problem.features, problem.observations.row
+    if not np.array_equal(rows, np.arange(problem.n_rows)):
+        rows = np.unique(rows)  # rows that nobody observed have no say
         seen = seen if rows.size == problem.n_rows else seen[rows]
     mean = seen.mean(axis=0)
     squares = np.einsum("ij,ij->j", seen, seen) / len(seen)  # what cancels here lies far from zero anyway
