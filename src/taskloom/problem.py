@@ -257,7 +257,7 @@ class Problem:
         if isinstance(self.loss, RowLoss):
             return -seen.weight * row_slopes(seen, slopes, self.fit_intercept)
         if self.loss.quadratic:  # any slope has a finite conjugate
-            return -seen.weight * (slopes - self._excess(slopes)[seen.task] if self.fit_intercept else slopes)
+            return -seen.weight * (slopes - self.task_means(slopes)[seen.task] if self.fit_intercept else slopes)
         lower, upper = (np.broadcast_to(edge, slopes.shape) for edge in self.loss.slopes(seen.y))
         s = np.clip(slopes, lower, upper)
         if self.fit_intercept:
@@ -278,9 +278,9 @@ class Problem:
             return None
         return Z + self.once("weights", lambda: self.correlate(seen.weight)) * shift
 
-    def _excess(self, s: Array) -> Array:
-        """The weighted mean of the slopes of each task."""
-        return self.observations.sum_by_task(self.observations.weight * s) / self.once("task weights", self._task_weights)
+    def task_means(self, values: Array) -> Array:
+        """The weighted mean over the observations of each task."""
+        return self.observations.sum_by_task(self.observations.weight * values) / self.once("task weights", self._task_weights)
 
     def _task_weights(self) -> Array:
         return self.observations.sum_by_task(self.observations.weight)
@@ -288,7 +288,7 @@ class Problem:
     def _balanced(self, s: Array, lower: Array, upper: Array) -> Array:
         """Shift the slopes of each task, inside their interval, until they add up to zero (weighted)."""
         seen, v = self.observations, self.observations.weight
-        shifted = s - self._excess(s)[seen.task]
+        shifted = s - self.task_means(s)[seen.task]
         if np.all((shifted >= lower) & (shifted <= upper)):
             return shifted
         low = np.full(seen.n_tasks, -2.0) * (1 + np.abs(s).max())

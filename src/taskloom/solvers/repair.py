@@ -16,7 +16,6 @@ import numpy as np
 
 from .._linalg import symmetric
 from ..problem import Problem
-from .blocks import means
 from .sides import buckets, turned
 
 Array = np.ndarray
@@ -88,11 +87,10 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
     lift = np.minimum(np.maximum(1 - s, 0.0), ease / np.sqrt(problem.alpha) * weight)
     M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
-    # Along the rows of each task, off their mean: what a task changes adds up to zero.
-    change = 2 * np.sqrt(problem.alpha) * (U @ (V @ M).T)
-    mean = problem.once("means", lambda: means(problem))[0]
-    offset = -np.einsum("rt,rt->t", mean, change)
-    return G - problem.observations.weight * problem.predict(change, offset)
+    change = problem.predict(2 * np.sqrt(problem.alpha) * (U @ (V @ M).T), np.zeros(problem.n_tasks))
+    if problem.fit_intercept:  # the changes of each task must add up to zero
+        change = change - problem.task_means(change)[problem.observations.task]
+    return G - problem.observations.weight * change
 
 
 def _along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, Array]]:
