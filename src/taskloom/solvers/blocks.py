@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def shortened(X: Array, y: Array) -> tuple[Array, Array, Array]:
         short = np.linalg.solve(L, times_transposed(X, y)[:, :, None])[:, :, 0]
         triangle = np.ascontiguousarray(L.transpose(0, 2, 1))
     else:
-        both: Array = np.linalg.qr(np.concatenate([X, y[:, :, None]], axis=2), mode="r")
+        both: Any = np.linalg.qr(np.concatenate([X, y[:, :, None]], axis=2), mode="r")
         triangle, short = np.ascontiguousarray(both[:, :-1, :-1]), both[:, :-1, -1].copy()
     return triangle, short, np.maximum(row_products(y, y) - row_products(short, short), 0.0)
 
