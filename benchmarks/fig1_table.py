@@ -58,7 +58,7 @@ def summary(kind: str, cells: list[Cell]) -> list[str]:
     lines = []
     for how in ("certifying", "told"):
         name = f"{peer}, {how}"
-        ratios = [cell.ratio(name) for cell in grid]
+        ratios = [cell.ratio(name) for cell in grid] or [np.nan]
         long = [cell for cell in grid if (cell.seconds(name) or np.inf) > LONG]
         over = [cell.ratio(name) for cell in long] or [np.nan]
         worst = f"; where it takes over 50 ms ({len(long)} cells) {min(over):.1f} at worst, {np.median(over):.1f} in the median"
@@ -70,6 +70,9 @@ def summary(kind: str, cells: list[Cell]) -> list[str]:
         arrived = [methods[m]["seconds"][1] for m in others if methods[m]["seconds"][1] is not None]
         slower += [methods["auto"]["seconds"][1] / min(arrived)] if arrived else []
     lines.append(f"- auto / the best of our solvers that it did not pick, to 1e-6: {max(slower):.2f} at worst.")
+    for name in ("alternating", "block"):
+        reached = [cell for cell in cells if (entry := cell.first(f"ours, {name}")) and entry["seconds"][1] is not None]
+        lines.append(f'- Our solver "{name}" reaches a certified 1e-6 in {len(reached)} of {len(cells)} cells.')
     for share in sorted({cell.share for cell in grid}, reverse=True):
         line = sorted((cell.d, cell.seconds("auto")) for cell in grid if cell.T == 100 and cell.share == share and cell.d >= 25)
         if len(line) > 1:
@@ -85,7 +88,8 @@ def summary(kind: str, cells: list[Cell]) -> list[str]:
         entry["seconds"][1] / cell.records[0]["methods"]["auto"]["seconds"][1] for cell, entry in there if cell in arrived
     ]
     text = f"- {ORIGINALS[kind]} arrives at 1e-6 within the limit in {len(arrived)} of {len(there)} cells"
-    text += f", {np.median(faster):.0f} times slower than auto in the median of these" if faster else ""
+    if faster:
+        text += f", {np.median(faster):.0f} times slower than auto in the median of these, {min(faster):.1f} at worst"
     if stops:
         text += "; a rule that stops when the objective changes by less than 1e-5 stops it "
         text += f"{min(stops):.0e} to {max(stops):.0e} above the certified optimum, {np.median(stops):.0e} in the median"

@@ -3,8 +3,9 @@
     python benchmarks/growth.py [--quick] [--threads 1] [--most 100000]
 
 Tasks: the table of many_tasks.py (30 examples of its own each, d = 50, relative gap 1e-4), from 10 tasks on, every size in a
-process of its own. Examples (30 to 1000 a task) and features (10 to 300): 100 tasks, trace penalty, squared loss, 1e-6. A slope
-is that of a straight line through the logarithms; below a tenth of a second what does not grow weighs in.
+process of its own; under two minutes in all, and 3.3 GiB at 100 000 tasks. Examples (30 to 1000 a task) and features (10 to
+300): 100 tasks, trace penalty, squared loss, 1e-6, the quickest of three fits. A slope is that of a straight line through the
+logarithms; below a tenth of a second what does not grow weighs in.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = sys.argv[sys.argv.index("--threads") + 1] i
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"]  # before numpy is imported
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 import many_tasks
@@ -37,7 +39,9 @@ def own_inputs(n: int, d: int, n_tasks: int = 100) -> dict[str, Any]:
     y = np.einsum("ij,ji->i", X, W[:, task]) + 0.3 * rng.normal(size=len(X))
     problem = Problem(X, Observations.build(np.arange(len(X)), task, y, n_tasks), "squared", "trace", 1.0)
     problem = Problem(X, problem.observations, "squared", "trace", 0.1 * alpha_max(problem))
-    seconds, found = cpu(lambda: solve(problem, tol=1e-6))
+    fresh = [replace(problem) for _ in range(3)]  # they know nothing of each other; what others do only ever adds
+    runs = [cpu(lambda: solve(fresh.pop(), tol=1e-6)) for _ in range(3)]
+    seconds, found = min(runs, key=lambda run: run[0])
     return {
         "CPU s": seconds,
         "iterations": found.n_iter,

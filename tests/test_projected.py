@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
-from taskloom.solvers import Projected, factor_newton, projected
-from taskloom.solvers.blocks import blocks
-from taskloom.solvers.projected import Point
-from taskloom.solvers.task_blocks import Stack
+from taskloom.solvers import Projected, task_blocks
+from taskloom.solvers import blocks as blocks_module
+from taskloom.solvers.blocks import blocks, shortened
+from taskloom.solvers.factor_newton import Point
 from taskloom.tasks import Observations
 
 
@@ -23,25 +23,16 @@ def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, alpha=0.02, seed=0, fit_intercep
     return Problem(X, seen, "squared", "trace", alpha, fit_intercept=fit_intercept)
 
 
-def on_the_host(data, Q, problem):
-    return Point(data, Q, problem.alpha, problem.n_tasks)
-
-
-def on_a_device(data, Q, problem):
-    return factor_newton.Point([Stack.of(block.X, block.y) for block in data], Q, problem.alpha)
-
-
-@pytest.mark.parametrize("point", [on_the_host, on_a_device])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("q", [2, 6])
-def test_value_slope_and_hessian_are_those_of_the_naive_twin(q, fit_intercept, point):
+def test_value_slope_and_hessian_are_those_of_the_naive_twin(q, fit_intercept):
     problem = problem_of(fit_intercept=fit_intercept)
     rng, data = np.random.default_rng(1), blocks(problem)
     assert len(data) > 1  # tasks of different sizes, in systems of both kinds
     Q, step = rng.normal(size=(problem.n_features, q)), rng.normal(size=(problem.n_features, q))
 
     def at(t):
-        return point(data, Q + t * step, problem)
+        return Point(data, Q + t * step, problem.alpha)
 
     def h(t):
         return naive.projected_objective(problem, Q + t * step)
@@ -75,6 +66,38 @@ def test_every_shape_is_solved_in_few_rounds(d, n_tasks, n):
         assert solution.n_iter < 10
 
 
+@pytest.mark.parametrize("columns", ["independent", "alike", "constant"])
+def test_long_tasks_are_shortened_to_rows_with_the_same_products(columns):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3, 40, 5)), rng.normal(size=(3, 40))
+    if columns == "alike":  # as far as products can tell
+        X[1, :, 3] = X[1, :, 2] + 1e-9 * X[1, :, 3]
+    if columns == "constant":
+        X[1:, :, 2] = 0.0
+    short, target, rest = shortened(X, y)
+    assert short.shape == (3, 5, 5)
+    for t in range(3):
+        assert np.allclose(short[t].T @ short[t], X[t].T @ X[t], rtol=1e-12, atol=1e-12)
+        assert np.allclose(short[t].T @ target[t], X[t].T @ y[t], rtol=1e-12, atol=1e-12)
+        w = rng.normal(size=5)
+        loss = np.sum((y[t] - X[t] @ w) ** 2)
+        assert np.isclose(np.sum((target[t] - short[t] @ w) ** 2) + rest[t], loss, rtol=1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_long_tasks_give_what_the_naive_twin_gives(fit_intercept):
+    problem = problem_of((40, 90, 4, 200, 35), 5, fit_intercept=fit_intercept)
+    assert max(block.X.shape[1] for block in blocks(problem)) == 5
+    data, rng = blocks(problem), np.random.default_rng(1)
+    Q, other = rng.normal(size=(2, 5, 3))
+    gain = Point(data, Q, problem.alpha).value - Point(data, other, problem.alpha).value
+    assert np.isclose(gain, naive.projected_objective(problem, Q) - naive.projected_objective(problem, other), rtol=1e-9)
+    problem = problem.at(0.05 * alpha_max(problem))
+    quick, slow = solve(problem, "projected", tol=1e-9), solve(problem, "proximal", tol=1e-9, max_iter=5000)
+    assert quick.certificate.optimal
+    assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_units_and_directions_of_very_different_size_do_not_matter(scale):
     problem = problem_of((12,) * 20, 8)
@@ -85,20 +108,32 @@ def test_units_and_directions_of_very_different_size_do_not_matter(scale):
 
 
 def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
-    plain, refused = projected.inverse_roots, []
+    plain, refused = task_blocks.inverse_roots, []
 
-    def picky(K):
+    def picky(K, lift):
         if K.dtype == np.float32:
             refused.append(K)
             raise np.linalg.LinAlgError
-        return plain(K)
+        return plain(K, lift)
 
     problem = problem_of((15,) * 8, 10)
     problem = problem.at(0.01 * alpha_max(problem))
+    assert blocks_module.rough(blocks(problem)) is None  # too few numbers to spare any traffic
     expected = solve(problem, "projected", tol=1e-9).certificate.primal
-    monkeypatch.setattr(projected, "inverse_roots", picky)
-    assert np.isclose(solve(problem, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)
+    monkeypatch.setattr(blocks_module, "WORTHWHILE", 0)
+    monkeypatch.setattr(task_blocks, "inverse_roots", picky)
+    again = Problem(problem.features, problem.observations, "squared", "trace", problem.alpha)
+    assert np.isclose(solve(again, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)
     assert len(refused) == 1
+
+
+@pytest.mark.parametrize(("n_matrices", "n"), [(3, 7), (500, 4)])
+def test_inverse_roots_one_by_one_and_all_at_once(n_matrices, n):
+    X = np.random.default_rng(0).normal(size=(n_matrices, n, n + 3))
+    K = X @ X.transpose(0, 2, 1)
+    roots = task_blocks.inverse_roots(K.copy(), 0.5)
+    assert np.allclose(roots.transpose(0, 2, 1) @ roots, np.linalg.inv(K + 0.5 * np.eye(n)), rtol=1e-10)
+    assert task_blocks.inverse_roots(K.astype(np.float32), 0.5).dtype == np.float32
 
 
 def test_a_tolerance_below_rounding_ends():

@@ -15,6 +15,7 @@ from scipy.linalg.lapack import dtrtri
 
 from ._component import require
 
+MANY = 12  # matrices for each of their rows: then it is faster to work on all of them at once
 SMALL = 400  # symmetric matrices up to this size are decomposed by the host: it is done before a card has begun
 NO_CARD = (
     "device={device!r} needs PyTorch or CuPy and a CUDA device, but {why}; install taskloom[torch] on a machine with a card, "
@@ -32,9 +33,11 @@ def library(array: Any) -> str | None:
 
 def namespace(array: Any) -> ModuleType:
     """The functions of the array-API standard for arrays of this library."""
+    if isinstance(array, np.ndarray):
+        return np
     name = library(array)
-    if name in ("numpy", "array_api_strict"):
-        return import_module(str(name))
+    if name == "array_api_strict":
+        return import_module(name)
     try:
         return import_module(f"sklearn.externals.array_api_compat.{name}")
     except ImportError:  # scikit-learn before 1.7
@@ -143,6 +146,11 @@ def double(array: Any) -> Any:
     return cast(array, namespace(array).float64)
 
 
+def dot(a: Any, b: Any) -> float:
+    """The sum of products, in the precision at hand."""
+    return float(np.vdot(a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b))
+
+
 def inner(a: Any, b: Any) -> float:
     """The sum of products, in double precision."""
     a, b = double(a), double(b)
@@ -167,17 +175,78 @@ def eigh(M: Any) -> tuple[np.ndarray, np.ndarray]:
     return to_numpy(values).astype(float), to_numpy(vectors).astype(float)
 
 
-def inverse_roots(K: Any) -> Any:
-    """``R`` with ``K^-1 = R'R``, for each of the positive definite matrices ``K``."""
+def top_eigenvalue(M: Any) -> float:
+    """The largest eigenvalue of ``M'M``, from the smaller Gram matrix."""
+    gram = M.T @ M if M.shape[1] <= M.shape[0] else M @ M.T
+    if library(M) == "numpy" or gram.shape[0] <= SMALL:
+        return float(np.linalg.eigvalsh(to_numpy(gram).astype(float, copy=False))[-1])
+    return float(namespace(M).linalg.eigvalsh(gram)[-1])
+
+
+def left_vectors(M: Any) -> tuple[np.ndarray, Any]:
+    """Squared singular values (ascending) and left vectors, from the smaller Gram matrix: small ones are only roughly right."""
+    if M.shape[0] <= M.shape[1]:
+        squares, U = eigh(M @ M.T)
+        return squares, like(U, M)
+    squares, V = eigh(M.T @ M)
+    return squares, M @ like(V / np.sqrt(np.maximum(squares, np.finfo(float).tiny)), M)
+
+
+def row_products(a: Any, b: Any) -> Any:
+    """The inner product of each row of ``a`` with that of ``b``."""
+    return np.einsum("ij,ij->i", a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b, axis=1)
+
+
+def column_squares(a: Any) -> np.ndarray:
+    """The sum of squares of each column, as NumPy's, in double precision."""
+    if isinstance(a, np.ndarray):
+        return np.einsum("ij,ij->j", a, a).astype(float, copy=False)
+    return to_numpy(namespace(a).sum(a * a, axis=0)).astype(float)
+
+
+def add_to_diagonals(K: Any, lift: Any) -> Any:
+    """``K + lift I`` for each matrix of a stack; in place where the library is NumPy."""
+    n = K.shape[-1]
+    if isinstance(K, np.ndarray):
+        K.reshape(len(K), n * n)[:, :: n + 1] += lift if np.ndim(lift) == 0 else lift[:, None]
+        return K
+    lift = lift if isinstance(lift, float) else lift[:, None, None]
+    return K + lift * namespace(K).eye(n, dtype=K.dtype, device=K.device)
+
+
+def inverse_roots(K: Any, lift: float) -> Any:
+    """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``, which it may overwrite."""
     name, xp = library(K), namespace(K)
-    L = xp.linalg.cholesky(K)
     if name == "numpy":
-        if L.dtype != np.float64:
-            return np.linalg.inv(L)
+        # Small matrices decompose faster in double precision than in single.
+        return cast(_triangular_inverses(_roots(add_to_diagonals(K.astype(float), lift), K.dtype)), K.dtype)
+    rounding = float(xp.finfo(K.dtype).eps) * xp.linalg.trace(K)  # not all libraries say so where a root fails
+    L = xp.linalg.cholesky(add_to_diagonals(K, lift + rounding))
+    if name == "torch":
+        eye = xp.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+        return xp.linalg.solve_triangular(L, eye, upper=False)
+    return xp.linalg.inv(L)
+
+
+def _roots(K: np.ndarray, dtype: Any) -> np.ndarray:
+    """Cholesky factors; where rounding made a matrix of double precision indefinite, of one that is larger by as much."""
+    try:
+        return np.linalg.cholesky(K)
+    except np.linalg.LinAlgError:
+        if dtype != np.float64:
+            raise
+        return np.linalg.cholesky(add_to_diagonals(K, 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2)))
+
+
+def _triangular_inverses(L: np.ndarray) -> np.ndarray:
+    """The inverses of lower triangular matrices: one after the other, or all at once where they are many and small."""
+    n = L.shape[1]
+    if len(L) < MANY * n:
         for matrix in L:
             dtrtri(matrix.T, lower=0, overwrite_c=1)  # in place: the transpose of a C matrix is what LAPACK calls one
         return L
-    eye = xp.eye(K.shape[-1], dtype=K.dtype, device=K.device)
-    if name == "torch":
-        return xp.linalg.solve_triangular(L, eye, upper=False)
-    return xp.linalg.inv(L)
+    rows, out = np.ascontiguousarray(L.transpose(1, 2, 0)), np.zeros((n, n, len(L)))
+    for i in range(n):
+        out[i, i] = 1 / rows[i, i]
+        out[i, :i] = -out[i, i] * np.einsum("jt,jkt->kt", rows[i, :i], out[:i, :i])
+    return np.ascontiguousarray(out.transpose(2, 0, 1))

@@ -134,6 +134,10 @@ class Problem:
             self._memo[key] = make()
         return self._memo[key]
 
+    def known(self, key: Hashable) -> Any:
+        """What was computed once under this key, if it was."""
+        return self._memo.get(key)
+
     @property
     def n_tasks(self) -> int:
         return self.observations.n_tasks
@@ -252,6 +256,8 @@ class Problem:
         seen = self.observations
         if isinstance(self.loss, RowLoss):
             return -seen.weight * row_slopes(seen, slopes, self.fit_intercept)
+        if self.loss.quadratic:  # any slope has a finite conjugate
+            return -seen.weight * (slopes - self.task_means(slopes)[seen.task] if self.fit_intercept else slopes)
         lower, upper = (np.broadcast_to(edge, slopes.shape) for edge in self.loss.slopes(seen.y))
         s = np.clip(slopes, lower, upper)
         if self.fit_intercept:
@@ -263,6 +269,8 @@ class Problem:
 
         ``None`` where it does not: then nothing but the product itself will do.
         """
+        if self.loss.quadratic and not self.fit_intercept:
+            return Z  # nothing was shifted
         seen = self.observations
         step = G / seen.weight + slopes
         shift = step[seen.starts[:-1]]
@@ -270,11 +278,17 @@ class Problem:
             return None
         return Z + self.once("weights", lambda: self.correlate(seen.weight)) * shift
 
+    def task_means(self, values: Array) -> Array:
+        """The weighted mean over the observations of each task."""
+        return self.observations.sum_by_task(self.observations.weight * values) / self.once("task weights", self._task_weights)
+
+    def _task_weights(self) -> Array:
+        return self.observations.sum_by_task(self.observations.weight)
+
     def _balanced(self, s: Array, lower: Array, upper: Array) -> Array:
         """Shift the slopes of each task, inside their interval, until they add up to zero (weighted)."""
         seen, v = self.observations, self.observations.weight
-        total = seen.sum_by_task(v)
-        shifted = s - (seen.sum_by_task(v * s) / total)[seen.task]
+        shifted = s - self.task_means(s)[seen.task]
         if np.all((shifted >= lower) & (shifted <= upper)):
             return shifted
         low = np.full(seen.n_tasks, -2.0) * (1 + np.abs(s).max())

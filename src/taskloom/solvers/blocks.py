@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri, strtri
 
+from .._array_api import row_products, times_transposed
 from ..problem import Problem
-from .sides import buckets, lined_up
+from .sides import BUCKET, buckets, lined_up
+from .task_blocks import Stack
 
 Array = np.ndarray
+TALL = 2  # so many times more rows than features: then a triangle in their place soon pays
+WORTHWHILE = 20_000  # numbers, below which single precision saves nothing
+INDEPENDENT = 1e-4  # the least share of a column that the others do not explain, for its triangle to come from products
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Tasks of similar size: inputs (``B x m x r``) and targets (``B x m``), centred, times the roots of the weights."""
+class Block(Stack):
+    """A stack that knows whose inputs it holds."""
 
     tasks: Array | slice
-    X: Array
-    y: Array
-    size: Array  # the mean over the directions of the inputs of the sum of squares, for each task
 
     def single(self) -> Block:
         """In single precision."""
-        return Block(self.tasks, *(np.asarray(part, dtype=np.float32) for part in (self.X, self.y, self.size)))
+        X, y, size, rest = (np.asarray(part, dtype=np.float32) for part in (self.X, self.y, self.size, self.rest))
+        return Block(X, y, size, rest, self.tasks)
 
 
 def blocks(problem: Problem) -> list[Block]:
-    """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts."""
+    """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant."""
     seen, out = problem.observations, []
-    groups = problem.once("buckets", lambda: buckets(seen.counts, seen.starts))
-    for bucket in groups:
+    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
         v = seen.weight[bucket.place] * bucket.mask
         root = np.sqrt(v)
         X, y = root[:, :, None] * bucket.take(lined_up(problem), problem), root * seen.y[bucket.place]
@@ -39,10 +41,54 @@ def blocks(problem: Problem) -> list[Block]:
             share = (root / v.sum(axis=1)[:, None])[:, None, :]
             X -= root[:, :, None] * np.matmul(share, X)
             y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
-        size = np.einsum("bmr,bmr->b", X, X)
-        out.append(Block(bucket.tasks if len(groups) > 1 else slice(None), X, y, size))
+        rest = np.zeros(len(y))
+        if y.shape[1] >= TALL * X.shape[2]:
+            X, y, rest = shortened(X, y)
+        out.append(Block(X, y, np.einsum("bmr,bmr->b", X, X), rest, bucket.tasks))
+    out = _gathered(out)
+    whole = len(out) == 1 and np.array_equal(out[0].tasks, np.arange(problem.n_tasks))  # type: ignore[arg-type]
     directions = _directions(out)
-    return [replace(block, size=block.size / directions) for block in out]
+    return [replace(b, size=b.size / directions, tasks=slice(None) if whole else b.tasks) for b in out]
+
+
+def shortened(X: Array, y: Array) -> tuple[Array, Array, Array]:
+    """As many rows as features, with the same products: ``R`` and ``Q'y`` of ``X = QR``, and what ``y`` has off the range.
+
+    From the products themselves (Cholesky) where the columns of every task are clearly independent, which costs a tenth.
+    """
+    gram = np.matmul(X.transpose(0, 2, 1), X)
+    squares = np.einsum("bii->bi", gram)
+    try:
+        L = np.linalg.cholesky(gram)
+        sound = bool(np.all(np.einsum("bii->bi", L) ** 2 > INDEPENDENT * squares))
+    except np.linalg.LinAlgError:
+        sound = False
+    if sound:
+        short = np.linalg.solve(L, times_transposed(X, y)[:, :, None])[:, :, 0]
+        triangle = np.ascontiguousarray(L.transpose(0, 2, 1))
+    else:
+        both: Any = np.linalg.qr(np.concatenate([X, y[:, :, None]], axis=2), mode="r")
+        triangle, short = np.ascontiguousarray(both[:, :-1, :-1]), both[:, :-1, -1].copy()
+    return triangle, short, np.maximum(row_products(y, y) - row_products(short, short), 0.0)
+
+
+def _gathered(data: list[Block]) -> list[Block]:
+    """Neighbours of the same length in one block, as large as buckets are: long tasks came in small ones."""
+    out: list[list[Block]] = []
+    for block in data:
+        m = block.y.shape[1]
+        if out and out[-1][0].y.shape[1] == m:
+            count = sum(other.n_tasks for other in out[-1]) + block.n_tasks
+            if count * m * max(m, 32) <= BUCKET:
+                out[-1].append(block)
+                continue
+        out.append([block])
+    return [_merged(group) if len(group) > 1 else group[0] for group in out]
+
+
+def _merged(group: list[Block]) -> Block:
+    names = ("X", "y", "size", "rest", "tasks")
+    return Block(**{name: np.concatenate([getattr(block, name) for block in group]) for name in names})
 
 
 def _directions(data: list[Block]) -> float:
@@ -53,28 +99,12 @@ def _directions(data: list[Block]) -> float:
 
 
 def rough(data: list[Block]) -> list[Block] | None:
-    """The blocks in single precision, where their units leave room for it."""
-    squares = [np.concatenate([block.size, np.einsum("bm,bm->b", block.y, block.y)]) for block in data]
-    seen = np.concatenate(squares)
+    """The blocks in single precision, where their units leave room for it and there is traffic to be spared."""
+    if sum(block.X.size for block in data) < WORTHWHILE:
+        return None
+    seen = np.concatenate([part for block in data for part in (block.size, row_products(block.y, block.y))])
     safe = bool(np.all((seen < 1e8) & ((seen > 1e-8) | (seen == 0))))
     return [block.single() for block in data] if safe else None
-
-
-def inverse_roots(K: Array) -> Array:
-    """``R`` with ``K^-1 = R'R``, for each of the positive definite matrices ``K``."""
-    L = np.linalg.cholesky(K)
-    invert = dtrtri if L.dtype == np.float64 else strtri
-    for matrix in L:
-        invert(matrix.T, lower=0, overwrite_c=1)  # in place: the transpose of a C matrix is what LAPACK calls one
-    return L
-
-
-def apply(M: Array, x: Array) -> Array:
-    return np.matmul(M, x[:, :, None])[:, :, 0]
-
-
-def apply_transposed(M: Array, x: Array) -> Array:
-    return np.matmul(x[:, None, :], M)[:, 0]
 
 
 def means(problem: Problem) -> tuple[Array, Array]:

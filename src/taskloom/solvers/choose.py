@@ -13,7 +13,7 @@ from .reweighted import Reweighted
 from .shared import SharedInputs
 from .smooth import Smooth
 
-COPY = 3e7  # the most numbers that a copy of the inputs, one block for each task, may hold
+COPY = 6e7  # the most numbers that a copy of the inputs, one block for each task, may hold
 FEW = 50  # tasks, below which a factor copes better with kinks than the structure does
 
 

@@ -3,8 +3,9 @@
     h(Q) = tr (QQ')^p + sum_t min_b [ ||y_t - X_t Q b||^2 + alpha ||b||^2 ],     D = QQ',   w_t = Q b_t,   p = 1 or 2
 
 with the weights of the observations inside ``X_t`` and ``y_t``. The tasks are eliminated exactly, so that the Hessian of ``h``
-sees how they answer to a change of ``Q``; a product with it costs two passes over the data and no decomposition. ``h`` is not
-convex in ``Q``, and what it lacks is looked for in ``D``, in which the problem is (``Walk._grow``).
+sees how they answer to a change of ``Q``; a product with it costs two passes over the data and no decomposition, where a
+proximal step on ``W`` costs a singular value decomposition. ``h`` is not convex in ``Q``, and what it lacks is looked for in
+``D``, in which the problem is: a proximal step there finds every direction that is missing (``Walk._grow``).
 
 Tasks come in blocks (``task_blocks``). The rows of ``B``, ``Z`` and ``W`` are the tasks in the order of the blocks.
 """
@@ -13,19 +14,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from .._array_api import double, eigh, inner, like, namespace, to_numpy
+from .._array_api import (
+    cast,
+    column_squares,
+    dot,
+    double,
+    eigh,
+    inner,
+    left_vectors,
+    like,
+    namespace,
+    to_numpy,
+    top_eigenvalue,
+)
 from .task_blocks import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
+PROMISE = 0.05  # the share of the tolerance below which a promise is worth a certificate
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
+SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
+COARSE = 3e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
+FINE = 1e-5  # a relative tolerance below this is not for single precision to judge
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -38,18 +54,21 @@ class Point:
     def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1):
         self.Q, self.alpha, self.p = Q, alpha, p
         self.parts = [block.at(Q, alpha) for block in data]
-        ends = np.cumsum([0, *(block.n_tasks for block in data)]).tolist()
-        self.places = [slice(*pair) for pair in pairwise(ends)]
+        self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
         self.B, self.Z = _joined([part.B for part in self.parts]), _joined([part.Z for part in self.parts])
-        self.E = Q.T @ Q
-        self.value = self.charge + sum(inner(part.y, part.left) for part in self.parts)
+        xp = namespace(Q)
+        self.value = self.charge + sum(float(xp.sum(double(part.least))) for part in self.parts)
         self.slope = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
 
-    @property
+    @cached_property
+    def E(self) -> Array:
+        return self.Q.T @ self.Q
+
+    @cached_property
     def charge(self) -> float:
         """``tr (QQ')^p``; nothing where ``D`` is known, which ``p = 0`` stands for."""
         Q = double(self.Q)
-        return (0.0, inner(Q, Q), inner(E := Q.T @ Q, E))[self.p]
+        return 0.0 if self.p == 0 else inner(Q, Q) if self.p == 1 else inner(E := Q.T @ Q, E)
 
     @property
     def penalty(self) -> float:
@@ -64,33 +83,34 @@ class Point:
         dW, dZ = self.B @ dQ.T, self.Z @ dQ
         both = [part.answer(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
         dB, pull = _joined([one for one, _ in both]), _joined([other for _, other in both])
-        bend = 2 * dQ if self.p == 1 else 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
+        if self.p == 1:
+            return (2 + self.lift) * dQ + pull.T @ self.B - self.Z.T @ dB
+        bend = 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
         return bend + self.lift * dQ + pull.T @ self.B - self.Z.T @ dB
 
     @cached_property
     def lift(self) -> float:
-        """What makes up for a negative slope in ``D`` along a direction of ``Q``: Newton's method would run away with it."""
-        energy, V = eigh(self.E)
-        large = energy > 1e-12 * energy[-1]
-        if not large.any():
-            return 0.0
-        energy = energy[large]
-        pull = self.Z @ (self.Q @ like(V[:, large] / np.sqrt(energy), self.Q))
-        slope = to_numpy(pull.T @ pull).astype(float) / (4 * self.alpha) - np.diag(self.p * energy ** (self.p - 1))
-        return max(float(np.linalg.eigvalsh(slope)[-1]), 0.0)
+        """What makes up for a negative slope in ``D`` along a direction of ``Q``: Newton's method would run away with it.
+
+        The columns of ``Q`` are orthogonal wherever the walk goes.
+        """
+        energy = column_squares(self.Q)
+        least = 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny  # smaller columns have no direction
+        pull = self.Z @ (self.Q * like(1 / np.sqrt(np.maximum(energy, least)), self.Q))
+        slope = to_numpy(pull.T @ pull).astype(float, copy=False) / (4 * self.alpha)
+        if self.p != 1:
+            slope = slope - np.diag(self.p * energy ** (self.p - 1))
+        return max(float(np.linalg.eigvalsh(slope)[-1]) - (self.p == 1), 0.0)
 
     def metric(self) -> Callable[[Array], Array]:
         """The inverse of what the Hessian would be, were the inputs of all tasks alike in all directions."""
-        xp = namespace(self.Q)
         floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
-        K = (floor + self.lift) * eye_like(self.E) + (0.0 if self.p == 1 else 4 * self.E)
+        K = (floor + self.lift) * eye_like(self.B)
+        if self.p != 1:
+            K = K + 4 * self.E
         for part in self.parts:
-            total, left = xp.sum(part.y * part.y, axis=1), xp.sum(part.y * part.left, axis=1)
-            # How much of a direction the task cannot take up: between what it leaves of its targets and all of it.
-            share = xp.where(total > 0, left, xp.ones_like(left)) / xp.where(total > 0, total, xp.ones_like(total))
-            free = xp.sqrt(xp.where(share > 0, share, xp.zeros_like(share)))
-            K = K + (part.B * (2 * free * part.size)[:, None]).T @ part.B
-        inverse = xp.linalg.inv(K)
+            K = K + (part.B * (2 * part.free * part.size)[:, None]).T @ part.B
+        inverse = namespace(K).linalg.inv(K)
         return lambda slope: slope @ inverse
 
 
@@ -98,17 +118,17 @@ def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: fl
     """Conjugate gradients on the Newton system, until the residual has fallen or the curvature turns out negative."""
     x, r = 0 * point.slope, -point.slope
     z = metric(r)
-    p, size = z, inner(r, z)
+    p, size = z, dot(r, z)
     enough = forcing**2 * size
     for k in range(limit):
         Hp = point.hessian(p)
-        bend = inner(p, Hp)
-        if bend <= 1e-14 * inner(p, p):
+        bend = dot(p, Hp)
+        if bend <= 1e-14 * dot(p, p):
             return x if k else p
         x = x + (size / bend) * p
         r = r - (size / bend) * Hp
         z = metric(r)
-        size, last = inner(r, z), size
+        size, last = dot(r, z), size
         if size <= enough:
             break
         p = z + (size / last) * p
@@ -132,6 +152,8 @@ class Walk:
         What gaps are relative to.
     start : array, optional
         Weights to start from, a row for each task; by default those of every task on its own.
+    rough : blocks of tasks, optional
+        The same in single precision, for the first steps.
     """
 
     def __init__(
@@ -143,24 +165,48 @@ class Walk:
         tol: float,
         forcing: float,
         start: Array | None = None,
+        rough: Sequence[TaskBlock] | None = None,
     ):
-        self.data, self.alpha, self.p, self.scale, self.forcing = data, alpha, p, scale, forcing
-        self.here = self._at(self._factor_of(_joined([block.alone() for block in data]) if start is None else start))
+        self.data, self.alpha, self.p, self.scale, self.forcing, self.rough = data, alpha, p, scale, forcing, rough
+        self.dtype = data[0].y.dtype
+        if start is None:
+            Q = self._factor_of(_joined([block.alone() for block in rough or data]), SHRINK)
+        else:
+            Q = self._factor_of(start)
+        self.here = self._at(Q)
         self.enough = PROMISE * tol * scale
         self.stuck = False  # whether the last Newton step found nothing lower
         self.doubtful = start is not None  # a fit at another strength may lack directions
         self.jump = inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
 
     def _at(self, Q: Array) -> Point:
-        return Point(self.data, Q, self.alpha, self.p)
+        if self.rough is not None:
+            try:
+                return Point(self.rough, cast(Q, self.rough[0].y.dtype), self.alpha, self.p)
+            except np.linalg.LinAlgError:  # too many digits between the strength and the data
+                self.rough = None
+        return Point(self.data, cast(Q, self.dtype), self.alpha, self.p)
 
-    def _factor_of(self, W: Array) -> Array:
-        """The best factor for the weights; under the trace penalty on the larger ones of their directions."""
-        energy, U = (side[..., ::-1] for side in eigh(W.T @ W))
-        energy = self.alpha * np.maximum(energy, 1e-14 * max(energy[0], np.finfo(float).tiny))
-        q = min(*W.shape)
-        q = min(q, max(40, q // 2)) if self.p == 1 else q
-        return like(U[:, :q] * (energy[:q] / self.p) ** (0.5 / (self.p + 1)), W)
+    def _factor_of(self, W: Array, shrink: float = 0.0) -> Array:
+        """The best factor for the weights; under the trace penalty on the larger ones of their directions.
+
+        ``shrink`` is in units of what that penalty takes off singular values, were the inputs of all tasks alike.
+        """
+        exact = double(W)
+        if self.p != 1:
+            energy, U = (side[..., ::-1] for side in eigh(exact.T @ exact))
+            energy = self.alpha * np.maximum(energy, 1e-14 * max(energy[0], np.finfo(float).tiny))
+            q = min(*W.shape)
+            return like(U[:, :q] * (energy[:q] / self.p) ** (0.5 / (self.p + 1)), W)
+        squares, vectors = left_vectors(exact.T)
+        s, root = np.sqrt(np.maximum(squares[::-1], 0.0)), self.alpha**0.5
+        q = max(min(max(40, s.size // 2), int(np.count_nonzero(s > 1e-7 * s[0]))), 1)  # what is below may point anywhere
+        size = float(np.mean(np.concatenate([to_numpy(block.size) for block in self.data])))
+        if shrink > 0 and size > 0:
+            left = s - shrink * root / size
+            q, s = min(q, 2 + int(1.3 * np.count_nonzero(left > 0))), np.maximum(left, 0.1 * s)
+        largest_last = np.sqrt(root * s[:q][::-1])
+        return cast(vectors[:, vectors.shape[1] - q :] * like(largest_last, exact), W.dtype)
 
     def advance(self) -> bool:
         """Up to ``STEPS`` Newton steps, after a proximal one where it is needed; whether anything moved."""
@@ -168,9 +214,17 @@ class Walk:
         for _ in range(STEPS):
             metric = self.here.metric()
             promise = inner(self.here.slope, metric(self.here.slope)) / 2
-            self.stuck = promise > self.enough and not self._newton_step(metric, promise)
-            if self.stuck or promise <= self.enough:
+            coarse, settled = self.here.Q.dtype != self.dtype, promise <= self.enough
+            if settled and not (coarse and self.enough < FINE * self.scale):
                 break
+            if promise <= COARSE * self.scale:
+                self.rough = None  # from the next point on
+            self.stuck = not settled and not self._newton_step(metric, promise)
+            if settled or self.stuck:
+                if not coarse:
+                    break
+                self.rough = None
+                self.here = self._at(self.here.Q)
             moved = True
         self.doubtful, self.enough = True, self.enough / 10
         return moved
@@ -182,26 +236,29 @@ class Walk:
         fall, t = inner(here.slope, move), 1.0
         blind = promise < ROUNDING * float(namespace(here.Q).finfo(here.Q.dtype).eps) * abs(here.value)
         while t > 1e-6:
-            Q = here.Q + t * move
-            trimmed = self._trimmed(Q)
-            for each in [trimmed] if trimmed is Q else [trimmed, Q]:  # a column may be missed: then it stays
-                there = self._at(each)
-                if there.value < here.value + 1e-4 * t * fall or (blind and each is Q and _flatter(there, metric, promise)):
+            whole, trimmed = self._trimmed(here.Q + t * move)
+            for Q in [whole] if trimmed is whole else [trimmed, whole]:  # a column may be missed: then it stays
+                there = self._at(Q)
+                if there.value < here.value + 1e-4 * t * fall or (blind and Q is whole and _flatter(there, metric, promise)):
                     self.here = there
                     return True
             t /= 4
         return False
 
-    def _trimmed(self, Q: Array) -> Array:
-        """``Q`` without columns that are small and that the dual at hand wants to vanish: the work falls with the rank."""
-        if self.p != 1:
-            return Q
+    def _trimmed(self, Q: Array) -> tuple[Array, Array]:
+        """``Q`` with orthogonal columns, and without those that are small and that the dual at hand wants to vanish.
+
+        The work falls with the rank.
+        """
         energy, V = eigh(Q.T @ Q)
+        whole = Q @ like(V, Q)
+        if self.p != 1:
+            return whole, whole
         share = energy / energy.mean()
-        pull = self.here.Z @ (Q @ like(V, Q))
-        size = to_numpy(namespace(Q).sum(pull * pull, axis=0)) / (4 * self.alpha)  # times the energy
+        pull = self.here.Z @ whole
+        size = column_squares(pull) / (4 * self.alpha)  # times the energy
         go = (share < SMALL) & (size < (1 - 2 * share) * energy)
-        return Q @ like(V[:, ~go], Q) if go.any() else Q
+        return whole, Q @ like(V[:, ~go], Q) if go.any() else whole
 
     def _lacks(self) -> bool:
         """Whether the dual constraint is violated in a direction outside the range of ``Q``."""
@@ -211,16 +268,17 @@ class Walk:
         keep = energy > 1e-15 * energy[-1]
         U = self.here.Q @ like(V[:, keep] / np.sqrt(energy[keep]), self.here.Q)
         outside = self.here.Z - (self.here.Z @ U) @ U.T
-        return bool(eigh(outside.T @ outside)[0][-1] > 4 * self.alpha)
+        return top_eigenvalue(outside) > 4 * self.alpha
 
     def _grow(self) -> bool:
         """A proximal step on ``D``, where the problem is convex: it finds directions that ``Q`` lacks."""
         here = self.here
         for _ in range(12):
-            energy, U = eigh(here.Q @ here.Q.T + (self.jump / (4 * self.alpha)) * (here.Z.T @ here.Z))
-            energy = energy - self.jump
-            Q = like(U[:, energy > 0] * np.sqrt(energy[energy > 0]), here.Q)
-            if Q.shape[1] and (there := self._at(Q)).value < here.value:
+            both = [here.Q, (self.jump / (4 * self.alpha)) ** 0.5 * here.Z.T]
+            squares, U = left_vectors(namespace(here.Q).concat(both, axis=1))
+            few = int(np.count_nonzero(squares > self.jump))
+            Q = U[:, U.shape[1] - few :] * like(np.sqrt(squares[squares.size - few :] - self.jump), here.Q)
+            if few and (there := self._at(Q)).value < here.value:
                 self.here = there
                 self.jump *= 2
                 return True

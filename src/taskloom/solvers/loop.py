@@ -30,7 +30,6 @@ from .smooth import Smooth
 from .stationarity import stationarity
 
 Array = np.ndarray
-BLOCK = 1 << 22  # numbers of the features that are copied at a time
 PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
 
 
@@ -178,11 +177,13 @@ def _offset(problem: Problem) -> Array | None:
     """
     if not problem.fit_intercept or issparse(problem.features):
         return None
-    rows = np.unique(problem.observations.row)  # rows that nobody observed have no say
-    seen = problem.features if rows.size == problem.n_rows else problem.features[rows]
+    seen, rows = problem.features, problem.observations.row
+    if not np.array_equal(rows, np.arange(problem.n_rows)):
+        rows = np.unique(rows)  # rows that nobody observed have no say
+        seen = seen if rows.size == problem.n_rows else seen[rows]
     mean = seen.mean(axis=0)
-    pieces = np.array_split(seen, -(-seen.size // BLOCK))
-    spread = np.sqrt(np.sum([np.square(piece - mean).sum(axis=0) for piece in pieces], axis=0) / len(seen))
+    squares = np.einsum("ij,ij->j", seen, seen) / len(seen)  # what cancels here lies far from zero anyway
+    spread = np.sqrt(np.maximum(squares - mean**2, 0.0))
     return mean if np.any(np.abs(mean) > 3 * spread) else None
 
 
@@ -264,8 +265,8 @@ class _Book:
         self.A: Array | None = None
         if not self.convex:  # nothing tells whether zero is more than stationary
             return
-        primal, self.A = problem.once("nothing", lambda: problem.best_primal(self.W, self.b))
-        self.primal = primal + self.constant
+        penalty, self.A = problem.once("nothing", lambda: problem.best_penalty(self.W))
+        self.primal = problem.scale + penalty + self.constant
 
     def nothing_to_learn(self) -> bool:
         """Whether constants leave no loss but rounding: solvers measure everything by that loss, and must not start."""

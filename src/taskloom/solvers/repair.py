@@ -10,7 +10,7 @@ is computed like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -68,35 +68,47 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
 
     Of the singular values ``s`` with vectors ``U`` and ``V``, a change of ``root`` sees the symmetric part of ``U' d(root) V``
     alone. That asks far less of a task than to mend its whole column, for which it may have too few observations. The
-    multiplier ``M`` of the condition solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess``, by conjugate gradients.
+    multiplier ``M`` of the condition solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess``, by conjugate gradients, in units
+    of ``4 alpha``.
     """
-    seen, V = problem.observations, (root.T @ U) / s
-    rows_of, parts = turned(problem, U / (2 * np.sqrt(problem.alpha))), []
-    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
-        v = seen.weight[bucket.place] * bucket.mask
-        X = rows_of(bucket)
-        if problem.fit_intercept:  # the changes of each task must add up to zero
-            X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
-        parts.append((bucket, np.sqrt(v), np.sqrt(v)[:, :, None] * X, V[bucket.tasks]))
+    V = (root.T @ U) / s
+    parts = [(X, V[tasks].astype(X.dtype, copy=False)) for tasks, X in _along(problem, U)]
 
     def product(M: Array) -> Array:
+        M = M.astype(parts[0][0].dtype, copy=False)
         total = np.zeros_like(M)
-        for _, _, X, V_part in parts:
+        for X, V_part in parts:
             u = np.matmul(X, (V_part @ M)[:, :, None])
             total += np.matmul(u.transpose(0, 2, 1), X)[:, 0].T @ V_part
         return symmetric(total)
 
     # A value below 1 that carries weight is worth lifting to 1, and by how much tells what it costs: a square.
-    eye = np.eye(s.size)
-    ease = float(np.trace(product(eye))) / s.size
+    ease = float(np.trace(product(np.eye(s.size)))) / s.size
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
-    lift = np.minimum(np.maximum(1 - s, 0.0), 4 * ease * np.sqrt(problem.alpha) * weight)
+    lift = np.minimum(np.maximum(1 - s, 0.0), ease / np.sqrt(problem.alpha) * weight)
     M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
-    out = G.copy()
-    for bucket, root_v, X, V_part in parts:
-        step = root_v * np.matmul(X, (V_part @ M)[:, :, None])[:, :, 0]
-        out[bucket.place[bucket.mask]] -= step[bucket.mask]
-    return out
+    change = problem.predict(2 * np.sqrt(problem.alpha) * (U @ (V @ M).T), np.zeros(problem.n_tasks))
+    if problem.fit_intercept:  # the changes of each task must add up to zero
+        change = change - problem.task_means(change)[problem.observations.task]
+    return G - problem.observations.weight * change
+
+
+def _along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, Array]]:
+    """The centred, weighted inputs of the tasks along ``U`` (or rows with the same products), a block at a time.
+
+    In single precision where it is at hand: multipliers are only as good as first order anyway.
+    """
+    if (data := problem.known("rough blocks") or problem.known("blocks")) is not None:
+        for block in data:
+            yield block.tasks, (block.X.reshape(-1, len(U)) @ U.astype(block.X.dtype)).reshape(*block.y.shape, -1)
+        return
+    seen, rows_of = problem.observations, turned(problem, U)
+    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
+        v = seen.weight[bucket.place] * bucket.mask
+        X = rows_of(bucket)
+        if problem.fit_intercept:
+            X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
+        yield bucket.tasks, np.sqrt(v)[:, :, None] * X
 
 
 def conjugate_gradients(product: Callable[[Array], Array], target: Array, tol: float, limit: int = 30) -> Array:

@@ -89,7 +89,7 @@ class ReweightedRun(Run):
         scale = problem.scale
         inner = ProjectedRun(Projected(single=False), model, (self.W, self.b) if self.started else None, self.tol)
         share = gap / max(scale, 1e-300) if np.isfinite(gap) else 1.0
-        inner.enough = scale * max(1e-3 * share * min(1.0, 1e3 * share), 1e-14)
+        inner.walk.enough = scale * max(1e-3 * share * min(1.0, 1e3 * share), 1e-14)
         there = inner.step(np.inf)
         self.started = True
         self.idle = self.idle + 1 if gap > 0.5 * self.last else 0

@@ -16,12 +16,13 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import issparse
 
+from .._array_api import times, times_transposed
 from .._component import require
 from ..problem import Problem
 from ..structures import Clusters
 from ..structures.cluster_norm import ClusterNorm
 from .base import Iterate, Run, Solver
-from .blocks import apply, apply_transposed, blocks, means
+from .blocks import blocks, means
 from .proximal import Proximal
 
 Array = np.ndarray
@@ -72,16 +73,16 @@ class SquaredLoss:
         """The value, and ``Z``: the slope with the sign turned."""
         value, Z = 0.0, np.empty(self.shape)
         for block in self.blocks:
-            left = block.y - apply(block.X, W[block.tasks])
+            left = block.y - times(block.X, W[block.tasks])
             value += float(np.vdot(left, left))
-            Z[block.tasks] = 2 * apply_transposed(block.X, left)
+            Z[block.tasks] = 2 * times_transposed(block.X, left)
         return value, Z
 
     def correlations(self) -> Array:
         """``Z`` at zero."""
         Z = np.empty(self.shape)
         for block in self.blocks:
-            Z[block.tasks] = 2 * apply_transposed(block.X, block.y)
+            Z[block.tasks] = 2 * times_transposed(block.X, block.y)
         return Z
 
     def product(self, E: Array) -> Array:
@@ -90,9 +91,9 @@ class SquaredLoss:
         for k, block in enumerate(self.blocks):
             part = E[block.tasks]
             if self.grams is not None:
-                out[block.tasks] = apply(self.grams[k], part)
+                out[block.tasks] = times(self.grams[k], part)
             else:
-                out[block.tasks] = apply_transposed(block.X, apply(block.X, part))
+                out[block.tasks] = times_transposed(block.X, times(block.X, part))
         out *= 2
         return out
 

@@ -6,23 +6,24 @@ Written once for NumPy, PyTorch and CuPy. With ``D = QQ'``, every task minimises
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from .._array_api import eigh, inverse_roots, like, namespace, times, times_transposed
+from .._array_api import add_to_diagonals, cast, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
 
 Array = Any  # of any of the libraries
 
 
 class Solved(Protocol):
-    """The tasks of a block at ``Q``: coefficients, what is left of the targets, slopes, and how they answer to a change."""
+    """The tasks of a block at ``Q``: coefficients, slopes, and how they answer to a change."""
 
     B: Array
-    left: Array
     Z: Array
-    size: Array  # the mean over the features of the sum of squares of the inputs, for each task
-    y: Array
+    size: Array  # the mean over the directions of the inputs of the sum of squares, for each task
+    least: Array  # the minimum of each task
+    free: Array  # how much of a direction each task cannot take up
 
     def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         """The change of ``B`` and of ``-Z``, when ``Q`` moves ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
@@ -31,6 +32,12 @@ class Solved(Protocol):
 
 class TaskBlock(Protocol):
     """Some tasks, and what Newton's method asks of them."""
+
+    @property
+    def size(self) -> Array: ...
+
+    @property
+    def y(self) -> Array: ...
 
     @property
     def n_tasks(self) -> int: ...
@@ -49,62 +56,82 @@ class Stack:
     X: Array
     y: Array
     size: Array
+    rest: Array  # the squares of targets that no weights explain, where they were left out
 
     @classmethod
     def of(cls, X: Array, y: Array) -> Stack:
-        return cls(X, y, namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2])
+        size = namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2]
+        return cls(X, y, size, 0 * size)
 
     @property
     def n_tasks(self) -> int:
         return self.X.shape[0]
+
+    @cached_property
+    def unseen(self) -> Array:
+        """1 for tasks whose targets are all 0, else 0."""
+        total = row_products(self.y, self.y) + self.rest
+        return cast(total == 0, total.dtype)
+
+    @cached_property
+    def share(self) -> Array:
+        """The inverse of the squares of the targets; 0 where there are none."""
+        return (1 - self.unseen) / (row_products(self.y, self.y) + self.rest + self.unseen)
 
     def at(self, Q: Array, alpha: float) -> _SolvedStack:
         return _SolvedStack(self, Q, alpha)
 
     def alone(self) -> Array:
         xp = namespace(self.X)
-        gram = self.X @ xp.matrix_transpose(self.X)
+        wide = self.X.shape[2] > self.X.shape[1]
+        across = xp.matrix_transpose(self.X)
+        gram = self.X @ across if wide else across @ self.X
         lift = xp.where(self.size > 0, 0.3 * self.size, xp.ones_like(self.size))
-        R = inverse_roots(gram + lift[:, None, None] * eye_like(gram))
-        return times_transposed(self.X, times_transposed(R, times(R, self.y)))
+        target = self.y if wide else times_transposed(self.X, self.y)
+        solved = xp.linalg.solve(add_to_diagonals(gram, lift), target[:, :, None])[:, :, 0]
+        return times_transposed(self.X, solved) if wide else solved
 
 
 def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
 
 
+def _root(share: Array) -> Array:
+    """How much of a direction a task cannot take up: between the share that it leaves of its targets and all of it."""
+    return namespace(share).sqrt(abs(share))  # rounding may leave less than nothing
+
+
 class _SolvedStack:
     """The systems are those of ``P'P + alpha`` or of ``PP' + alpha``, ``P = XQ``, whichever are smaller."""
 
     def __init__(self, block: Stack, Q: Array, alpha: float):
-        self.X, self.y, self.size, self.alpha = block.X, block.y, block.size, alpha
+        self.X, self.size, self.alpha = block.X, block.size, alpha
         xp = namespace(Q)
         n, m, d = block.X.shape
         self.P = P = xp.reshape(xp.reshape(block.X, (n * m, d)) @ Q, (n, m, Q.shape[1]))
         self.wide = P.shape[2] > m
-        K = P @ xp.matrix_transpose(P) if self.wide else xp.matrix_transpose(P) @ P
-        K += (alpha + float(xp.finfo(K.dtype).eps) * xp.linalg.trace(K))[:, None, None] * eye_like(K)
-        self.R = inverse_roots(K)
+        across = xp.matrix_transpose(P)
+        self.R = inverse_roots(P @ across if self.wide else across @ P, alpha)
         if self.wide:
             u = self._solve(block.y)
-            self.B, self.left = times_transposed(P, u), alpha * u
+            self.B, left = times_transposed(P, u), alpha * u
         else:
             self.B = self._solve(times_transposed(P, block.y))
-            self.left = block.y - times(P, self.B)
-        self.Z = 2 * times_transposed(block.X, self.left)
+            left = block.y - times(P, self.B)
+        self.least = row_products(block.y, left)
+        self.free = _root(block.share * (self.least + block.rest) + block.unseen)
+        self.Z = 2 * times_transposed(block.X, left)
 
     def _solve(self, x: Array) -> Array:
         return times_transposed(self.R, times(self.R, x))
 
     def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        e = times(self.X, dW)
-        pull = dZ / 2 - times_transposed(self.P, e)
+        e, dZ = times(self.X, dW), dZ / 2
         if self.wide:
-            through = self._solve(times(self.P, pull))
-            dB = (pull - times_transposed(self.P, through)) / self.alpha
-            e = e + through
+            e = self._solve(times(self.P, dZ) + self.alpha * e)
+            dB = (dZ - times_transposed(self.P, e)) / self.alpha
         else:
-            dB = self._solve(pull)
+            dB = self._solve(dZ - times_transposed(self.P, e))
             e = e + times(self.P, dB)
         return dB, 2 * times_transposed(self.X, e)
 
@@ -122,6 +149,10 @@ class Rows:
     root: Array  # sqrt(c), one number for each task of the problem
 
     @property
+    def size(self) -> Array:
+        return self.d**2 * float(namespace(self.root).mean(self.root**2))
+
+    @property
     def n_tasks(self) -> int:
         return self.y.shape[0]
 
@@ -137,16 +168,17 @@ class _SolvedRows:
     """All systems are ``d_i^2 E + alpha`` with one ``E = Q' diag(c) Q``."""
 
     def __init__(self, block: Rows, Q: Array, alpha: float):
-        xp = namespace(Q)
-        self.block, self.y, self.d = block, block.y, block.d[:, None]
-        self.size = block.d**2 * float(xp.mean(block.root**2))
+        self.block, self.size, self.d = block, block.size, block.d[:, None]
         self.Q = block.root[:, None] * Q
         e, V = eigh(self.Q.T @ self.Q)
         self.V = like(V, Q)
         self.shrunk = 1 / (self.d**2 * like(np.maximum(e, 0.0), Q) + alpha)
         self.B = self._solve(self.d * (block.y @ self.Q))
-        self.left = block.y - self.d * (self.B @ self.Q.T)
-        self.Z = 2 * self.d * self.left * block.root
+        left = block.y - self.d * (self.B @ self.Q.T)
+        self.least = row_products(block.y, left)
+        total = row_products(block.y, block.y)
+        self.free = _root(self.least / (total + float(namespace(total).finfo(total.dtype).tiny)))
+        self.Z = 2 * self.d * left * block.root
 
     def _solve(self, x: Array) -> Array:
         return ((x @ self.V) * self.shrunk) @ self.V.T

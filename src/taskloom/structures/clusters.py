@@ -20,6 +20,13 @@ def _complement_of_mean(T: int) -> Array:
     return H / np.sqrt(k * (k + 1))
 
 
+def _clipped_sums(rising: Array, levels: Array, low: float, high: float) -> Array:
+    """``sum clip(level x, low, high)`` over the entries ``x >= 0`` of a sorted array, for each level."""
+    below, above = np.searchsorted(rising, low / levels), np.searchsorted(rising, high / levels, side="right")
+    total = np.concatenate([[0.0], np.cumsum(rising)])
+    return low * below + high * (rising.size - above) + levels * (total[above] - total[below])
+
+
 @dataclass(eq=False, repr=False)
 class Clusters(Structure):
     """``A(M) = U/mean + (M - U)/between + (I - M)/within``: ``n_clusters`` groups of alike tasks (MTCL).
@@ -141,7 +148,7 @@ class Clusters(Structure):
         if positive.size == 0 or self._spread == 0:
             return np.full(root.size, total / max(root.size, 1))
         breaks = np.sort(np.concatenate([low / positive, high / positive]))
-        sums = np.clip(breaks[:, None] * root[None, :], low, high).sum(axis=1)
+        sums = _clipped_sums(np.sort(root), breaks, low, high)
         if sums[-1] < total:  # the directions with no energy, if any, take what is left
             a = np.full(root.size, high)
             a[root <= 0] = (total - high * positive.size) / max(root.size - positive.size, 1)

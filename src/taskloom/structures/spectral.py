@@ -80,7 +80,7 @@ class EitherSide(SpectralStructure):
     def handed_back(self, R: Array) -> tuple[Any, float]:
         """With fewer rows than tasks, ``A`` is known by its action on the rows of ``R``: nothing ``T x T`` is needed."""
         rows, T = R.shape
-        if rows >= T:
+        if rows >= T or (T <= factors.DENSE_TASKS and not np.any(R)):
             return self.best_of_root(R)
         _, values, Vt = np.linalg.svd(R, full_matrices=False)
         energy = np.zeros(T)
