@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import issparse
 
-from ..problem import Problem
 from .coupled import Coupled
 
 Array = np.ndarray

@@ -87,8 +87,8 @@ class _ProximalRun(Run):
     def _at(self, A: Array) -> _Point:
         problem = self.problem
         if self.quick is not None:
-            value, slope, *candidate = self.quick.at(A)
-            return _Point(A, value + problem.structure.value(A), slope, candidate=tuple(candidate))
+            value, slope, P, shrunk = self.quick.at(A)
+            return _Point(A, value + problem.structure.value(A), slope, candidate=(P, shrunk))
         fit = self.side.supervise(problem.structure.root(A))
         root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
         value = problem.loss_term(fit.z) + fit.norm + problem.structure.value(A)
@@ -102,7 +102,7 @@ class _ProximalRun(Run):
 
     def step(self, gap: float) -> Iterate:
         if np.isfinite(gap):
-            self.side.enough = 1e-7 * gap
+            self.side.enough = 1e-4 * gap
         for _ in range(MOVES):
             if not self.fresh and not self.problem.structure.known:
                 self._move()
@@ -121,7 +121,9 @@ class _ProximalRun(Run):
     def _close(self) -> bool:
         """Whether a certificate is due: always, where the fit that it needs is at hand."""
         here = self.here
-        return self.quick is None or self.quick.gap(here.A, here.slope, *here.candidate) <= self.goal
+        if self.quick is None or here.candidate is None:
+            return True
+        return self.quick.gap(here.A, here.slope, *here.candidate) <= self.goal
 
     def _alternate(self) -> None:
         """The best structure for the weights at hand, ``W = ZA / (2 alpha)``: the objective cannot rise."""

@@ -198,7 +198,7 @@ def buckets(counts: Array, starts: Array, most: int = BUCKET) -> list[Bucket]:
     for k in np.unique(level):
         tasks = np.flatnonzero(level == k)
         length = int(counts[tasks].max())
-        pieces = -(-len(tasks) * length * max(length, 32) // most)
+        pieces = min(-(-len(tasks) * length * max(length, 32) // most), len(tasks))  # none of them empty
         out += [_bucket(some, length, counts, starts) for some in np.array_split(tasks, pieces)]
     return out
 
