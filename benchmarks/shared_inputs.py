@@ -9,8 +9,8 @@ further strength on the same data, as ``path`` solves it (weights, structure and
 Then everyone chooses for himself: ours, scikit-learn's ``KernelRidge`` and himalaya's each fit 8 strengths on the same four
 fifths of the rows, take the best on the last fifth and fit it on all rows; "fit s" is all of that. GPyTorch's multitask exact
 Gaussian process has the same length scale and learns the tasks' covariance (rank 4) and the noise, by Adam steps on the
-likelihood: as many (at most 50) as ``--peer-limit`` seconds allow. ``R2`` is that of new rows against the noiseless targets, by one function for all of them. From 5000 rows on only
-50 tasks, only the trace, and nobody chooses.
+likelihood: as many (at most 50) as ``--peer-limit`` seconds allow. ``R2`` is that of new rows against the noiseless targets, by
+one function for all of them. From 5000 rows on only 50 tasks, only the trace, and nobody chooses.
 """
 
 from __future__ import annotations
