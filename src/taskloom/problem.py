@@ -156,10 +156,13 @@ class Problem:
         """``z``: the prediction for each observation."""
         seen = self.observations
         n, T = self.n_rows, self.n_tasks
-        if seen.full_rows == n:
-            return (self.features @ W + b).T.ravel()
+        if not W.any():
+            return b[seen.task]
         if seen.y.size * 4 >= n * T:  # most places observed: one product, then pick
-            return (self.features @ W)[seen.row, seen.task] + b[seen.task]
+            Z = (self.features @ W).T if issparse(self.features) else W.T @ self.features.T  # T x n, as observations are
+            if seen.full_rows == n:
+                return (Z + b[:, None]).ravel()
+            return Z.ravel()[seen.places(n)] + b[seen.task]
         if (stacked := self.stacked()) is not None:
             return (np.matmul(stacked, W.T[:, :, None])[..., 0] + b[:, None]).ravel()
         z, by_task = np.empty(seen.y.size), np.ascontiguousarray(W.T)
@@ -238,7 +241,8 @@ class Problem:
         seen = self.observations
         n, T = self.n_rows, self.n_tasks
         if seen.y.size * 4 >= n * T:
-            return self._transposed @ seen.scatter(G, n)
+            full = seen.scatter(G, n)
+            return self._transposed @ full if issparse(self.features) else (full.T @ self.features).T
         if (stacked := self.stacked()) is not None:
             return np.matmul(G.reshape(T, 1, -1), stacked)[:, 0].T
         Z = np.empty((T, self.n_features))

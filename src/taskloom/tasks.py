@@ -83,8 +83,12 @@ class Observations:
         """The ``n x T`` matrix with these values at the observed places (repeated places add up); to be read only."""
         if self.full_rows == n_rows:
             return values.reshape(self.n_tasks, n_rows).T
-        flat = np.bincount(self.row * self.n_tasks + self.task, weights=values, minlength=n_rows * self.n_tasks)
-        return flat.reshape(n_rows, self.n_tasks)
+        flat = np.bincount(self.places(n_rows), weights=values, minlength=n_rows * self.n_tasks)
+        return flat.reshape(self.n_tasks, n_rows).T
+
+    def places(self, n_rows: int) -> Array:
+        """Where the observations lie in a ``T x n`` matrix, read row by row."""
+        return self.task * n_rows + self.row
 
 
 def task_strengths(task_weight: Any, total: Array) -> Array:

@@ -14,6 +14,7 @@ from .shared import SharedInputs
 from .smooth import Smooth
 
 COPY = 6e7  # the most numbers that a copy of the inputs, one block for each task, may hold
+WIDE, SEVERAL = 200, 20  # features and tasks from which on products of matrices beat systems of their own for tasks
 FEW = 50  # tasks, below which a factor copes better with kinks than the structure does
 
 
@@ -36,7 +37,7 @@ def choose(problem: Problem) -> Solver:
         return Proximal()  # one coupled fit
     for newton in (Projected(), Smooth()):
         if newton.accepts(problem) is None and _newton_pays(problem):
-            return newton
+            return Proximal() if isinstance(newton, Projected) and _products_pay(problem) else newton
     if _models_pay(problem):
         return Reweighted()
     if structure.either_side:
@@ -50,6 +51,12 @@ def _newton_pays(problem: Problem) -> bool:
     """Shared inputs diagonalise, which is faster still; where tasks share rows but see different ones, each gets a copy."""
     pays = problem.n_tasks > 1 and problem.observations.y.size * problem.n_features <= COPY
     return pays and SharedInputs.of(problem) is None
+
+
+def _products_pay(problem: Problem) -> bool:
+    """Most places observed and many features: two products with all features are cheaper than a system for each task."""
+    seen, n_tasks = problem.observations, problem.n_tasks
+    return 4 * seen.y.size >= problem.n_rows * n_tasks and problem.n_features >= WIDE and n_tasks >= SEVERAL
 
 
 def _models_pay(problem: Problem) -> bool:

@@ -81,6 +81,21 @@ class Coupled(Design):
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         return _CoupledDirection(self, h[0], None if damping is None else damping[0])
 
+    def preconditioned(self, X: Array, level: float) -> Array:
+        """The system with every task's Gram matrix replaced by the mean one, solved; ``level`` is the loss's mean curvature."""
+        scale = 1 + level * self.mean.g[:, None] * self.l
+        return self.mean.outward((self.mean.inward(X) @ self.V) / scale) @ self.V.T
+
+    def grams_pay(self) -> bool:
+        """Whether a product with the Gram matrices takes fewer multiplications than one with the features and one back.
+
+        Where most places are observed those are two products of matrices, whose multiplications are far quicker.
+        """
+        problem, N = self.problem, self.problem.observations.y.size
+        held = problem.features.size / problem.n_rows * N  # numbers in the rows of all observations
+        quick = problem.n_rows * problem.n_tasks <= 4 * N
+        return problem.n_features**2 * problem.n_tasks <= (held / 4 if quick else 2 * held)
+
 
 class _CoupledDirection(Direction):
     def __init__(self, design: Coupled, h: Array, damping: Array | None):
@@ -88,26 +103,15 @@ class _CoupledDirection(Direction):
         problem = design.problem
         seen = problem.observations
         self.total = seen.sum_by_task(h) + (0.0 if damping is None else damping)
-        self.grams = self._all_grams() if self._grams_pay() else None
+        self.grams = self._all_grams() if design.grams_pay() else None
         level = float(h.sum() / seen.weight.sum())  # how curved the loss is here, on average
-        scale = 1 + level * design.mean.g[:, None] * design.l[None, :]
-        mean, V, size = design.mean, design.V, design.L.shape[1] * problem.n_features
+        size = design.L.shape[1] * problem.n_features
         self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
         self.preconditioner = LinearOperator(
             (size, size),
-            matvec=lambda x: (mean.outward((mean.inward(x.reshape(design.shape)) @ V) / scale) @ V.T).ravel(),
+            matvec=lambda x: design.preconditioned(x.reshape(design.shape), level).ravel(),
             dtype=float,
         )
-
-    def _grams_pay(self) -> bool:
-        """Whether a product with the Gram matrices takes fewer multiplications than one with the features and one back.
-
-        Where most places are observed those are two products of matrices, whose multiplications are far quicker.
-        """
-        problem, N = self.design.problem, self.design.problem.observations.y.size
-        held = problem.features.size / problem.n_rows * N  # numbers in the rows of all observations
-        quick = problem.n_rows * problem.n_tasks <= 4 * N
-        return problem.n_features**2 * problem.n_tasks <= (held / 4 if quick else 2 * held)
 
     def _all_grams(self) -> Array:
         """For the squared loss they never change."""

@@ -24,7 +24,7 @@ from .multipliers import Multipliers
 from .partial import Partial
 from .projected import Projected
 from .proximal import Proximal
-from .repair import repaired
+from .repair import repaired_pair
 from .reweighted import Reweighted
 from .smooth import Smooth
 from .stationarity import stationarity
@@ -255,6 +255,7 @@ class _Book:
         self.z: Array | None = None  # what the best weights predict
         self.witness: Iterate | None = None  # where the best bound comes from
         self.length: float | None = None
+        self.penalty: float | None = None  # of the best weights with the structure at hand
         self.idle, self._milestone = 0, np.inf
         self._predict_constants()
 
@@ -310,10 +311,11 @@ class _Book:
         if primal < self.primal:
             self.primal, self.W, self.b, self.z = primal, point.W, point.b, point.z
             self.A = None if point.penalty is None else point.A
+            self.penalty = point.penalty
         G = problem.dual_candidate(point.slopes)
         Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
-        better = None if Z is None else repaired(problem, G, Z, point.W)
-        G, Z = (G, Z) if better is None else (better, None)
+        better, its_own = (None, None) if Z is None else repaired_pair(problem, G, Z, point.W)
+        G, Z = (G, Z) if better is None else (better, its_own)
         dual = problem.dual(G, point.W, point.A, Z) + self.constant
         if dual > self.dual:
             self.dual, self.G, self.witness = dual, G, point
@@ -331,15 +333,15 @@ class _Book:
     def take_over(self, other: _Book, outward: Callable[[Array, Array], tuple[Array, Array]]) -> None:
         """Certify here what was found on another form of this problem: its best weights, and those behind its best bound."""
         self.history, self.began, self.length = other.history, other.began, other.length
-        points = [(other.W, other.b, other.A)]
-        if other.witness is not None and other.witness.W is not other.W:
-            points.append((other.witness.W, other.witness.b, other.witness.A))
-        for W, b, A in points:
+        points = [(other.W, other.b, other.A, other.penalty)]
+        if (one := other.witness) is not None and one.W is not other.W:
+            points.append((one.W, one.b, one.A, one.penalty))
+        for W, b, A, penalty in points:
             W, b = outward(W, b)
             z = self.problem.predict(W, b)
             slopes = self.problem.loss.slope(self.problem.observations.y, z)
             Z = self.problem.correlate(-self.problem.observations.weight * slopes)
-            self._certify(Iterate(W, b, z, slopes, A, Z=Z))
+            self._certify(Iterate(W, b, z, slopes, A, penalty, Z))
         for column, value in (("objective", self.primal), ("dual", self.dual), ("gap", self.gap)):
             getattr(self.history, column)[-1:] = [value]
 

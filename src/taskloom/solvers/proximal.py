@@ -16,9 +16,12 @@ from .._component import require
 from ..problem import Problem
 from .base import Iterate, Run, Solver, needs_convex
 from .choose_side import choose_side
+from .eliminated import Eliminated
 from .sides import Supervised
 
 Array = np.ndarray
+MOVES = 16  # cheap moves after which a certificate is due, whatever their own estimate of the gap says
+CLOSE = 0.5  # the share of the tolerance at which an estimate of the gap is worth a certificate
 
 
 @dataclass(eq=False, repr=False)
@@ -47,24 +50,25 @@ class Proximal(Solver):
         return None if problem.structure.convex else needs_convex(self.name, problem)
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
-        return _ProximalRun(self, problem, start)
+        return _ProximalRun(self, problem, start, tol)
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A structure with the tasks learned at it, the objective, and the slope of ``h``."""
+    """A structure, the objective with the tasks learned at it, and the slope of ``h``; the tasks, unless they can wait."""
 
     A: Array
-    fit: Supervised
     value: float
-    penalty: float
     slope: Array
+    fit: Supervised | None = None
+    candidate: tuple[Array, Array] | None = None  # the dual one, where the tasks can wait
 
 
 class _ProximalRun(Run):
-    def __init__(self, settings: Proximal, problem: Problem, start: tuple[Array, Array] | None):
+    def __init__(self, settings: Proximal, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
+        self.quick, self.goal = Eliminated.of(problem, self.side), CLOSE * tol * problem.scale
         self.side.enough = 1e-4 * problem.scale
         W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
         root = np.sqrt(problem.alpha) * self.side.moment_root(W)
@@ -82,10 +86,13 @@ class _ProximalRun(Run):
 
     def _at(self, A: Array) -> _Point:
         problem = self.problem
+        if self.quick is not None:
+            value, slope, P, shrunk = self.quick.at(A)
+            return _Point(A, value + problem.structure.value(A), slope, candidate=(P, shrunk))
         fit = self.side.supervise(problem.structure.root(A))
         root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
-        loss, penalty = problem.loss_term(fit.z), fit.norm + problem.structure.value(A)
-        return _Point(A, fit, loss + penalty, penalty, -problem.structure.moments(root) / (4 * problem.alpha))
+        value = problem.loss_term(fit.z) + fit.norm + problem.structure.value(A)
+        return _Point(A, value, -problem.structure.moments(root) / (4 * problem.alpha), fit)
 
     def retarget(self, problem: Problem) -> None:
         self.problem = self.side.problem = problem
@@ -95,23 +102,38 @@ class _ProximalRun(Run):
 
     def step(self, gap: float) -> Iterate:
         if np.isfinite(gap):
-            self.side.enough = 1e-7 * gap
-        if not self.fresh and not self.problem.structure.known:
-            self._move()
-            self.moves += 1
-            if self.moves % self.settings.alternate == 0 and not self.problem.structure.searched:
-                self._alternate()
-        self.fresh = False
+            self.side.enough = 1e-4 * gap
+        for _ in range(MOVES):
+            if not self.fresh and not self.problem.structure.known:
+                self._move()
+                self.moves += 1
+                if self.moves % self.settings.alternate == 0 and not self.problem.structure.searched:
+                    self._alternate()
+            self.fresh = False
+            if self.finished is not None or self._close():
+                break
         if self.problem.structure.known:
             self.finished = "stalled"
-        fit, A = self.here.fit, self.here.A
-        return Iterate(fit.W, fit.b, fit.z, fit.slopes, A if self.side.near_counts else None, self.here.penalty, fit.Z)
+        A, fit = self.here.A, self.here.fit or self.side.supervise(self.problem.structure.root(self.here.A))
+        penalty = fit.norm + self.problem.structure.value(A)
+        return Iterate(fit.W, fit.b, fit.z, fit.slopes, A if self.side.near_counts else None, penalty, fit.Z)
+
+    def _close(self) -> bool:
+        """Whether a certificate is due: always, where the fit that it needs is at hand."""
+        here = self.here
+        if self.quick is None or here.candidate is None:
+            return True
+        return self.quick.gap(here.A, here.slope, *here.candidate) <= self.goal
 
     def _alternate(self) -> None:
-        """The best structure for the weights at hand: the objective cannot rise."""
-        root = np.sqrt(self.problem.alpha) * self.side.moment_root(self.here.fit.W)
-        there = self._at(self.problem.structure.best_of_root(root)[0])
-        if there.value < self.here.value:
+        """The best structure for the weights at hand, ``W = ZA / (2 alpha)``: the objective cannot rise."""
+        structure, here = self.problem.structure, self.here
+        if here.fit is None:
+            there = self._at(structure.best_structure(-here.A @ here.slope @ here.A))
+        else:
+            root = np.sqrt(self.problem.alpha) * self.side.moment_root(here.fit.W)
+            there = self._at(structure.best_of_root(root)[0])
+        if there.value < here.value:
             self.here = there
             self.values.append(there.value)
 

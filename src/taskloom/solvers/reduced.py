@@ -32,6 +32,7 @@ class DiagonalInputs(SharedInputs):
         self.c, self.fit_intercept = c, False
         self.k, self.d = d**2, d
         self.targets = targets * np.sqrt(c)
+        self.rows = np.ascontiguousarray(self.targets.T)
         self.projected = d[:, None] * self.targets
 
     def _decompose(self) -> None:

@@ -27,26 +27,31 @@ ACTIVE = 0.97  # directions above this touch the bound, or will once the others 
 
 def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     """A candidate near ``G`` with a finite ``F*``, or ``None`` where there is nothing to gain or no way to get it."""
+    return repaired_pair(problem, G, Z, W)[0]
+
+
+def repaired_pair(problem: Problem, G: Array, Z: Array, W: Array) -> tuple[Array | None, Array | None]:
+    """The candidate, and its own ``Z`` where that follows from the old one."""
     if not problem.loss.quadratic:
-        return None
+        return None, None
     root = (Z - 2 * problem.ridge * W) / (2 * np.sqrt(problem.alpha))
     units = problem.structure.whitened(root)
     if units is None:
-        return None
+        return None, None
     shared = units is root and problem.once("same rows", lambda: _same_rows(problem))
     squares, vectors = np.linalg.eigh(root.T @ root) if shared else _left_vectors(units)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
     own = units is root and not shared
     if s.size == 0 or not (own or s[-1] > 1) or s[-1] >= FAR:
-        return None
+        return None, None
     cut = np.maximum(1 - 1 / s, 0.0)
     if shared:
         by_task = G.reshape(problem.n_tasks, -1)
-        return (by_task - (vectors * cut) @ (vectors.T @ by_task)).ravel()
+        return (by_task - (vectors * cut) @ (vectors.T @ by_task)).ravel(), Z - (Z @ vectors) @ (vectors * cut).T
     if own:
-        return _turned_back(problem, G, vectors, s, root, W)
-    return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha)))
+        return _turned_back(problem, G, vectors, s, root, W), None
+    return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha))), None
 
 
 def _left_vectors(units: Array) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from ..features import Matrix
 from ..losses import RowLoss
 from ..problem import Problem
 from .coupled import Coupled, MeanGram
+from .coupled_squares import CoupledSquares
 from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
 from .rows import row_fit
 from .shared import SharedInputs
@@ -100,6 +101,7 @@ class TaskSide(Side):
         super().__init__(problem)
         self.dim = problem.n_tasks
         self._gram: Array | None = None
+        self._Z: Array | None = None
 
     def moment_root(self, W: Array) -> Array:
         return W
@@ -114,7 +116,9 @@ class TaskSide(Side):
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
         large = min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit
         if large or issparse(problem.features):
-            design: Design = Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)), self.enough)
+            design: Design = (coupled := Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)), self.enough))
+            if (squares := CoupledSquares.of(coupled)) is not None:
+                return self._hold(*squares.solve(self._Z))
         elif r * q <= N:
             phi = problem.features[problem.observations.row]
             design = Columns((phi[:, :, None] * self._spread(L)[:, None, :]).reshape(1, N, r * q))
@@ -128,6 +132,12 @@ class TaskSide(Side):
         else:
             W = fit.coef[0].reshape(r, q) @ L.T / np.sqrt(2 * problem.alpha)
         return self._read(W, b, fit.norm)
+
+    def _hold(self, W: Array, b: Array, z: Array, Z: Array, norm: float) -> Supervised:
+        """A solution that comes with all that ``_read`` would work out."""
+        slopes = self.problem.loss.slope(self.problem.observations.y, z)
+        self._W, self._b, self._Z, self._dual = W, b, Z, -self.problem.observations.weight * slopes
+        return Supervised(W, b, z, slopes, Z, norm)
 
     def _spread(self, L: Array) -> Array:
         """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
@@ -188,7 +198,7 @@ def buckets(counts: Array, starts: Array, most: int = BUCKET) -> list[Bucket]:
     for k in np.unique(level):
         tasks = np.flatnonzero(level == k)
         length = int(counts[tasks].max())
-        pieces = -(-len(tasks) * length * max(length, 32) // most)
+        pieces = min(-(-len(tasks) * length * max(length, 32) // most), len(tasks))  # none of them empty
         out += [_bucket(some, length, counts, starts) for some in np.array_split(tasks, pieces)]
     return out
 

@@ -50,7 +50,8 @@ class SpectralStructure(Structure):
         if not np.any(R):  # where every fit begins: all directions are alike
             a = self.f_best(np.full(R.shape[1], floor))
             return np.diag(a), self.f(a)
-        _, values, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < R.shape[1])
+        tall = R.shape[0] > 2 * R.shape[1]
+        _, values, Vt = np.linalg.svd(np.linalg.qr(R, mode="r") if tall else R, full_matrices=R.shape[0] < R.shape[1])
         energy = np.zeros(R.shape[1])
         energy[: values.size] = values**2
         a = self.f_best(energy + floor)
