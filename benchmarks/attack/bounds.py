@@ -107,9 +107,10 @@ def _conjugate(spec: dict[str, Any], y: Array, s: Array) -> Array:
             s = _within(s, -Long(spec["q"]), 1 - Long(spec["q"]))
             return np.where(np.isfinite(s), np.where(np.isfinite(s), s, 0) * y, np.inf)
         case "log_cosh":
-            s = _within(s, -one, one)
+            s = _within(s * Long(spec["width"]), -one, one)
             a, b = (np.where(np.isfinite(s) & (x > 0), x, 1) for x in (1 + s, 1 - s))
-            return np.where(np.isfinite(s), np.where(np.isfinite(s), s, 0) * y + (a * np.log(a) + b * np.log(b)) / 2, np.inf)
+            along = np.where(np.isfinite(s), s, 0) * y / Long(spec["width"])
+            return np.where(np.isfinite(s), along + (a * np.log(a) + b * np.log(b)) / 2, np.inf)
         case "logistic":
             p = _within(-y * s, zero, one)
             a, b = (np.where(np.isfinite(p) & (x > 0), x, 1) for x in (p, 1 - p))

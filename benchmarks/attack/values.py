@@ -90,6 +90,7 @@ def loss_values(spec: dict[str, Any], y: Array, z: Array) -> Array:
         case "squared_hinge":
             return np.maximum(1 - y * z, 0) ** 2
         case "log_cosh":
+            r = r / Long(spec["width"])
             return r + np.log1p(np.exp(-2 * r)) - np.log(Long(2))
         case name:
             raise NotImplementedError(name)
