@@ -160,7 +160,7 @@ def _claims(instance: Instance, model: Any, convex: bool) -> None:
         if not abs(own.total - said.primal) <= slack:
             kind = "false certificate" if own.total > said.primal else "certificate"
             raise WrongError(kind, f"primal={said.primal!r}, but the model's is {own.total!r} (rounding {own.blur:.1e})")
-    far = 1e-6 * nothing + 1e-10 * (abs(said.primal) + abs(said.dual))
+    far = 1e-6 * nothing + 1e-10 * (abs(said.primal) + abs(said.dual)) + values.rounding_of_the_targets(instance)
     if convex and np.isfinite(said.gap) and said.gap > far:
         ratio = said.relative_gap * nothing / said.gap
         if not 0.99 <= ratio <= 1.01:

@@ -146,6 +146,12 @@ def _least_loss(instance: Instance, t: int) -> Any:
     return cost((low + high) / 2)
 
 
+def rounding_of_the_targets(instance: Instance) -> float:
+    """The loss of predictions that are off by the rounding of a mean: less than that is nothing."""
+    off = 4e-16 * (4 + len(instance.Y)) * np.nan_to_num(np.abs(instance.Y)).astype(Long)
+    return 0.0 if instance.whole_rows else float(abs(loss_term(instance, instance.Y + off)))
+
+
 def rounding_of_the_loss(instance: Instance) -> float:
     """What a user's own loss loses to rounding by the way it is written: ``log cosh`` takes ``log 2`` off a number above it."""
     v = observation_weights(instance)
@@ -155,7 +161,7 @@ def rounding_of_the_loss(instance: Instance) -> float:
 # --- penalties --------------------------------------------------------------------------------------------------
 
 
-def penalty(spec: dict[str, Any], R: Array, A: Array | None) -> float:
+def penalty(spec: dict[str, Any], R: Array, A: Array | None, eps: float = 1e-16) -> float:
     """``tr(A^+ R'R) + F(A)`` with the best ``A``, or with ``A`` where no closed form is known; ``R`` is ``sqrt(alpha) W``."""
     name, T = spec["name"], R.shape[1]
     if name in ("trace", "schatten", "schatten_norm", "unit_trace", "frobenius", "log_det"):
@@ -168,11 +174,11 @@ def penalty(spec: dict[str, Any], R: Array, A: Array | None) -> float:
     if name == "independent":
         return float((R**2).sum())
     if name in ("fixed", "output_metric", "output_code", "shared_mean", "task_graph"):
-        return charge(R, _known(spec, T))
+        return charge(R, _known(spec, T), eps)
     if name == "feature_selection":
         return float(2 * np.sqrt((R**2).sum(axis=1)).sum())
     assert A is not None
-    return charge(R, A) + _at(spec, A.astype(Long))
+    return charge(R, A, eps) + _at(spec, A.astype(Long))
 
 
 def addends_penalty(spec: dict[str, Any], shared: Array, own: Array) -> float:
@@ -213,15 +219,15 @@ def _known(spec: dict[str, Any], T: int) -> Array:
             return np.linalg.inv(2 * laplacian + spec["gamma"] * np.eye(T))
 
 
-def charge(R: Array, A: Array) -> float:
-    """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A`` by more than rounding."""
+def charge(R: Array, A: Array, eps: float = 1e-16) -> float:
+    """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A`` by more than rounding (``eps`` of the fitted numbers)."""
     size = float(np.abs(A).max(initial=0.0))
     if size == 0:
         return 0.0 if not R.any() else np.inf
     a, V = np.linalg.eigh((A / size).astype(float))
     energy = ((R @ V.astype(Long)) ** 2).sum(axis=0)
     inside = a > 1e-13 * a[-1]
-    if energy[~inside].sum() > 1e-12 * energy.sum():
+    if energy[~inside].sum() > max(1e-12, 1e4 * eps**2) * energy.sum():
         return np.inf
     return float((energy[inside] / a[inside]).sum() / size)
 
@@ -287,7 +293,7 @@ def objective(instance: Instance, model: Any) -> Value | None:
             paid = addends_penalty(spec, root * shared, root * own)
             ridge = Long(instance.ridge) * ((shared**2).sum() + (own**2).sum())
         else:
-            paid = penalty(spec, root * W, model.structure_)
+            paid = penalty(spec, root * W, model.structure_, eps)
         lost = 0.0
     else:
         if spec["name"] in ("robust", "dirty"):
@@ -300,8 +306,8 @@ def objective(instance: Instance, model: Any) -> Value | None:
             Z, room = Z + K @ C, room + np.abs(K) @ np.abs(C)
             R = _function_root(K, C)
             off = eps * float((np.abs(C) * (np.abs(K) @ np.abs(C))).sum())  # what rounding does to C'KC
-            with_off = penalty(spec, root * np.vstack([R, np.sqrt(off / R.shape[1]) * np.eye(R.shape[1])]), A)
-            part = penalty(spec, root * R, A)
+            with_off = penalty(spec, root * np.vstack([R, np.sqrt(off / R.shape[1]) * np.eye(R.shape[1])]), A, eps)
+            part = penalty(spec, root * R, A, eps)
             paid, lost = paid + part, lost + abs(with_off - part)
             ridge += Long(instance.ridge) * (R**2).sum()
             lost += float(instance.ridge) * off
