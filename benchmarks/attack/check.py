@@ -95,6 +95,7 @@ def _judge(about: Description, entry: dict[str, Any]) -> None:
         "outcome": outcome,
         "detail": "" if certificate.converged else certificate.message,
         "gap": certificate.relative_gap,
+        "ran": _solver_of(certificate.message),
     }
     if about["second"] and convex:
         _another_way(about, instance, model)
@@ -169,6 +170,11 @@ def _claims(instance: Instance, model: Any, convex: bool) -> None:
             )
 
 
+def _solver_of(message: str) -> str:
+    """The solver that a certificate names, whoever picked it."""
+    return next((name for name in SOLVERS if f"solver {name.capitalize()}(" in message), "")
+
+
 def _below(lower: float, upper: float, slack: float, what: str) -> None:
     if np.isfinite(lower) and np.isfinite(upper) and lower > upper + slack:
         raise WrongError("false certificate", f"dual {lower!r} above {upper!r}, {what}")
@@ -186,7 +192,7 @@ def _another_way(about: Description, instance: Instance, model: Any) -> None:
         if truth > said.primal + room:
             raise WrongError("false certificate", f"primal {said.primal!r} below CVXPY's minimum {truth!r}")
         return
-    used = next((name for name in SOLVERS if name.capitalize() in said.message), "")
+    used = _solver_of(said.message)
     order = [name for name in ("proximal", "alternating", "factored", "block", "projected") if name != used]
     order = order[about["k"] % 3 :] + order[: about["k"] % 3]
     for solver in order:

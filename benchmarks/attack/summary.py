@@ -68,7 +68,8 @@ def coverage(entries: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any
     """The same counts by everything else that was drawn."""
     groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for entry in entries:
-        for by, names in aspects(draw(entry["seed"], entry["k"])).items():
+        ran = {"solver that ran": [entry.get("ran") or "none"]}
+        for by, names in (aspects(draw(entry["seed"], entry["k"])) | ran).items():
             for name in names:
                 groups.setdefault(by, {}).setdefault(name, []).append(entry)
     return {by: {name: row(group[name]) for name in sorted(group)} for by, group in groups.items()}

@@ -53,5 +53,7 @@ def _unit(problem: Problem, residual: np.ndarray) -> np.ndarray | float:
     """What widths are measured in: residuals of constants; where these leave none (a single row), the targets; else 1."""
     y = problem.observations.y
     sizes = problem.loss.unit(residual), problem.loss.unit(y), problem.loss.unit(np.ones_like(y))
-    unit = np.where(np.greater(sizes[0], np.maximum(1e-12 * sizes[1], 1e-290)), sizes[0], np.where(np.greater(sizes[1], 1e-290), *sizes[1:]))
+    unit = np.where(
+        np.greater(sizes[0], np.maximum(1e-12 * sizes[1], 1e-290)), sizes[0], np.where(np.greater(sizes[1], 1e-290), *sizes[1:])
+    )
     return unit if unit.ndim else float(unit)
