@@ -52,8 +52,7 @@ class Multipliers:
 def _unit(problem: Problem, residual: np.ndarray) -> np.ndarray | float:
     """What widths are measured in: residuals of constants; where these leave none (a single row), the targets; else 1."""
     y = problem.observations.y
-    sizes = problem.loss.unit(residual), problem.loss.unit(y), problem.loss.unit(np.ones_like(y))
-    unit = np.where(
-        np.greater(sizes[0], np.maximum(1e-12 * sizes[1], 1e-290)), sizes[0], np.where(np.greater(sizes[1], 1e-290), *sizes[1:])
-    )
+    of_residuals, of_targets, of_one = (problem.loss.unit(size) for size in (residual, y, np.ones_like(y)))
+    some = np.where(np.greater(of_targets, 1e-290), of_targets, of_one)
+    unit = np.where(np.greater(of_residuals, np.maximum(1e-12 * of_targets, 1e-290)), of_residuals, some)
     return unit if unit.ndim else float(unit)
