@@ -292,15 +292,15 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
 
     def _fitted(self, data: Prepared, W: Array, b: Array) -> dict[str, Any]:
         """The attributes that predictions need, for these weights."""
-        spread, linear = data.scale.spread, isinstance(data.features, LinearFeatures)
-        b, C = b * spread + data.scale.mean, data.features.coef(W) if linear else data.features.dual_coef(W)
+        spread, b = data.scale.spread, b * data.scale.spread + data.scale.mean
+        C: Any = data.features.coef(W) if isinstance(data.features, LinearFeatures) else data.features.dual_coef(W)
         each = [c * spread for c in (C if isinstance(C, list) else [C])]
         targets = np.abs(data.problem.observations.y).max() * spread
         self._dtype = data.inputs.dtype if all(map(fits_single, (*each, b, targets))) else np.dtype(float)
         attributes: dict[str, Any] = {"intercept_": b.astype(self._dtype)}
         if isinstance(data.features, MappedFeatures):
             attributes["feature_map_"] = data.features.map
-        if linear:
+        if isinstance(data.features, LinearFeatures):
             attributes["coef_"] = np.ascontiguousarray(each[0].T, dtype=self._dtype)
         else:
             each = [c.astype(self._dtype) for c in each]
