@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--instances", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds of one instance")
+    parser.add_argument("--limit", type=float, default=20.0, help="CPU seconds of one instance")
     parser.add_argument("--ledger", type=Path, default=HERE / "results" / "campaign.jsonl")
     parser.add_argument("--results", type=Path, default=HERE / "results", help="where the tables go")
     parser.add_argument("--only", type=int, metavar="K", help="run one instance, whatever the ledger says")

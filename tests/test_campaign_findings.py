@@ -9,6 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.losses import Squared
 from taskloom.solvers.newton import Batch, Gram, newton
+from taskloom.structures.box import newton_in_box
+from taskloom.structures.learned_graphs import graphical_lasso, shrink
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(12, 4))
@@ -68,3 +70,85 @@ def test_kinks_under_a_singular_known_structure_at_a_weak_strength(kernel, n_tas
         inputs, labels
     )
     assert model.certificate_.optimal, model.certificate_.message
+
+
+def test_the_scale_of_a_mixed_loss_is_that_of_the_best_constants():
+    """The bracket around the constants ended at 2 or so: targets far from zero made the scale, and the gap beside it, wrong."""
+    targets = np.where(np.arange(3) == 1, np.where(Y > 0, 1.0, -1.0), Y + 1e4)
+    losses = {0: "squared", 1: "logistic", 2: "absolute"}
+    model = MultiTaskRegressor(structures.Trace(), loss=losses, alpha=0.1, tol=1e-2, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        said = model.fit(X, targets).certificate_
+    share = (targets[:, 1] > 0).mean()
+    scale = targets[:, 0].var() - share * np.log(share) - (1 - share) * np.log1p(-share)
+    scale += np.abs(targets[:, 2] - np.median(targets[:, 2])).mean()
+    assert said.gap / said.relative_gap == pytest.approx(scale, rel=1e-6)
+
+
+@pytest.mark.parametrize("structure", [structures.Dirty(), structures.LowRank(1)])
+def test_kinks_are_smoothed_where_constants_fit_a_task(structure):
+    """A task of one row has residuals of zero: the smoothing had a width of 1e-300, and overflowed or did nothing."""
+    targets = np.full((4, 4), np.nan)
+    np.fill_diagonal(targets, [7.0, -4.0, 0.4, 1.2])
+    losses = {0: "squared", 1: "squared", 2: "absolute", 3: "squared"} if structure.convex else "absolute"
+    said = MultiTaskRegressor(structure, loss=losses, alpha=1e-3).fit(1e4 * X[:4], targets).certificate_
+    assert said.converged, said.message
+
+
+@pytest.mark.parametrize("unit", [1e26, 1e-40])
+def test_single_precision_is_left_where_it_does_not_hold_the_numbers(unit):
+    """A structure of 1e52 overflowed, and weights of 1e-45 vanished, in the precision of the inputs."""
+    model = MultiTaskRegressor(structures.FeatureSelection(), alpha=0.1 * unit**2).fit(X.astype(np.float32), unit * Y)
+    assert model.certificate_.optimal, model.certificate_.message
+    assert model.score(X.astype(np.float32), unit * Y) > 0.3
+    assert np.isfinite(model.structure_).all()
+
+
+def test_classes_that_are_nearly_separated_do_not_creep():
+    """Intercepts with little curvature were damped as if they had much, and Newton gave up on the way."""
+    draw = np.random.default_rng(3)
+    inputs, labels = draw.normal(size=(22, 7)), np.arange(22) % 8
+    B = draw.normal(size=(8, 8))
+    model = MultiTaskClassifier(structures.OutputMetric(B @ B.T + 0.1 * np.eye(8)), loss="softmax", alpha=2e-5)
+    said = model.fit(inputs, labels, sample_weight=draw.uniform(0.3, 3, size=22)).certificate_
+    assert said.optimal, said.message
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-14, 1e-40])
+def test_the_constant_of_a_log_determinant_does_not_hide_a_small_loss(unit):
+    """``mu - mu log mu`` for each task is 1, the loss 1e-80: their sum has no digits left for a gap."""
+    said = MultiTaskRegressor(structures.LogDet(0.3), alpha=0.1).fit(X, unit * Y).certificate_
+    assert said.optimal, said.message
+    assert said.primal == pytest.approx(3 * (0.3 - 0.3 * np.log(0.3)), rel=1e-9)
+    alone = MultiTaskRegressor(structures.Independent(), alpha=0.1 / 0.3).fit(X, unit * Y)  # what A = mu I amounts to
+    model = MultiTaskRegressor(structures.LogDet(0.3), alpha=0.1, tol=1e-8).fit(X, unit * Y)
+    assert np.allclose(model.coef_, alone.coef_, rtol=1e-3, atol=1e-3 * np.abs(alone.coef_).max())
+
+
+@pytest.mark.parametrize("n_tasks", [4, 13])
+def test_a_sparse_graph_of_nearly_singular_correlations(n_tasks):
+    """Newton steps that may not cross zero went round in circles: 100 of them left a residual of 3e-2."""
+    draw = np.random.default_rng(n_tasks)
+    R = draw.normal(size=(3, n_tasks))
+    C = R.T @ R + 1e-4 * np.eye(n_tasks)
+    size = np.sqrt(np.diag(C))
+    C, price = C / np.outer(size, size), 1e-3 * (1 - np.eye(n_tasks))
+    A, P = graphical_lasso(C, price)
+    assert np.allclose(A @ P, np.eye(n_tasks), atol=1e-7)
+    assert np.abs(P - shrink(P - (C - A), price)).max() < 1e-10
+
+
+def test_a_sparse_graph_with_tiny_targets_is_as_good_as_its_digits():
+    said = MultiTaskRegressor(structures.SparsePrecision(), alpha=0.1).fit(X, 1e-40 * Y).certificate_
+    assert said.converged, said.message
+
+
+def test_newton_in_a_box_meets_its_conditions():
+    draw = np.random.default_rng(5)
+    B, c = draw.normal(size=(6, 6)), draw.normal(size=6)
+    H = B @ B.T + 1e-3 * np.eye(6)
+    low, high = -np.full(6, 0.5), np.full(6, 0.7)
+    x = newton_in_box(lambda x: (x @ H @ x / 2 + c @ x, H @ x + c, lambda free: H[np.ix_(free, free)]), 0 * c, low, high, 1e-12)
+    slope = H @ x + c
+    assert np.abs(x - np.clip(x - slope, low, high)).max() < 1e-10

@@ -15,7 +15,7 @@ from taskloom import Problem, solve
 from taskloom.tasks import Observations
 
 from .build import Instance, a_loss, a_structure
-from .values import Array, Long, _known, observation_weights
+from .values import Array, Long, _known, observation_weights, rounding_of_the_loss
 
 EDGE = 1e-9  # how far rounding may carry slopes out of the domain of a conjugate
 
@@ -32,8 +32,11 @@ def solved(instance: Instance, solver: str) -> Any:
     return solve(Problem(X, seen, loss, structure, instance.alpha, 0.0, instance.fit_intercept), solver)
 
 
-def dual(instance: Instance, G: Array) -> tuple[float, float] | None:
-    """The best ``D(c G)`` over ``0 <= c <= 1``, and how much rounding may hide; ``-inf`` where ``G`` is not admissible."""
+def dual(instance: Instance, G: Array, enough: float = np.inf) -> tuple[float, float] | None:
+    """The best ``D(c G)`` over ``0 <= c <= 1``, and how much rounding may hide; ``-inf`` where ``G`` is not admissible.
+
+    The search for the best ``c`` is left out where the first one gives ``enough``: then a claim of that much is true.
+    """
     v = observation_weights(instance)
     order = np.nonzero(v.T > 0)  # sorted by task, then row: the order of the library's observations
     v, y = v.T[order], instance.Y.T[order].astype(Long)
@@ -51,13 +54,15 @@ def dual(instance: Instance, G: Array) -> tuple[float, float] | None:
     def bound(c: Any) -> Any:
         return -_loss_conjugates(instance, order, v, y, c * slopes) - conjugate(c * c)
 
+    blur = float((v * np.abs(slopes * y)).sum()) * 1e-12 + rounding_of_the_loss(instance)
     high = min(Long(1), np.sqrt(reach))
-    low, top = Long(0), high
+    low, best = Long(0), bound(high)
+    if best >= enough:
+        return float(best), blur
     for _ in range(150):
         left, right = low + (high - low) / 3, high - (high - low) / 3
         low, high = (left, high) if bound(left) <= bound(right) else (low, right)
-    best = max(bound((low + high) / 2), bound(top))
-    return float(best), float((v * np.abs(slopes * y)).sum()) * 1e-12
+    return float(max(bound((low + high) / 2), best)), blur
 
 
 def _loss_conjugates(instance: Instance, order: tuple[Array, Array], v: Array, y: Array, s: Array) -> Any:
@@ -102,9 +107,10 @@ def _conjugate(spec: dict[str, Any], y: Array, s: Array) -> Array:
             s = _within(s, -Long(spec["q"]), 1 - Long(spec["q"]))
             return np.where(np.isfinite(s), np.where(np.isfinite(s), s, 0) * y, np.inf)
         case "log_cosh":
-            s = _within(s, -one, one)
+            s = _within(s * Long(spec["width"]), -one, one)
             a, b = (np.where(np.isfinite(s) & (x > 0), x, 1) for x in (1 + s, 1 - s))
-            return np.where(np.isfinite(s), np.where(np.isfinite(s), s, 0) * y + (a * np.log(a) + b * np.log(b)) / 2, np.inf)
+            along = np.where(np.isfinite(s), s, 0) * y / Long(spec["width"])
+            return np.where(np.isfinite(s), along + (a * np.log(a) + b * np.log(b)) / 2, np.inf)
         case "logistic":
             p = _within(-y * s, zero, one)
             a, b = (np.where(np.isfinite(p) & (x > 0), x, 1) for x in (p, 1 - p))
@@ -115,6 +121,14 @@ def _conjugate(spec: dict[str, Any], y: Array, s: Array) -> Array:
         case _:  # squared hinge
             p = -y * s
             return np.where(p >= -EDGE, np.maximum(p, 0) ** 2 / 4 - np.maximum(p, 0), np.inf)
+
+
+def _root(spec: dict[str, Any], T: int) -> Array:
+    """``L`` with ``A = LL'``: off the range of ``A`` a ``Z`` may be large, so its rounding eigenvalues must not count."""
+    if spec["name"] == "output_code":
+        return spec["L"].T.astype(Long)
+    a, V = np.linalg.eigh(_known(spec, T).astype(float))
+    return V.astype(Long) * np.sqrt(np.where(a > 1e-12 * a[-1], a, 0).astype(Long))
 
 
 def penalty_ray(spec: dict[str, Any], Z: Array) -> tuple[Any, Any] | None:
@@ -156,8 +170,7 @@ def penalty_ray(spec: dict[str, Any], Z: Array) -> tuple[Any, Any] | None:
         case "independent":
             return np.inf, lambda c: c * (Z**2).sum()
         case "fixed" | "output_metric" | "output_code" | "shared_mean" | "task_graph":
-            a, V = np.linalg.eigh(_known(spec, T).astype(float))
-            total = (np.maximum(a, 0) * ((Z @ V.astype(Long)) ** 2).sum(axis=0)).sum()
+            total = ((Z @ _root(spec, T)) ** 2).sum()
             return np.inf, lambda c: c * total
         case "clusters":
             across = Z - Z.mean(axis=1, keepdims=True)

@@ -17,15 +17,19 @@ GIVEN_SIZE = ("independent", "fixed", "shared_mean", "task_graph", "output_metri
 
 
 class LogCosh:
-    """``log cosh(z - y)`` as a user would write it."""
+    """``log cosh((z - y) / width)`` as a user would write it."""
 
-    max_curvature, of_differences = 1.0, True
+    of_differences = True
+
+    def __init__(self, width):
+        self.width, self.max_curvature = width, 1 / width**2
 
     def value(self, y, z):
-        return np.logaddexp(z - y, y - z) - np.log(2)
+        r = (z - y) / self.width
+        return np.logaddexp(r, -r) - np.log(2)
 
     def slope(self, y, z):
-        return np.tanh(z - y)
+        return np.tanh((z - y) / self.width) / self.width
 
 
 class TraceAndSize:
@@ -136,9 +140,9 @@ class Instance:
 
 def a_loss(spec: dict[str, Any]) -> Any:
     parameters = {name: value for name, value in spec.items() if name != "name"}
-    return (
-        losses.CustomLoss(LogCosh()) if spec["name"] == "log_cosh" else losses.as_loss(_named(losses, spec["name"], parameters))
-    )
+    if spec["name"] == "log_cosh":
+        return losses.CustomLoss(LogCosh(**parameters))
+    return losses.as_loss(_named(losses, spec["name"], parameters))
 
 
 def a_structure(spec: dict[str, Any]) -> Any:
@@ -233,6 +237,8 @@ def _loss_spec(about: Description, t: int) -> dict[str, Any]:
         return {"name": name, "width": (0.05 + 2 * u) * size}
     if name == "epsilon_insensitive":
         return {"name": name, "epsilon": u * size}
+    if name == "log_cosh":
+        return {"name": name, "width": size}
     return {"name": name, "q": min(max(u, 0.02), 0.98)} if name == "quantile" else {"name": name}
 
 
@@ -348,6 +354,6 @@ def _slopes(spec: dict[str, Any], away: Array) -> Array:
         case "logistic" | "hinge" | "softmax" | "multiclass_hinge":
             return away / 2
         case "log_cosh":
-            return np.tanh(away)
+            return np.tanh(away / spec["width"]) / spec["width"]
         case _:
             return np.sign(away)

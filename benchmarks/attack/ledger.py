@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -13,6 +14,7 @@ from .check import GOOD, check
 from .draw import draw
 
 Entry = dict[str, Any]
+DIED = "the worker was killed, or ended itself after too long in compiled code"
 
 
 def read(path: Path, seed: int) -> dict[int, Entry]:
@@ -46,8 +48,17 @@ def append(path: Path, entry: Entry) -> None:
 
 
 def judge(seed: int, k: int, limit: float) -> Entry:
-    """Instance ``k`` from its numbers alone: what a worker runs."""
+    """Instance ``k`` from its numbers alone."""
     return check(draw(seed, k), limit)
+
+
+def _work(seed: int, k: int, limit: float) -> Entry:
+    """What a worker runs; where compiled code never comes back to look at the clock, the worker ends itself."""
+    faulthandler.dump_traceback_later(20 * limit + 60, exit=True)
+    try:
+        return judge(seed, k, limit)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def run(path: Path, seed: int, instances: int, jobs: int, limit: float, show: Any = print) -> dict[int, Entry]:
@@ -63,13 +74,9 @@ def run(path: Path, seed: int, instances: int, jobs: int, limit: float, show: An
         elif len(done) % 100 == 0:
             show(f"{len(done)} of {instances}")
 
-    if jobs == 1:
-        for k in todo:
-            keep(judge(seed, k, limit))
-        return done
     while todo:
         with ProcessPoolExecutor(jobs) as pool:
-            waiting = {pool.submit(judge, seed, k, limit): k for k in todo[: 50 * jobs]}
+            waiting = {pool.submit(_work, seed, k, limit): k for k in todo[: 50 * jobs]}
             try:
                 for future in as_completed(waiting):
                     keep(future.result())
@@ -83,11 +90,11 @@ def run(path: Path, seed: int, instances: int, jobs: int, limit: float, show: An
 
 
 def _alone(seed: int, k: int, limit: float) -> Entry:
-    """In a process of its own, whose death is told."""
+    """In a process of its own, whose death is a line of the ledger."""
     try:
         with ProcessPoolExecutor(1) as pool:
-            return pool.submit(judge, seed, k, limit).result()
+            return pool.submit(_work, seed, k, limit).result()
     except BrokenProcessPool:
         about = draw(seed, k)
         names = {name: about[name] for name in ("loss", "structure")}
-        return {"k": k, "seed": seed, **names, "outcome": "FAILURE(crash of the process)", "detail": "", "seconds": 0.0}
+        return {"k": k, "seed": seed, **names, "outcome": "FAILURE(crash of the process)", "detail": DIED, "seconds": 0.0}

@@ -37,7 +37,7 @@ def outcome_of(about: Description, limit: float) -> str:
     return check(about, limit)["outcome"]
 
 
-def shrink(about: Description, limit: float = 60.0, judge: Callable[[Description, float], str] = outcome_of) -> Description:
+def shrink(about: Description, limit: float = 20.0, judge: Callable[[Description, float], str] = outcome_of) -> Description:
     """A smaller description with the same kind of failure; the same one, if it does not fail at all."""
     wanted = judge(about, limit)
     if wanted in GOOD:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .check import OPTIMAL, REFUSED, STOPPED, TOO_SLOW
-from .draw import draw
+from .draw import Description, draw
 
 COLUMNS = ("instances", "optimal", "stopped", "too slow", "refused", "false certificates", "crashes", "other failures", "CPU s")
 
@@ -34,6 +34,47 @@ def row(entries: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _decades(exponent: float) -> str:
+    size = abs(exponent)
+    return "1" if size == 0 else "to 1e±6" if size <= 6 else "beyond 1e±6"
+
+
+def aspects(about: Description) -> dict[str, list[str]]:
+    """Under which rows of the table of coverage an instance counts."""
+    T, ridge = about["T"], about["ridge"]
+    return {
+        "solver": [about["solver"]],
+        "kernel": [about["kernel"]],
+        "layout": [about["layout"]],
+        "tasks": ["1" if T == 1 else "2 to 6" if T <= 6 else "7 to 15" if T <= 15 else "16 to 60"],
+        "shape": [
+            "one row in all" if about["n"] == 1 else "more columns than rows" if about["d"] > about["n"] else "more rows"
+        ],
+        "precision": [about["dtype"]],
+        "scale of X": [_decades(about["scale_x"])],
+        "scale of Y": [_decades(about["scale_y"])],
+        "strength": [f"1e{int(about['strength'] // 2) * 2:+d} to 1e{int(about['strength'] // 2) * 2 + 2:+d} of alpha_max"],
+        "sample_weight": [about["sample_weight"]],
+        "task_weight": [about["task_weight"]],
+        "intercept": ["yes" if about["fit_intercept"] else "no"],
+        "ridge": ["yes" if ridge else "no"],
+        "fault": [*about["faults"], *(["a task with a single row"] if about["single row"] else [])] or ["none"],
+        "judged by": [about["second"] or "bound"],
+        "told again": about["invariances"],
+    }
+
+
+def coverage(entries: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """The same counts by everything else that was drawn."""
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for entry in entries:
+        ran = {"solver that ran": [entry.get("ran") or "none"]}
+        for by, names in (aspects(draw(entry["seed"], entry["k"])) | ran).items():
+            for name in names:
+                groups.setdefault(by, {}).setdefault(name, []).append(entry)
+    return {by: {name: row(group[name]) for name in sorted(group)} for by, group in groups.items()}
+
+
 def summarise(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Everything that the two files show."""
     entries = list(entries)
@@ -52,7 +93,9 @@ def summarise(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     usual = [e for e in entries if e["outcome"] != REFUSED and draw(e["seed"], e["k"])["solver"] == "auto"]
     total["by default"] = len(usual)
     total["share optimal"] = round(sum(e["outcome"] == OPTIMAL for e in usual) / len(usual), 4) if usual else None
-    return {"total": total, **tables, "reasons": dict(reasons.most_common()), "failures": failures}
+    total["comparisons cut short"] = sum(e.get("unfinished", False) for e in entries)
+    reasons_and_failures = {"reasons": dict(reasons.most_common()), "failures": failures}
+    return {"total": total, **tables, "coverage": coverage(entries), **reasons_and_failures}
 
 
 def _reason(entry: dict[str, Any]) -> str:
@@ -70,6 +113,8 @@ def as_markdown(found: dict[str, Any]) -> str:
         f"{total['stopped']} stopped and said why, {total['too slow']} too slow, {total['refused']} refused in one sentence, "
         f"{total['false certificates']} false certificates, {total['crashes']} crashes, {total['other failures']} other "
         "failures.",
+        "",
+        f"At {total['comparisons cut short']} of them the comparisons with the same problem in other words were cut short.",
     ]
     for by in ("loss", "structure"):
         lines += ["", f"| {by} | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
@@ -86,6 +131,9 @@ def as_markdown(found: dict[str, Any]) -> str:
         cells = [found["loss x structure"].get(f"{loss} x {structure}") for loss in losses]
         shown = [f"{c['optimal']}/{c['instances'] - c['refused']}" if c else "" for c in cells]
         lines.append(f"| {structure} | {' | '.join(shown)} |")
+    lines += ["", "What was drawn:", "", f"| | | {' | '.join(COLUMNS)} |", f"|---|---|{'---|' * len(COLUMNS)}"]
+    for by, group in found["coverage"].items():
+        lines += [f"| {by} | {name} | {' | '.join(str(cells[c]) for c in COLUMNS)} |" for name, cells in group.items()]
     lines += ["", "Sentences:", "", *(f"- {n} x {reason}" for reason, n in found["reasons"].items())]
     return "\n".join(lines) + "\n"
 

@@ -18,6 +18,12 @@ def symmetric(M: Array) -> Array:
     return (M + M.T) / 2
 
 
+def fits_single(numbers: Any) -> bool:
+    """Whether single precision holds these numbers: the largest neither overflows nor vanishes there, nor does its product."""
+    size = float(np.abs(numbers).max(initial=0.0)) if isinstance(numbers, np.ndarray) else 0.0
+    return size == 0 or 1e-30 <= size <= 1e30
+
+
 def psd_eigh(M: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending, clipped at zero) and eigenvectors of a positive semidefinite matrix."""
     m, V = np.linalg.eigh(symmetric(M))

@@ -375,8 +375,8 @@ class Problem:
         low, high = np.full(seen.n_tasks, np.inf), np.full(seen.n_tasks, -np.inf)
         np.minimum.at(low, seen.task, seen.y)
         np.maximum.at(high, seen.task, seen.y)
-        if not self.loss.of_differences:  # then the range of y says nothing
-            low, high = np.full_like(low, -2.0), np.full_like(high, 2.0)
+        if not self.loss.of_differences:  # then the range of y does not say all; under a mixed loss it does for some tasks
+            low, high = np.minimum(low, -2.0), np.maximum(high, 2.0)
         for _ in range(
             10 if self.loss.targets != "numbers" else 40
         ):  # a minimiser may lie outside the range of y; classes that are one-sided have none

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._component import require
+from .._linalg import fits_single
 from ..features import LinearFeatures
 from ..solution import Addends, Solution
 from ..structures import Robust, as_structure
@@ -30,7 +31,7 @@ def fitted_addends(data: Any, solution: Solution, tasks: Array, dtype: Any) -> d
     """The attributes of a sum: a structure for each kernel; or what the tasks share, and what they keep to themselves."""
     addends: Addends = solution.addends  # type: ignore[assignment]
     if data.problem.structure.parted:
-        return {"structure_": [A.astype(dtype) for A in addends.structures]}
+        return {"structure_": [A.astype(dtype if fits_single(A) else float) for A in addends.structures]}
     attributes: dict[str, Any] = {}
     shared, own = addends.weights
     if isinstance(data.features, LinearFeatures):

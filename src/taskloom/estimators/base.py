@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 
 from .. import factors
 from .._component import require
+from .._linalg import fits_single
 from ..approximation import MappedFeatures
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features, kernel_function
 from ..losses import mixed_loss
@@ -291,16 +292,18 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
 
     def _fitted(self, data: Prepared, W: Array, b: Array) -> dict[str, Any]:
         """The attributes that predictions need, for these weights."""
-        self._dtype = data.inputs.dtype
-        spread = data.scale.spread
-        attributes: dict[str, Any] = {"intercept_": (b * spread + data.scale.mean).astype(self._dtype)}
+        spread, b = data.scale.spread, b * data.scale.spread + data.scale.mean
+        C: Any = data.features.coef(W) if isinstance(data.features, LinearFeatures) else data.features.dual_coef(W)
+        each = [c * spread for c in (C if isinstance(C, list) else [C])]
+        targets = np.abs(data.problem.observations.y).max() * spread
+        self._dtype = data.inputs.dtype if all(map(fits_single, (*each, b, targets))) else np.dtype(float)
+        attributes: dict[str, Any] = {"intercept_": b.astype(self._dtype)}
         if isinstance(data.features, MappedFeatures):
             attributes["feature_map_"] = data.features.map
         if isinstance(data.features, LinearFeatures):
-            attributes["coef_"] = np.ascontiguousarray((data.features.coef(W) * spread).T, dtype=self._dtype)
+            attributes["coef_"] = np.ascontiguousarray(each[0].T, dtype=self._dtype)
         else:
-            C: Any = data.features.dual_coef(W)
-            each = [(c * spread).astype(self._dtype) for c in (C if isinstance(C, list) else [C])]
+            each = [c.astype(self._dtype) for c in each]
             attributes["dual_coef_"] = each if isinstance(C, list) else each[0]
             attributes["X_fit_"] = data.inputs
             many = W.shape[1] > max(factors.DENSE_TASKS, W.shape[0])
@@ -313,9 +316,9 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         self.__dict__.update(self._fitted(data, solution.W, solution.b))
         A = solution.A
         if data.problem.structure.on_features:
-            self.feature_structure_ = A.astype(self._dtype)
+            self.feature_structure_ = A.astype(self._dtype if fits_single(A) else float)
             A = implied_tasks(solution.W, A)
-        self.structure_ = A.astype(self._dtype)
+        self.structure_ = A.astype(self._dtype if fits_single(A) else float)
         if solution.addends is not None:
             self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
         certificate = self._of_the_approximation(solution.certificate, data.features)

@@ -21,7 +21,7 @@ class Multipliers:
         seen = problem.observations
         constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
         self.true = problem
-        self.width = 0.3 * problem.loss.unit(seen.y - constants[seen.task])
+        self.width = 0.3 * _unit(problem, seen.y - constants[seen.task])
         self.narrowest = 1e-3 * self.width
         self.reached = np.inf
         self.renew(np.zeros(seen.y.size))
@@ -47,3 +47,12 @@ class Multipliers:
         self.reached = min(true_gap, self.reached)
         self.renew(point.slopes)
         return True
+
+
+def _unit(problem: Problem, residual: np.ndarray) -> np.ndarray | float:
+    """What widths are measured in: residuals of constants; where these leave none (a single row), the targets; else 1."""
+    y = problem.observations.y
+    of_residuals, of_targets, of_one = (problem.loss.unit(size) for size in (residual, y, np.ones_like(y)))
+    some = np.where(np.greater(of_targets, 1e-290), of_targets, of_one)
+    unit = np.where(np.greater(of_residuals, np.maximum(1e-12 * of_targets, 1e-290)), of_residuals, some)
+    return unit if unit.ndim else float(unit)

@@ -159,12 +159,15 @@ class _RowDirection(Direction):
         return self.h * (U - np.einsum("it,it->i", self.share, U)[:, None])
 
     def _lifted(self, H: Array) -> Array:
-        """Intercepts are unpenalised: directions without curvature get some, the one that no row sees gets as much as any."""
+        """Intercepts are unpenalised: directions without curvature get some, the one that no row sees gets as much as any.
+
+        Where there is little, it is doubled and no more: a step that expects far more than there is creeps along.
+        """
         problem = self.design.problem
         T = len(H)
         most = problem.loss.max_curvature * float(problem.observations.weight[: len(self.h)].sum())
         e, V = psd_eigh(H + most * np.full((T, T), 1 / T))
-        lift = np.where(e < 1e-4 * most, 1e-2, 1e-12) * most
+        lift = np.where(e < 1e-4 * most, np.maximum(e, 1e-8 * most), 1e-12 * most)
         return (V * np.maximum(e + lift, 1e-300)) @ V.T
 
 

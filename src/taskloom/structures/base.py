@@ -104,6 +104,10 @@ class Structure(Component, ABC):
         """Where a solver may start that has weights ``R``: the step, or something like it."""
         return self.best_of_root(R, floor)[0]
 
+    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
+        """The same penalty less its least value, and that value, where it could hide a small loss; ``None`` where it cannot."""
+        return None
+
     def remembering(self) -> Structure:
         """The structure for one run of a solver: a copy of its own, where it gains from what it found a step before."""
         return self

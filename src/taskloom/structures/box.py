@@ -1,4 +1,4 @@
-"""Concave functions on a box: what every question about an l1 penalty comes down to."""
+"""Convex and concave functions on a box: what every question about an l1 penalty comes down to."""
 
 from __future__ import annotations
 
@@ -73,3 +73,45 @@ def climb(
         ahead = np.clip(new + (momentum - 1) / grown * (new - x), -bound, bound)
         x, momentum = new, grown
     return found, point
+
+
+def newton_in_box(
+    f: Callable[[Array], tuple[float, Array, Callable[[Array], Array]]],
+    x: Array,
+    low: Array,
+    high: Array,
+    enough: float,
+    n_steps: int = 60,
+) -> Array:
+    """Minimise a convex ``f`` over ``low <= x <= high`` by Newton steps on the entries that no bound holds (Bertsekas 1982).
+
+    ``f`` gives value, slope and, for some of the entries, the curvature between them; the value is ``inf`` outside its domain.
+    Ends where no entry would move by more than ``enough`` along its slope. Where rounding hides the gain, the slopes decide.
+    """
+
+    def left(x: Array, slope: Array) -> float:
+        return float(np.abs(x - np.clip(x - slope, low, high)).max(initial=0.0))
+
+    value, slope, curvature = f(x)
+    for _ in range(n_steps):
+        if (rest := left(x, slope)) <= enough:
+            break
+        edge = np.minimum(rest, 1e-3 * (high - low))
+        free = np.flatnonzero(~((x <= low + edge) & (slope > 0) | (x >= high - edge) & (slope < 0)))
+        move = -slope
+        if free.size:
+            H = curvature(free)
+            size = np.sqrt(np.maximum(np.diag(H), 1e-300))
+            alike = H / np.outer(size, size) + 1e-13 * np.eye(free.size)
+            move[free] = -np.linalg.solve(alike, slope[free] / size) / size
+        for shorter in 0.5 ** np.arange(30):
+            new = np.clip(x + shorter * move, low, high)
+            new_value, new_slope, new_curvature = f(new)
+            if new_value <= value + 1e-4 * float(slope @ (new - x)) and new_value < value:
+                break
+            if new_value <= value + 1e-13 * abs(value) and left(new, new_slope) < 0.9 * rest:
+                break
+        else:
+            break
+        x, value, slope, curvature = new, new_value, new_slope, new_curvature
+    return x

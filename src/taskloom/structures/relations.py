@@ -82,7 +82,10 @@ class Relations(Remembering, SpectralStructure):
 
     def f_prox(self, a: Array, step: float) -> Array:
         shifted, mu = a - step, self.strengths[0]
-        return (shifted + np.sqrt(shifted**2 + 4 * step * mu)) / 2 if mu > 0 else np.maximum(shifted, 0.0)
+        if mu == 0:
+            return np.maximum(shifted, 0.0)
+        root = np.sqrt(shifted**2 + 4 * step * mu)  # where shifted < 0 the sum would cancel, and A must not be singular
+        return np.where(shifted >= 0, (shifted + root) / 2, 2 * step * mu / np.where(shifted >= 0, 1.0, root - shifted))
 
     def remembering(self) -> Structure:
         return super().remembering() if self.searched else self

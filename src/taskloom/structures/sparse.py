@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from .._component import is_number, require
+from .base import Array, Structure
 from .relations import Relations
 
 
@@ -46,3 +49,22 @@ class LogDet(Relations):
     @property
     def strengths(self) -> tuple[float, float]:
         return self.mu, self.l1
+
+    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
+        if self.l1 > 0:
+            return None
+        return _LogDetAboveLeast(self.mu), n_tasks * (self.mu - self.mu * float(np.log(self.mu)))
+
+
+class _LogDetAboveLeast(LogDet):
+    """``sum (a - mu - mu log(a / mu))``: zero at ``A = mu I``, so that beside it a loss of 1e-30 is still seen."""
+
+    def f(self, a: Array) -> float:
+        more = a / self.mu - 1
+        return self.mu * float(np.sum(more - np.log1p(more))) if np.all(a > 0) else np.inf
+
+    def f_conjugate(self, s: Array) -> float:
+        return -self.mu * float(np.log1p(-s).sum()) if np.all(s < 1) else np.inf
+
+    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
+        return None
