@@ -75,7 +75,7 @@ class Parts:
         self.header = json.loads(data[8 : 8 + length])
         self.metadata = self.header["__metadata__"]
         self.tree = json.loads(self.metadata["model"])
-        self.arrays = dict(safetensors.numpy.load(data))
+        self.arrays = dict(sorted(safetensors.numpy.load(data).items()))  # it hands them out in any order
         self.body = data[8 + length :]
 
     def with_header(self, header: Any) -> bytes:

@@ -64,7 +64,9 @@ def sentence(error: Exception) -> str:
 
 
 def _say(text: str, code: int = FAILED) -> int:
-    sys.stderr.write(f"taskloom: {text}\n")
+    from ..names import plain, shorten  # a sentence may quote a cell of a megabyte, or one that clears the screen
+
+    sys.stderr.write(f"taskloom: {shorten(plain(text), 1000)}\n")
     return code
 
 

@@ -66,11 +66,13 @@ class TableFile:
         return {field.name: field.type for field in _opened(self.path).schema_arrow}
 
     def _check_names(self) -> None:
+        seen = set()
         for k, name in enumerate(self.columns):
             if not name:
                 raise ValueError(f"column {k + 1} of {self.path} has no name; name it, or remove it")
-            if name in self.columns[:k]:
+            if name in seen:
                 raise ValueError(f"{self.path} has two columns {name!r}; rename one of them")
+            seen.add(name)
 
     # --- CSV --------------------------------------------------------------------------------------------------------------
 
@@ -87,6 +89,8 @@ class TableFile:
                 f"{self.path} is not {error.encoding} (byte 0x{error.object[error.start]:02x}); say which encoding it has, for "
                 "example --encoding latin-1"
             ) from None
+        except UnicodeError as error:  # UTF-16 without its mark, codecs for names of hosts
+            raise ValueError(f"{self.path} is not readable as {self.encoding!r} ({error}); pass another --encoding") from None
         except LookupError:
             raise ValueError(f"there is no encoding {self.encoding!r}") from None
         except csv.Error as error:

@@ -177,7 +177,7 @@ def check_training(model: Any) -> None:
     _numbers("the weights", W, (r, T))
     _numbers("the intercepts", b, (T,))
     check(A.ndim == 2 and A.shape[0] == A.shape[1] and A.shape[0] in (T, r), "the structure has the wrong shape")
-    check(A.dtype.kind == "f" and bool(np.isfinite(A).all()), "the structure is not finite")
+    _numbers("the structure", A, A.shape)
     seen = problem.observations
     count = seen.y.size
     for name, top in (("row", n), ("task", T)):
@@ -196,7 +196,10 @@ def check_training(model: Any) -> None:
     elif features.basis is not None:
         _numbers("the basis of the features", features.basis, (features.n_inputs, r))
     inputs = model.n_features_in_ - (model.task_column is not None) if "coef_" in vars(model) else len(model.X_fit_)
-    width = np.shape(features.project(np.zeros((1, inputs))))
+    row = np.zeros((1, inputs))
+    if "feature_map_" in vars(model):
+        check(np.shape(model._kernel(row, row)) == (1, 1), f"kernel={model.kernel!r} gives no number")
+    width = np.shape(features.project(row))
     check(width == (1, r), f"the features of a row have the shape {width}, not {(1, r)}")
 
 
