@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import resource
 import sys
 import time
-import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,15 +17,13 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 
 import taskloom
-from taskloom import ModelFileError, cli
+from taskloom import ModelFileError
 
+from . import model_files, table_files
 from .check import TooSlow, limited
-from .model_files import frame
+from .judging import LOADED, REFUSED, SECONDS, fault, is_sentence, judge_command, meant
 
-LOADED, REFUSED = "used", "refused"
-SECONDS = 10.0  # CPU time of one case
 ROOM = 2 << 30  # bytes of address space that all cases together may add
-LONGEST = 1200  # characters of a sentence
 
 
 def limit_memory(room: int = ROOM) -> None:
@@ -77,26 +72,10 @@ def _load_and_predict(path: Path) -> tuple[str, str]:
     return (LOADED, detail) if outcome in (LOADED, REFUSED) else (outcome, detail)
 
 
-def judge_command(argv: list[str]) -> tuple[str, str]:
-    """What the command line makes of it: a result, or one sentence on stderr and an exit code that says so."""
-    said, wrote = io.StringIO(), io.StringIO()
-    with redirect_stderr(said), redirect_stdout(wrote):
-        code = cli.run(argv)
-    text = said.getvalue()
-    if code in (0, cli.NOT_PROVED):
-        return LOADED, ""
-    if code == cli.USAGE:
-        return (REFUSED, text) if text.startswith("Usage:") else ("FAILURE(usage)", text[:300])
-    line = text.removeprefix("taskloom: ").removesuffix("\n")
-    if code != cli.FAILED or line.startswith("unexpected") or not text.startswith("taskloom: ") or not is_sentence(line):
-        return "FAILURE(no sentence)", f"exit code {code}: {text[:300]!r}"
-    return REFUSED, line
-
-
 def rows_for(model: Any) -> Any:
     """Rows that a model should be able to predict."""
     if isinstance(model, Pipeline):
-        return frame()
+        return model_files.frame()
     width = model.n_features_in_
     if width > 1000:
         raise AssertionError(f"a file of few bytes gave a model of {width} columns")
@@ -111,23 +90,6 @@ def rows_for(model: Any) -> Any:
     table = table.astype(object)
     table.iloc[:, model.task_column] = [label] * 3
     return table.to_numpy()
-
-
-def is_sentence(text: str) -> bool:
-    """One line that a person can read: not empty, not endless, nothing that moves the cursor of a terminal."""
-    return bool(text) and text.isprintable() and len(text) <= LONGEST
-
-
-def meant(error: BaseException) -> bool:
-    """Whether a check of taskloom's or scikit-learn's raised it, and not arithmetic that went astray."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    raised = "raise" in (last.line or "") or "sklearn" in last.filename
-    return is_sentence(str(error)) and raised and ("taskloom" in last.filename or "sklearn" in last.filename)
-
-
-def fault(error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno}: {' '.join(str(error).split())[:200]}"
 
 
 @dataclass
@@ -166,6 +128,60 @@ class Tally:
         return {"kind": name, "cases": outcomes.total(), **counts, "slowest (CPU s)": round(slowest, 2)}
 
 
-def remove(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        path.unlink()
+class Fuzzer:
+    """Draws the cases of a seed, judges them in a folder, and keeps the files that fail."""
+
+    def __init__(self, folder: Path, seed: int, failures: Path):
+        self.seed, self.failures, self.folder, self.mark = seed, failures, folder, folder / "mark"
+        self.seeds = model_files.write_seeds(folder)
+        self.changes = model_files.kinds(self.seeds, self.mark)
+        self.model = table_files.write_model(folder)
+        self.desk = folder / "desk"
+        self.desk.mkdir()
+
+    def models(self, count: int) -> Tally:
+        tally = Tally()
+        for k in range(count):
+            kind, data = model_files.draw(self.seed, k, self.seeds, self.changes)
+            if not tally.judge(k, kind, lambda data=data: self._model(data)):
+                self._keep(f"model-{self.seed}-{k}", data)
+        return tally
+
+    def tables(self, count: int) -> Tally:
+        tally = Tally()
+        for k in range(count):
+            kind, data, options, command = table_files.draw(self.seed, k)
+            if not tally.judge(k, kind, lambda case=(data, options, command): self._table(*case)):
+                self._keep(f"table-{self.seed}-{k}", data)
+        return tally
+
+    def large(self) -> Tally:
+        """One of each: too large to be kept, or to be drawn by the thousand."""
+        tally = Tally()
+        for k, (kind, make) in enumerate(table_files.LARGE.items()):
+            tally.judge(k, kind, lambda make=make: self._table(make(), [], "fit"))
+        return tally
+
+    def one(self, what: str, k: int) -> tuple[str, ...]:
+        if what == "model":
+            kind, data = model_files.draw(self.seed, k, self.seeds, self.changes)
+            return kind, *self._model(data)
+        kind, data, options, command = table_files.draw(self.seed, k)
+        return kind, command, *options, *self._table(data, options, command)
+
+    def _model(self, data: bytes) -> tuple[str, str]:
+        path = self.desk / "m"
+        path.write_bytes(data)
+        try:
+            return judge_model(path, self.mark)
+        finally:
+            path.unlink()
+
+    def _table(self, data: bytes, options: list[str], command: str) -> tuple[str, str]:
+        for left in self.desk.iterdir():
+            left.unlink()
+        return table_files.judge_table(self.desk, self.model, data, options, command)
+
+    def _keep(self, name: str, data: bytes) -> None:
+        self.failures.mkdir(parents=True, exist_ok=True)
+        (self.failures / name).write_bytes(data)

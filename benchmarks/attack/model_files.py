@@ -26,6 +26,8 @@ from sklearn.pipeline import make_pipeline
 import taskloom
 from taskloom.model_file import archive
 
+from .strange import STRANGE, greedy
+
 Rng = np.random.Generator
 LAYOUT = "abc"  # tasks of the long tables
 
@@ -116,7 +118,7 @@ def lengthen(data: bytes, rng: Rng) -> bytes:
 
 
 def move_a_piece(data: bytes, rng: Rng) -> bytes:
-    a, b, to = sorted(rng.integers(len(data), size=2)) + [int(rng.integers(len(data)))]
+    (a, b), to = sorted(rng.integers(len(data), size=2)), int(rng.integers(len(data)))
     piece = data[a:b]
     rest = data if rng.random() < 0.5 else data[:a] + data[b:]
     return rest[:to] + piece + rest[to:]
@@ -129,7 +131,20 @@ def splice(data: bytes, rng: Rng, seeds: list[bytes]) -> bytes:
 
 def lie_about_the_length(data: bytes, rng: Rng) -> bytes:
     true = int.from_bytes(data[:8], "little")
-    lies = [0, 1, 2, true - 1, true + 1, len(data) - 8, len(data), 1 << 26, (1 << 26) + 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1]
+    lies = [
+        0,
+        1,
+        2,
+        true - 1,
+        true + 1,
+        len(data) - 8,
+        len(data),
+        1 << 26,
+        (1 << 26) + 1,
+        1 << 40,
+        (1 << 63) - 1,
+        (1 << 64) - 1,
+    ]
     lie = lies[int(rng.integers(len(lies)))] if rng.random() < 0.7 else int(rng.integers(0, 2 * len(data)))
     return struct.pack("<Q", lie) + data[8:]
 
@@ -224,33 +239,6 @@ def lie_about_the_file(data: bytes, rng: Rng) -> bytes:
 
 # --- forgeries ------------------------------------------------------------------------------------------------------------
 
-STRANGE: list[Any] = [
-    None, True, False, 0, -1, 1, 3, 10**30, -(10**18), 1.5, 1e308, 1e-308, -0.0, "", "trace", "rbf", "precomputed", "linear",
-    "os.system", "__import__('os').system('x')", "\ud800", "x" * 5000, "\x1b[31m", [], [1, 2], [[]], {}, {"@": "array", "name": "0"},
-    {"@": "array", "name": "1", "order": "F"}, {"@": "array", "name": "0", "time": "datetime64", "unit": "ns"},
-    {"@": "float", "value": "inf"}, {"@": "float", "value": "nan"}, {"@": "tuple", "values": [1, 2, 3]}, {"@": "dict", "items": []},
-    {"@": "dict", "items": [["a", 1]]}, {"@": "strings", "shape": [1], "values": ["a"]}, {"@": "strings", "shape": [0], "values": []},
-    {"@": "strings", "shape": [1 << 40], "values": ["a"]}, {"@": "objects", "shape": [3], "values": [None, 1, "a"]},
-    {"@": "objects", "shape": [1, 3], "values": [[1], {}, "a"]}, {"@": "scalar", "dtype": "float64", "value": 1.0},
-    {"@": "scalar", "dtype": "int8", "value": 1000}, {"@": "scalar", "dtype": "object", "value": 1},
-    {"@": "scalar", "dtype": "datetime64", "unit": "Y", "value": 10**18}, {"@": "timestamp", "unit": "ns", "value": -(2**63)},
-    {"@": "timestamp", "unit": "W", "value": 1}, {"@": "date", "value": "2020-13-01"}, {"@": "datetime", "value": "2020-01-01T25:00"},
-    {"@": "sparse", "class": "csr_array", "shape": [2, 2], "data": {"@": "array", "name": "0"}, "indices": {"@": "array", "name": "0"},
-     "indptr": {"@": "array", "name": "0"}},
-    {"@": "sparse", "class": "dok_array", "shape": [1 << 40, 1 << 40]}, {"@": "structure", "class": "Trace", "params": {}},
-    {"@": "structure", "class": "Schatten", "params": {"p": 1e300}}, {"@": "structure", "class": "Clusters", "params": {"n_clusters": 10**9}},
-    {"@": "structure", "class": "CustomStructure", "params": {}}, {"@": "structure", "class": "Popen", "params": {"args": "x"}},
-    {"@": "loss", "class": "Huber", "params": {"width": -1}}, {"@": "loss", "class": "Mixed", "params": {}},
-    {"@": "loss", "class": "CustomLoss", "params": {"value": "eval"}}, {"@": "solver", "class": "Alternating", "params": {"delta": "x"}},
-    {"@": "kernel", "class": "RBF", "params": {"length_scale": 0.0}}, {"@": "kernel", "class": "PairwiseKernel", "params": {"metric": "x"}},
-    {"@": "kernel", "class": "Exponentiation", "params": {"kernel": None, "exponent": 1e9}}, {"@": "splitter", "class": "KFold", "params": {}},
-    {"@": "splitter", "class": "LeaveOneOut", "params": {"a": 1}}, {"@": "dtype", "name": "object"}, {"@": "_component"}, {"@": "decode"},
-    {"@": "estimator", "class": "MultiTaskRegressor", "params": {}, "fitted": {}}, {"@": "map", "class": "Nystroem", "params": {}, "fitted": {}},
-    {"@": "map", "class": "Nystroem", "params": {"n_components": 10**12}, "fitted": {"components_": {"@": "array", "name": "0"}}},
-    {"@": "landmarks"}, {"@": "factored", "L": {"@": "array", "name": "0"}, "own": {"@": "array", "name": "1"}}, {"@": "certificate"},
-    {"@": "scale", "mean": {"@": "array", "name": "0"}, "spread": {"@": "array", "name": "0"}}, {"@": 5}, {"@": "float", "value": "1"},
-]  # fmt: skip
-
 
 def places(node: Any, at: tuple = ()) -> list[tuple]:
     """Where something could be changed."""
@@ -334,25 +322,7 @@ def fill_the_memory(data: bytes, rng: Rng) -> bytes:
     """Few bytes that ask for many: shapes, texts that all take the room of the longest, counts of components."""
     parts = Parts(data)
     n = 1 << int(rng.integers(20, 62))
-    asks: list[Any] = [
-        {"@": "strings", "shape": [2001], "values": ["x" * 200_000] + ["y"] * 2000},
-        {"@": "strings", "shape": [n], "values": ["a"]},
-        {"@": "objects", "shape": [n, 0], "values": []},
-        {"@": "strings", "shape": [0, n], "values": []},
-        {"@": "sparse", "class": "csr_array", "shape": [2, n], **{part: {"@": "array", "name": "s"} for part in ("data", "indices")},
-         "indptr": {"@": "array", "name": "p"}},
-        {"@": "sparse", "class": "csr_matrix", "shape": [n, 1], **{part: {"@": "array", "name": "s"} for part in ("data", "indices")},
-         "indptr": {"@": "array", "name": "p"}},
-        {"@": "map", "class": "RBFSampler", "params": {"n_components": n}, "fitted": {}},
-        {"@": "map", "class": "PolynomialCountSketch", "params": {"n_components": n, "degree": 10**6}, "fitted":
-            {"indexHash_": {"@": "array", "name": "s"}, "bitHash_": {"@": "array", "name": "s"}, "n_features_in_": 2}},
-        {"@": "splitter", "class": "LeavePOut", "params": {"p": n}},
-        {"@": "structure", "class": "Clusters", "params": {"n_clusters": n}},
-        {"@": "structure", "class": "LowRank", "params": {"rank": n}},
-        {"@": "kernel", "class": "Exponentiation", "params": {"exponent": n, "kernel": {"@": "kernel", "class": "RBF", "params": {}}}},
-        n,
-        -n,
-    ]  # fmt: skip
+    asks = greedy(n)
     parts.arrays |= {"s": np.zeros(0), "p": np.zeros(3, dtype=np.int64)}
     ways = [way for way in places(parts.tree) if len(way) > 1 and ("params" in way or "fitted" in way)]
     *way, last = ways[int(rng.integers(len(ways)))]

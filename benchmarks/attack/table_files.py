@@ -1,7 +1,7 @@
 """Tables that people and programs write: other encodings, open quotes, huge cells, wrong types, formulas for names.
 
-Case ``k`` of a seed is always the same. Every table is read by the commands ``fit`` and ``predict`` themselves; what was on disk
-before must be there afterwards, or the whole new file.
+Case ``k`` of a seed is always the same. Every table is read by the commands ``fit`` and ``predict`` themselves; what was on
+disk before must be there afterwards, or the whole new file.
 """
 
 from __future__ import annotations
@@ -23,23 +23,50 @@ from pyarrow import parquet
 from taskloom import cli
 
 from .check import TooSlow, limited
-from .fuzzing import LOADED, SECONDS, fault, judge_command
+from .judging import LOADED, SECONDS, fault, judge_command
 from .model_files import flip_bits, move_a_piece, overwrite
 
 Rng = np.random.Generator
 BEFORE = b"what was here before"
 FORMULAS = ['=HYPERLINK("http://x","y")', "+cmd|' /C calc'!A0", "@SUM(A1:A9)", "-2+3", "\t=1", "=1", "\r=1"]
 CODECS = [
-    "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-7", "latin-1", "cp1252", "cp037", "shift_jis", "gb18030",
-    "ascii", "punycode", "idna", "undefined", "unicode_escape", "raw_unicode_escape", "rot13", "hex", "zlib", "mbcs", "klingon", "",
-    "utf-8\0", "UTF_8", "oem", "cp65001", "string_escape", "../x",
-]  # fmt: skip
+    "utf-8",
+    "utf-8-sig",
+    "utf-16",
+    "utf-16-le",
+    "utf-16-be",
+    "utf-32",
+    "utf-7",
+    "latin-1",
+    "cp1252",
+    "cp037",
+    "shift_jis",
+    "gb18030",
+    "ascii",
+    "punycode",
+    "idna",
+    "undefined",
+    "unicode_escape",
+    "raw_unicode_escape",
+    "rot13",
+    "hex",
+    "zlib",
+    "mbcs",
+    "klingon",
+    "",
+    "utf-8\0",
+    "UTF_8",
+    "oem",
+    "cp65001",
+    "string_escape",
+    "../x",
+]
 MARKS = [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"+/v8", b"\xef\xbb\xbf\xef\xbb\xbf"]
 CELLS: dict[str, list[str]] = {
     "dates": ["2020-01-31", "31.01.2020", "2020-01-31T10:00:00Z", "1e3", "12:30", "Feb 2", "0000-00-00", "20200131"],
     "booleans": ["true", "FALSE", "True", "yes", "no", "0", "1", "T", "F", "on"],
     "infinities": ["inf", "-inf", "Infinity", "1e999", "-1e999", "nan", "NaN", "1e308", "-1e308", "4.9e-324", "0x1p5", "1_000"],
-    "mixed types": ["1", "x", "1,5", "1.000,5", "", " ", "NA", "null", "1.5", "½", "١٢", "−1", "1e5", "$3", "50 %", "'1"],
+    "mixed types": ["1", "x", "1,5", "1.000,5", "", " ", "NA", "null", "1.5", "½", "١٢", "\u22121", "1e5", "$3", "50 %", "'1"],
     "formulas": FORMULAS,
     "control characters": ["a\0b", "\x1b[2J", "\x07", "a\u202eb", "\u2028", "\x85", "\x0b", "\x1c", "\ufeff", "\U0010ffff"],
 }
@@ -110,7 +137,9 @@ def quoted(rng: Rng) -> tuple[bytes, list[str]]:
 
 
 def separated(rng: Rng) -> tuple[bytes, list[str]]:
-    text = written(rows_of(rng), delimiter=pick(rng, [",", ";", "\t", "|", ":", " "]), end=pick(rng, ["\n", "\r\n", "\r", "\n\n"]))
+    text = written(
+        rows_of(rng), delimiter=pick(rng, [",", ";", "\t", "|", ":", " "]), end=pick(rng, ["\n", "\r\n", "\r", "\n\n"])
+    )
     says = pick(rng, [",", ";", "\\t", "tab", "", ";;", '"', "\n", "\r", "\0", " ", "é", "\\"])
     return text.encode(), ["--delimiter", says] if rng.random() < 0.6 else []
 
@@ -149,8 +178,28 @@ def ragged(rng: Rng) -> tuple[bytes, list[str]]:
 def nearly_empty(rng: Rng) -> tuple[bytes, list[str]]:
     header = b"id,p,q,kind,shop,y\n"
     row = b"r,1,2,x,a,3\n"
-    choices = [b"", b"\n", b"\n\n\n", b" ", b"\0", b",", b",,,,,\n", header, header[:-1], header + b"\n\n", header + row, b"\xef\xbb\xbf",
-               header + b",,,,,\n" * 5, b'"', b'""', b"#", row, header + header, b"\r", b"\x1a"]  # fmt: skip
+    choices = [
+        b"",
+        b"\n",
+        b"\n\n\n",
+        b" ",
+        b"\0",
+        b",",
+        b",,,,,\n",
+        header,
+        header[:-1],
+        header + b"\n\n",
+        header + row,
+        b"\xef\xbb\xbf",
+        header + b",,,,,\n" * 5,
+        b'"',
+        b'""',
+        b"#",
+        row,
+        header + header,
+        b"\r",
+        b"\x1a",
+    ]
     return pick(rng, choices), []
 
 
@@ -160,7 +209,9 @@ def damaged(rng: Rng) -> tuple[bytes, list[str]]:
 
 
 def random_bytes(rng: Rng) -> tuple[bytes, list[str]]:
-    start = pick(rng, [b"", b"PAR1", b"PK\x03\x04", b"\x1f\x8b", b"id,p,q,kind,shop,y\n", b"BZh9", b"\xd0\xcf\x11\xe0", b"\x93NUMPY"])
+    start = pick(
+        rng, [b"", b"PAR1", b"PK\x03\x04", b"\x1f\x8b", b"id,p,q,kind,shop,y\n", b"BZh9", b"\xd0\xcf\x11\xe0", b"\x93NUMPY"]
+    )
     return start + rng.bytes(int(rng.integers(1, 3000))), []
 
 
@@ -172,13 +223,28 @@ def as_parquet(rng: Rng) -> tuple[bytes, list[str]]:
     columns: dict[str, Any] = {name: pa.array(table[name]) for name in table}
     n, moment = len(table), datetime.datetime(2020, 1, 31)
     kinds = [
-        pa.array([True, False, None] * (n // 3)), pa.array([moment] * n), pa.array([moment.date()] * n), pa.nulls(n),
-        pa.array([decimal.Decimal("1.5")] * n), pa.array([b"\xff\0"] * n), pa.array([[1, 2]] * n), pa.array([{"a": 1}] * n),
-        pa.array([datetime.timedelta(1)] * n), pa.array([float("inf")] * n), pa.array([1 << 62] * n), pa.array(["1", "x"] * (n // 2)),
-        pa.array(["a", "b"] * (n // 2)).dictionary_encode(), pa.array([1.0, None] * (n // 2), pa.float32()), pa.array([datetime.time(1)] * n),
-        pa.array([0.5] * n).cast(pa.float16()), pa.array([1, None] * (n // 2), pa.uint8()), pa.array(["=1"] * n), pa.array([float("nan")] * n),
-        pa.array([moment] * n, pa.timestamp("us", "Europe/Rome")), pa.array([(1 << 64) - 1] * n, pa.uint64()),
-    ]  # fmt: skip
+        pa.array([True, False, None] * (n // 3)),
+        pa.array([moment] * n),
+        pa.array([moment.date()] * n),
+        pa.nulls(n),
+        pa.array([decimal.Decimal("1.5")] * n),
+        pa.array([b"\xff\0"] * n),
+        pa.array([[1, 2]] * n),
+        pa.array([{"a": 1}] * n),
+        pa.array([datetime.timedelta(1)] * n),
+        pa.array([float("inf")] * n),
+        pa.array([1 << 62] * n),
+        pa.array(["1", "x"] * (n // 2)),
+        pa.array(["a", "b"] * (n // 2)).dictionary_encode(),
+        pa.array([1.0, None] * (n // 2), pa.float32()),
+        pa.array([datetime.time(1)] * n),
+        pa.array([0.5] * n).cast(pa.float16()),
+        pa.array([1, None] * (n // 2), pa.uint8()),
+        pa.array(["=1"] * n),
+        pa.array([float("nan")] * n),
+        pa.array([moment] * n, pa.timestamp("us", "Europe/Rome")),
+        pa.array([(1 << 64) - 1] * n, pa.uint64()),
+    ]
     columns[pick(rng, [*columns, "more", ""])] = pick(rng, kinds)
     out = io.BytesIO()
     parquet.write_table(pa.table(columns), out)
@@ -202,6 +268,24 @@ KINDS: dict[str, Callable[[Rng], tuple[bytes, list[str]]]] = {
     "random bytes": random_bytes,
     "Parquet": as_parquet,
     **{kind: in_cells(kind) for kind in CELLS},
+}
+
+
+def lying_down(columns: int) -> bytes:
+    """A table with more columns than anyone wants."""
+    names = ",".join(f"c{j}" for j in range(columns))
+    cells = ",1" * columns
+    return f"shop,y,{names}\na,1{cells}\nb,2{cells}\n".encode()
+
+
+LARGE: dict[str, Callable[[], bytes]] = {
+    "a million columns": lambda: lying_down(1_000_000),
+    "a million columns of one name": lambda: b"y,shop" + b",c" * 1_000_000 + b"\n",
+    "a million empty lines": lambda: b"id,p,q,kind,shop,y\n" + b"\n" * 1_000_000,
+    "a cell of 100 MB": lambda: b"id,p,q,kind,shop,y\n" + b"x" * 100_000_000,
+    "an open quote of 100 MB": lambda: b'id,p,q,kind,shop,y\n"' + b"1,2\n" * 25_000_000,
+    "100 MB of zeros": lambda: b"\0" * 100_000_000,
+    "300 000 rows of one task each": lambda: b"id,shop,y,p\n" + b"".join(b"r,%d,1,2\n" % i for i in range(300_000)),
 }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from ..model_file import atomic_path
 
 ROWS = 20_000  # in a piece
+MOST_COLUMNS = 100_000  # frames take a millisecond for each column; tables this wide are usually lying on their side
 DELIMITERS = ",;\t|"
 _MAGIC = {b"PK": "is a spreadsheet or an archive; export it as CSV", b"\x1f\x8b": "is compressed; unpack it first"}
 
@@ -66,6 +67,11 @@ class TableFile:
         return {field.name: field.type for field in _opened(self.path).schema_arrow}
 
     def _check_names(self) -> None:
+        if len(self.columns) > MOST_COLUMNS:
+            raise ValueError(
+                f"{self.path} has {len(self.columns)} columns, and the command line reads up to {MOST_COLUMNS}; is it the "
+                "right way up (a row is an observation)? In Python, fit takes arrays of any width"
+            )
         seen = set()
         for k, name in enumerate(self.columns):
             if not name:
