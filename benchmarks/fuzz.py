@@ -69,9 +69,8 @@ def as_markdown(facts: dict) -> str:
         "# Files under attack",
         "",
         f"`{facts['command']}`: {facts['CPU seconds']} CPU seconds. The model files added "
-        f"{facts['memory that the model files added (MiB)']} MiB to the memory of the process; its peak, large tables included, "
-        "was "
-        f"{facts['peak memory (MiB)']} MiB.",
+        f"{facts['memory that the model files added (MiB)']} MiB to the memory of the process; its peak, "
+        f"with large tables, was {facts['peak memory (MiB)']} MiB.",
     ]
     for title in ("model files", "tables", "large tables"):
         rows = facts[title]

@@ -9,6 +9,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+from taskloom._orphans import end_with_parent
+
 from .check import GOOD, check
 from .draw import draw
 
@@ -68,7 +70,7 @@ def run(path: Path, seed: int, instances: int, jobs: int, limit: float, show: An
             keep(judge(seed, k, limit))
         return done
     while todo:
-        with ProcessPoolExecutor(jobs) as pool:
+        with ProcessPoolExecutor(jobs, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
             waiting = {pool.submit(judge, seed, k, limit): k for k in todo[: 50 * jobs]}
             try:
                 for future in as_completed(waiting):
@@ -85,7 +87,7 @@ def run(path: Path, seed: int, instances: int, jobs: int, limit: float, show: An
 def _alone(seed: int, k: int, limit: float) -> Entry:
     """In a process of its own, whose death is told."""
     try:
-        with ProcessPoolExecutor(1) as pool:
+        with ProcessPoolExecutor(1, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
             return pool.submit(judge, seed, k, limit).result()
     except BrokenProcessPool:
         about = draw(seed, k)
