@@ -2,9 +2,9 @@
 
     python benchmarks/interruptions.py --kills 200 --seed 0
 
-``fit --save``, ``predict -o``, the machinery of ``reproduce`` with two workers, and ``benchmarks/campaign.py``. After every kill:
-what was there before is there, or the whole new file; at most one temporary file for each target; no worker outlives its parent
-for long. At the end every command runs through, from what the kills left. Writes benchmarks/results/interruptions.json and .md.
+``fit --save``, ``predict -o``, the machinery of ``reproduce`` with two workers, and ``benchmarks/campaign.py``. After every
+kill what was there before is there, or the whole new file; there is at most one temporary file for each target; and no worker
+outlives its parent for long. At the end every command runs through, from what the kills left. Writes benchmarks/results/interruptions.json and .md.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ from taskloom.model_file import atomic_write
 
 HERE = Path(__file__).parent
 TOKEN = f"TASKLOOM_KILLED={secrets.token_hex(8)}"
+SLOW = """
+import sys
+from attack import slow_experiment
+from taskloom.experiments import EXPERIMENTS, reproduce
+EXPERIMENTS["slow"] = slow_experiment
+reproduce("slow", output=sys.argv[1], n_jobs=2, verbose=False)
+"""
 PATIENCE = 10.0  # seconds that workers of a dead parent may stay
 
 
@@ -113,7 +120,7 @@ def commands(folder: Path) -> dict[str, Command]:
             forked(["predict", str(model), str(many), "-o", str(out), "--rows", "10", "-q"]), {out: lambda p: is_table(p, 1201)}
         ),
         "reproduce, two workers": Command(
-            started([str(HERE / "attack" / "slow_experiment.py"), str(slow)]),
+            started(["-c", SLOW, str(slow)]),
             {slow / "slow.ledger.json": is_json, slow / "slow.json": is_json, slow / "slow.png": is_png},
             workers=True,
         ),

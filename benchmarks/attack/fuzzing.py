@@ -85,11 +85,11 @@ def rows_for(model: Any) -> Any:
     if model.task_column is None:
         return table if names is not None else table.to_numpy()
     label = model.tasks_.tolist()[0]
-    if names is not None:
+    if isinstance(model.task_column, str):
         return table.astype(object).assign(**{model.task_column: [label] * 3})
     table = table.astype(object)
     table.iloc[:, model.task_column] = [label] * 3
-    return table.to_numpy()
+    return table if names is not None else table.to_numpy()
 
 
 @dataclass

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 TITLE = "Nothing, slowly"
@@ -18,14 +16,14 @@ def units(chosen: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"repetition": k} for k in range(chosen["repetitions"])]
 
 
-def measure(unit: dict[str, Any], chosen: dict[str, Any], folder: Path) -> dict[str, Any]:
+def measure(unit: dict[str, Any], *_: Any) -> dict[str, Any]:
     end = time.perf_counter() + 0.15
     while time.perf_counter() < end:
         sum(range(1000))
     return {"square": unit["repetition"] ** 2, "padding": "x" * 20_000}
 
 
-def summarise(chosen: dict[str, Any], done: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+def summarise(_: dict[str, Any], done: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
     return {"squares": [result["square"] for _, result in done]}
 
 
@@ -35,15 +33,3 @@ def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
 
 def draw(record: dict[str, Any], figure: Any) -> None:
     figure.subplots().plot(record["squares"])
-
-
-def main() -> None:
-    from attack import slow_experiment
-    from taskloom.experiments import EXPERIMENTS, reproduce
-
-    EXPERIMENTS["slow"] = slow_experiment
-    reproduce("slow", output=sys.argv[1], n_jobs=2, verbose=False)
-
-
-if __name__ == "__main__":
-    main()
