@@ -4,7 +4,8 @@
 
 ``fit --save``, ``predict -o``, the machinery of ``reproduce`` with two workers, and ``benchmarks/campaign.py``. After every
 kill what was there before is there, or the whole new file; there is at most one temporary file for each target; and no worker
-outlives its parent for long. At the end every command runs through, from what the kills left. Writes benchmarks/results/interruptions.json and .md.
+outlives its parent for long. At the end every command runs through, from what the kills left. Writes
+benchmarks/results/interruptions.json and .md.
 """
 
 from __future__ import annotations
