@@ -10,6 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+from taskloom._orphans import end_with_parent
+
 from .check import GOOD, check
 from .draw import draw
 
@@ -75,7 +77,7 @@ def run(path: Path, seed: int, instances: int, jobs: int, limit: float, show: An
             show(f"{len(done)} of {instances}")
 
     while todo:
-        with ProcessPoolExecutor(jobs) as pool:
+        with ProcessPoolExecutor(jobs, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
             waiting = {pool.submit(_work, seed, k, limit): k for k in todo[: 50 * jobs]}
             try:
                 for future in as_completed(waiting):
@@ -92,7 +94,7 @@ def run(path: Path, seed: int, instances: int, jobs: int, limit: float, show: An
 def _alone(seed: int, k: int, limit: float) -> Entry:
     """In a process of its own, whose death is a line of the ledger."""
     try:
-        with ProcessPoolExecutor(1) as pool:
+        with ProcessPoolExecutor(1, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
             return pool.submit(_work, seed, k, limit).result()
     except BrokenProcessPool:
         about = draw(seed, k)

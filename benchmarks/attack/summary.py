@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from taskloom.model_file import atomic_write
+
 from .check import OPTIMAL, REFUSED, STOPPED, TOO_SLOW
 from .draw import Description, draw
 
@@ -142,6 +144,6 @@ def write(entries: Iterable[dict[str, Any]], folder: Path) -> str:
     found = summarise(entries)
     text = as_markdown(found)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "campaign.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    (folder / "campaign.md").write_text(text, encoding="utf-8")
+    atomic_write(folder / "campaign.json", (json.dumps(found, indent=1) + "\n").encode())
+    atomic_write(folder / "campaign.md", text.encode())
     return text

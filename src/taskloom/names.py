@@ -18,6 +18,12 @@ def display_names(tasks: Any, limit: int = 120) -> list[str]:
     return [f"{shorten(text, limit - 6)} #{k}" if taken[text] > 1 else text for k, text in enumerate(short)]
 
 
+def plain(label: Any) -> str:
+    """A name as a terminal may show it: what would move its cursor, or is half a character, is escaped."""
+    text = str(label)
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def shorten(text: str, limit: int) -> str:
     """The beginning and the end of a text that is longer than ``limit``."""
     if len(text) <= limit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from importlib import import_module
 from typing import Any
 
@@ -74,13 +75,14 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         X = _frame(X)
         names = list(map(str, X.columns))
         require(len(set(names)) == len(names), f"columns must have different names, got {_twice(names)!r} twice")
+        place = {name: k for k, name in enumerate(names)}
         for name in (*self.categorical, *([self.task_column] if self.task_column is not None else [])):
-            require(name in names, f"the table has no column {name!r}; it has {names}")
+            require(name in place, f"the table has no column {name!r}; it has {_some(names)}")
         inputs = [name for name in names if name != self.task_column]
         require(len(inputs) > 0, "the table has no input columns, only tasks and targets")
         self.numeric_, self.levels_ = {}, {}
         for name in inputs:
-            column = X.iloc[:, names.index(name)]
+            column = X.iloc[:, place[name]]
             values = None if name in self.categorical else _numbers(column, name)
             if values is None:
                 self.levels_[name] = self._levels(column, name)
@@ -119,11 +121,13 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "numeric_")
         X = _frame(X)
         names = list(map(str, X.columns))
-        for name in self.feature_names_in_:
-            require(name in names, f"the table has no column {name!r}, which the model was fitted with; it has {names}")
+        place = {name: k for k, name in reversed(list(enumerate(names)))}  # of two with one name the first
+        missing = [name for name in self.feature_names_in_ if name not in place]
+        if missing:
+            raise ValueError(f"the table has no column {missing[0]!r}, which the model was fitted with; it has {_some(names)}")
         parts = []
         for name in self._inputs():
-            column = X.iloc[:, names.index(name)]
+            column = X.iloc[:, place[name]]
             if name in self.numeric_:
                 median, mean, spread = self.numeric_[name]
                 values: Any = _numbers(column, name, strict=True)
@@ -141,7 +145,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         inputs = pd.DataFrame(np.hstack(parts), columns=out[: len(out) - (self.task_column is not None)], index=X.index)
         if self.task_column is None:
             return inputs
-        return inputs.assign(**{self.task_column: task_names(X.iloc[:, names.index(self.task_column)])})
+        return inputs.assign(**{self.task_column: task_names(X.iloc[:, place[self.task_column]])})
 
     def _inputs(self) -> list[str]:
         return [name for name in self.feature_names_in_.tolist() if name != self.task_column]
@@ -194,7 +198,12 @@ def _frame(X: Any) -> Any:
 
 
 def _twice(names: list[str]) -> str:
-    return next((name for k, name in enumerate(names) if name in names[:k]), "")
+    return next((name for name, count in Counter(names).items() if count > 1), "")
+
+
+def _some(names: list[str]) -> str:
+    """Names for a sentence: all of them, or the first of many."""
+    return str(names) if len(names) <= 20 else f"{len(names)} columns, {str(names[:20])[1:-1]}, ..."
 
 
 def _words(column: Any) -> list[str | None]:

@@ -36,19 +36,31 @@ def run(argv: Sequence[str]) -> int:
         return _say('the command line needs click and rich: python -m pip install "taskloom[cli]"')
     try:
         with _interruptible():
-            return int(app.main(args=list(argv), prog_name="taskloom", standalone_mode=False) or 0)
+            code = int(app.main(args=list(argv), prog_name="taskloom", standalone_mode=False) or 0)
+            sys.stdout.flush()  # a full disk shows here, not when Python ends
+            return code
     except click.UsageError as error:
         error.show()
         return USAGE
     except (Interrupted, KeyboardInterrupt, click.Abort):
         return _say("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in its buffer has nowhere to go
+        _drop_output()
         return FAILED
     except Exception as error:
         if "--debug" in argv:
             raise
+        if isinstance(error, OSError):
+            _drop_output()
         return _say(sentence(error))
+
+
+def _drop_output() -> None:
+    """What is left in the buffer of standard output and cannot be written has nowhere to go: Python would try again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def sentence(error: Exception) -> str:
@@ -64,7 +76,9 @@ def sentence(error: Exception) -> str:
 
 
 def _say(text: str, code: int = FAILED) -> int:
-    sys.stderr.write(f"taskloom: {text}\n")
+    from ..names import plain, shorten  # a sentence may quote a cell of a megabyte, or one that clears the screen
+
+    sys.stderr.write(f"taskloom: {shorten(plain(text), 1000)}\n")
     return code
 
 

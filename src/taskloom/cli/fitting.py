@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from ..estimators import save
+from ..model_file import check_place
 from . import NOT_PROVED
 from .data import read_data
 from .estimate import Settings, alone_and_together, held_out
@@ -32,6 +33,9 @@ def run_fit(
     output = Output(quiet, as_json)
     candidates = [parse(text) for text in structure]
     write_report = report_writer() if report is not None else None
+    for place in (save_to, report):
+        if place is not None:
+            check_place(place)
     data = read_data(output, **{name: given[name] for name in READING})
     settings = Settings(**{name: given[name] for name in SETTINGS}, fallback=fallback)
     kept = None if holdout is None else held_out(output, data, candidates, settings, holdout)

@@ -16,11 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-
-def plain(label: Any) -> str:
-    """A name as a terminal may show it: what would move its cursor is escaped."""
-    text = str(label)
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+from ..names import plain
 
 
 def number(value: float, digits: int = 3) -> str:

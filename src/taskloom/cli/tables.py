@@ -15,6 +15,7 @@ from typing import Any
 from ..model_file import atomic_path
 
 ROWS = 20_000  # in a piece
+MOST_COLUMNS = 100_000  # frames take a millisecond for each column; tables this wide are usually lying on their side
 DELIMITERS = ",;\t|"
 _MAGIC = {b"PK": "is a spreadsheet or an archive; export it as CSV", b"\x1f\x8b": "is compressed; unpack it first"}
 
@@ -66,11 +67,18 @@ class TableFile:
         return {field.name: field.type for field in _opened(self.path).schema_arrow}
 
     def _check_names(self) -> None:
+        if len(self.columns) > MOST_COLUMNS:
+            raise ValueError(
+                f"{self.path} has {len(self.columns)} columns, and the command line reads up to {MOST_COLUMNS}; is it the "
+                "right way up (a row is an observation)? In Python, fit takes arrays of any width"
+            )
+        seen = set()
         for k, name in enumerate(self.columns):
             if not name:
                 raise ValueError(f"column {k + 1} of {self.path} has no name; name it, or remove it")
-            if name in self.columns[:k]:
+            if name in seen:
                 raise ValueError(f"{self.path} has two columns {name!r}; rename one of them")
+            seen.add(name)
 
     # --- CSV --------------------------------------------------------------------------------------------------------------
 
@@ -87,6 +95,8 @@ class TableFile:
                 f"{self.path} is not {error.encoding} (byte 0x{error.object[error.start]:02x}); say which encoding it has, for "
                 "example --encoding latin-1"
             ) from None
+        except UnicodeError as error:  # UTF-16 without its mark, codecs for names of hosts
+            raise ValueError(f"{self.path} is not readable as {self.encoding!r} ({error}); pass another --encoding") from None
         except LookupError:
             raise ValueError(f"there is no encoding {self.encoding!r}") from None
         except csv.Error as error:

@@ -330,7 +330,10 @@ class MultiTaskRegressor(OnDevice, Streaming, AddTask, BoundExact, ReadStructure
             noise = None
             if self.noise is not None:  # in units of the fit: a common level over tasks of different spread
                 noise = self.noise / float(np.sqrt(np.mean(self._scale.spread**2)))
-            self._posterior = ((self.noise,), Posterior(data.problem, W, b, A, noise))
+            try:
+                self._posterior = ((self.noise,), Posterior(data.problem, W, b, A, noise))
+            except np.linalg.LinAlgError as error:
+                raise ValueError(f"the training data are too badly scaled for standard deviations ({error})") from None
         return self._posterior[1]
 
     def _deviation(self, X):

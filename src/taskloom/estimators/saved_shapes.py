@@ -91,7 +91,7 @@ def _each(value: Any) -> list:
 def _numbers(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype | None = None) -> None:
     check(isinstance(array, np.ndarray), f"{name} is no array")
     check(array.shape == shape, f"{name} has the shape {array.shape}, not {shape}")
-    check(array.dtype == dtype if dtype is not None else array.dtype.kind == "f", f"{name} is of type {array.dtype}")
+    check(array.dtype == dtype if dtype is not None else array.dtype in ("f4", "f8"), f"{name} is of type {array.dtype}")
     check(bool(np.isfinite(array).all()), f"{name} is not finite")
 
 
@@ -102,6 +102,10 @@ def _check_parameters(model: Any) -> None:
         as_structure(structure)
     check(isinstance(model.solver, (str, Solver)), "solver is neither a name nor a solver")
     linear = model.kernel == "linear" if isinstance(model.kernel, str) else False
+    if "alphas" in model.get_params(deep=False):
+        chosen = vars(model).get("alpha_")
+        check(type(chosen) is float and np.isfinite(chosen) and chosen > 0, "the search has no strength that it chose")
+        check(isinstance(vars(model).get("best_structure_"), (Structure, list)), "the search has no structure that it chose")
     check(linear or "coef_" not in vars(model) or "feature_map_" in vars(model), "coef_ does not go with this kernel")
 
 
@@ -173,7 +177,7 @@ def check_training(model: Any) -> None:
     _numbers("the weights", W, (r, T))
     _numbers("the intercepts", b, (T,))
     check(A.ndim == 2 and A.shape[0] == A.shape[1] and A.shape[0] in (T, r), "the structure has the wrong shape")
-    check(A.dtype.kind == "f" and bool(np.isfinite(A).all()), "the structure is not finite")
+    _numbers("the structure", A, A.shape)
     seen = problem.observations
     count = seen.y.size
     for name, top in (("row", n), ("task", T)):
@@ -191,6 +195,12 @@ def check_training(model: Any) -> None:
         _numbers("the scale of the features", features.inverse_root, (r,))
     elif features.basis is not None:
         _numbers("the basis of the features", features.basis, (features.n_inputs, r))
+    inputs = model.n_features_in_ - (model.task_column is not None) if "coef_" in vars(model) else len(model.X_fit_)
+    row = np.zeros((1, inputs))
+    if "feature_map_" in vars(model):
+        check(np.shape(model._kernel(row, row)) == (1, 1), f"kernel={model.kernel!r} gives no number")
+    width = np.shape(features.project(row))
+    check(width == (1, r), f"the features of a row have the shape {width}, not {(1, r)}")
 
 
 def check_preprocessor(step: TablePreprocessor) -> None:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskloom import __version__
 
+from ..approximation import MappedFeatures
 from ..factors import FactoredStructure
 from ..features import KernelFeatures, LinearFeatures, entries
 from ..model_file import Decoder, Encoder, ModelFileError, read, write
@@ -119,13 +120,15 @@ def load(path: str | os.PathLike) -> Any:
     try:
         check(isinstance(tree, dict) and tree.get("@") in ("estimator", "pipeline"), "it holds no model")
         return Decoder(arrays, READERS).decode(tree)
-    except ImportError:
+    except (ImportError, MemoryError):
         raise
     except ModelFileError as error:
         raise ModelFileError(f"{path} is not usable: {error}") from None
     except Exception as error:  # whatever a wrong description makes a constructor do
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ModelFileError(f"{path} is not usable: {reason[:300]}") from error
+        reason = (str(error).splitlines() or [""])[0][:300]
+        if not isinstance(error, ValueError):  # a refusal is a sentence already
+            reason = f"its parts do not fit together ({type(error).__name__}: {reason})"
+        raise ModelFileError(f"{path} is not usable: {reason}") from error
 
 
 def _estimators() -> dict[str, type]:
@@ -229,18 +232,19 @@ def _read_estimator(node: dict, decoder: Decoder) -> Any:
     model.__dict__.update(fitted)
     check_fitted(model)
     if "training" in node:
-        model._training = None if node["training"] is None else _read_training(node["training"], decoder)
+        feature_map = fitted.get("feature_map_")
+        model._training = None if node["training"] is None else _read_training(node["training"], decoder, feature_map)
         if model._training is not None:
             check_training(model)
     return model
 
 
-def _read_training(node: Any, decoder: Decoder) -> Any:
+def _read_training(node: Any, decoder: Decoder, feature_map: Any) -> Any:
     from .base import Prepared  # it has the method that this module gives the estimators
 
     check(isinstance(node, dict), "the training data are not readable")
     inputs, scale = decoder.decode(node.get("inputs")), decoder.decode(node.get("scale"))
-    features = _read_features(node.get("features"), decoder)
+    features = _read_features(node.get("features"), decoder, feature_map)
     solution = decoder.decode_items(node.get("solution"))
     A = solution.get("A")
     check(isinstance(A, np.ndarray) and A.ndim == 2 and A.size > 0, "the training data have no structure")
@@ -251,7 +255,7 @@ def _read_training(node: Any, decoder: Decoder) -> Any:
     return Prepared(inputs, features, problem, scale), solution.get("W"), solution.get("b"), A
 
 
-def _read_features(node: Any, decoder: Decoder) -> Any:
+def _read_features(node: Any, decoder: Decoder, feature_map: Any = None) -> Any:
     check(isinstance(node, dict), "the features are not readable")
     parts = decoder.decode_items({name: value for name, value in node.items() if name not in ("kind", "kernel")})
     if node.get("kind") == "kernel":
@@ -260,7 +264,9 @@ def _read_features(node: Any, decoder: Decoder) -> Any:
         features.n_inputs = features.U.shape[0]
         return features
     check(node.get("kind") == "linear", "the features are of an unknown kind")
-    features = object.__new__(LinearFeatures)
+    features = object.__new__(LinearFeatures if feature_map is None else MappedFeatures)
+    if feature_map is not None:
+        features.map, features.error = feature_map, None
     features.X, features.phi, features.basis = parts["X"], parts["phi"], parts["basis"]
     features.kernel = None if node.get("kernel") is None else _read_features(node["kernel"], decoder)
     features.n_inputs = features.X.shape[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 import time
+import warnings
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import LeaveOneOut
 from sklearn.utils import indexable
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -69,6 +71,9 @@ class CrossValidated(MultiTaskEstimator):
     def fit(self, X, y, sample_weight=None, groups=None):
         """Choose strength and structure by cross-validation, and fit with them on all data.
 
+        Ctrl-C ends the search: the folds that are complete decide, and the certificate says so; before the first is, a
+        ``KeyboardInterrupt`` leaves an estimator that is not fitted.
+
         Parameters
         ----------
         X, y, sample_weight
@@ -89,7 +94,9 @@ class CrossValidated(MultiTaskEstimator):
         alone = Candidate(Independent(), grid_for(trial.estimator, data, Independent(), ALONE))
         self._adopt(trial.estimator)
         watch = Watch.over(self, X, y, 2)
-        self._cross_validate(trial, data, [*candidates, alone], groups, watch and watch.part("cross-validation", None))
+        n_folds = self._cross_validate(
+            trial, data, [*candidates, alone], groups, watch and watch.part("cross-validation", None)
+        )
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
         model = trial.estimator
         self.alpha_ = float(chosen.alphas[chosen.best])
@@ -98,6 +105,10 @@ class CrossValidated(MultiTaskEstimator):
         refit = watch and watch.part("refit", self.max_iter)
         model._store(own, model._solve(own, refit))
         self._adopt(model)
+        if self.n_splits_ < n_folds:
+            note = f"The search was interrupted after {self.n_splits_} of {n_folds} folds, and chose by these."
+            self.certificate_ = replace(self.certificate_, message=f"{self.certificate_.message} {note}")
+            warnings.warn(note, ConvergenceWarning, stacklevel=3)
         self.best_structure_ = chosen.structure
         self.best_score_ = float(chosen.mean[chosen.best])
         self.cv_results_ = results_table(candidates)
@@ -148,9 +159,10 @@ class CrossValidated(MultiTaskEstimator):
 
     def _cross_validate(
         self, trial: Trial, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
-    ) -> None:
+    ) -> int:
+        """Score every candidate; the number of folds there should have been."""
         if isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo"):
-            self.n_splits_ = data.problem.features.shape[0]
+            n_folds = self.n_splits_ = data.problem.features.shape[0]
             self._leave_one_out(trial, data, candidates)
         else:
 
@@ -160,9 +172,12 @@ class CrossValidated(MultiTaskEstimator):
                 if watch is not None:
                     watch.part("fold").end()
 
-            self.n_splits_ = cross_validate(trial, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report)
+            self.n_splits_, n_folds = cross_validate(
+                trial, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report
+            )
         if watch is not None:
             watch.end()
+        return n_folds
 
     def _leave_one_out(self, trial: Trial, data: Prepared, candidates: list[Candidate]) -> None:
         """One row at a time; predictions are scored together, because one observation has no score of its own."""

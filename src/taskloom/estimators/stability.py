@@ -121,4 +121,7 @@ def _draw(group: Array, rng: np.random.RandomState) -> Array:
 
 
 def _refit(model: Any, X: Any, y: Any, rows: Array) -> Array:
-    return clone(model).fit(_safe_indexing(X, rows), _safe_indexing(y, rows)).task_correlation()
+    fitted = clone(model).fit(_safe_indexing(X, rows), _safe_indexing(y, rows))
+    if fitted.certificate_.status == "interrupted":
+        raise KeyboardInterrupt  # it was meant for all resamples
+    return fitted.task_correlation()

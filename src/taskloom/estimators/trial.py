@@ -189,8 +189,8 @@ def cross_validate(
     n_jobs: int | None,
     random_state: Any,
     report: Callable[[int, int, float], None] | None = None,
-) -> int:
-    """Fill in the candidates' scores; the number of folds."""
+) -> tuple[int, int]:
+    """Fill in the candidates' scores; how many folds were done, of how many: Ctrl-C leaves those that are complete."""
     model = trial.estimator
     trial.variance = _variances(data, model.tasks_.tolist())
     seen, n_rows, labelled = data.problem.observations, data.problem.features.shape[0], model._labelled()
@@ -200,9 +200,16 @@ def cross_validate(
     runs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
         delayed(_run_fold)(trial, candidates, split) for split in folds
     )
-    for k, results in enumerate(runs, start=1):
+    done: list[list[FoldResult]] = []
+    try:
+        for results in runs:
+            done.append(results)
+            if report is not None:
+                report(len(done), len(folds), float(np.fmax.reduce(np.concatenate([result.scores for result in results]))))
+    except KeyboardInterrupt:
+        if not done:  # nothing was compared
+            raise
+    for results in done:
         for candidate, result in zip(candidates, results, strict=True):
             candidate.folds.append(result)
-        if report is not None:
-            report(k, len(folds), float(np.fmax.reduce(np.concatenate([result.scores for result in results]))))
-    return len(folds)
+    return len(done), len(folds)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from ..model_file import atomic_write
 
 
 class Ledger:
@@ -15,7 +16,7 @@ class Ledger:
         self.path, self.key = path, json.loads(json.dumps(key))
         self.done: dict[str, Any] = {}
         if path.exists():
-            kept = json.loads(path.read_text())
+            kept = json.loads(path.read_text(encoding="utf-8"))
             if kept["key"] == self.key:
                 self.done = kept["done"]
 
@@ -27,6 +28,4 @@ class Ledger:
 def write_atomically(path: Path, text: str) -> None:
     """Either the old file or the new one, never a half."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(text)
-    os.replace(beside, path)
+    atomic_write(path, text.encode("utf-8"))

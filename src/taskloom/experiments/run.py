@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import platform
@@ -19,7 +21,9 @@ from threadpoolctl import threadpool_limits
 from taskloom import __version__
 
 from .._component import require
+from .._orphans import end_with_parent
 from ..datasets import get_data_home
+from ..model_file import atomic_path
 from . import fig1, sarcos, scenes, school
 from .ledger import Ledger, write_atomically
 from .progress import Report, shown
@@ -113,11 +117,18 @@ def reproduce(
     text, rows = experiment.table(record)
     write_atomically(target / f"{name}.json", json.dumps(record, indent=1))
     write_atomically(target / f"{name}.md", f"# {experiment.TITLE}\n\n`{record['command']}`\n\n{text}\n")
-    write_atomically(target / f"{name}.csv", "\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    write_atomically(target / f"{name}.csv", _as_csv(rows))
     drawn = _plot(experiment, record, target / name)
     if verbose:
         sys.stdout.write(f"{text}\n\nWritten to {target}{'' if drawn else ' (no plot: matplotlib is not installed)'}\n")
     return record
+
+
+def _as_csv(rows: list[list[Any]]) -> str:
+    """Cells with commas in them (``STL, one strength``) are quoted."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
 
 
 def unit_name(unit: Unit) -> str:
@@ -136,15 +147,17 @@ def _work(
         results = (_one(experiment.measure, unit, settings, folder) for unit in todo)
     else:
         results = Parallel(n_jobs=jobs, return_as="generator_unordered")(
-            delayed(_one)(experiment.measure, unit, settings, folder) for unit in todo
+            delayed(_one)(experiment.measure, unit, settings, folder, os.getpid()) for unit in todo
         )
     for unit, result in results:
         ledger.add(unit_name(unit), result)
         report(sum(unit_name(one) in ledger.done for one in units), len(units), unit_name(unit))
 
 
-def _one(measure: Callable, unit: Unit, settings: dict, folder: Path) -> tuple[Unit, dict]:
+def _one(measure: Callable, unit: Unit, settings: dict, folder: Path, owner: int | None = None) -> tuple[Unit, dict]:
     """One unit with one BLAS thread: the matrices are small, and times should not depend on the machine's load of threads."""
+    if owner is not None:
+        end_with_parent(owner)
     with threadpool_limits(1):
         return unit, measure(unit, settings, folder)
 
@@ -164,6 +177,7 @@ def _plot(experiment: Any, record: dict, path: Path) -> bool:
     figure = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(figure)
     experiment.draw(record, figure)
-    figure.savefig(path.with_name(path.name + ".png"), dpi=120)
-    figure.savefig(path.with_name(path.name + ".svg"))
+    for form in ("png", "svg"):
+        with atomic_path(path.with_name(f"{path.name}.{form}")) as temporary:
+            figure.savefig(temporary, dpi=120, format=form)
     return True

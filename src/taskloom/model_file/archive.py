@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..names import plain, shorten
 from .atomic import atomic_write
 
 Array = np.ndarray
@@ -33,7 +34,13 @@ KINDS = {
 
 
 class ModelFileError(ValueError):
-    """A model file that cannot be used, or a model that cannot be put into one; the message says why."""
+    """A model file that cannot be used, or a model that cannot be put into one; the message says why.
+
+    It may quote the file, so it is made safe for a terminal: short, on one line, and without control characters.
+    """
+
+    def __init__(self, message: str):
+        super().__init__(shorten(plain(message), 1000))
 
 
 def _library() -> Any:
@@ -139,5 +146,5 @@ def _checksum(metadata: dict[str, str], arrays: dict[str, Array]) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
-        digest.update(array.view(np.uint8).data if array.size else b"")
+        digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")  # one number alone has no other view
     return digest.hexdigest()

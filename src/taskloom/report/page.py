@@ -7,7 +7,6 @@ import datetime
 import hashlib
 import json
 import os
-import tempfile
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._component import require
 from ..estimators.base import MultiTaskEstimator
+from ..model_file import atomic_write
 from ..names import clean_text
 from . import figures, settings
 from .facts import LARGEST_MAP, Facts, gather, payload
@@ -49,18 +49,7 @@ def write_report(
     """
     path = Path(path)
     html = render_report(model, X, y, title=title, transfer=transfer).encode("utf-8")
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False) as file:
-        try:
-            file.write(html)
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            os.chmod(file.name, 0o666 & ~_umask())
-            os.replace(file.name, path)
-        except BaseException:
-            file.close()
-            os.unlink(file.name)
-            raise
+    atomic_write(path, html)
     return path
 
 
@@ -162,9 +151,3 @@ def _digest(text: str) -> str:
 @cache
 def _text(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -215,8 +214,12 @@ def _run(
     book.began = limits.began
     book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
     status = "interrupted"
-    with one_thread(), suppress(KeyboardInterrupt):
-        status = _iterate(book, solver, start, limits)
+    with one_thread():
+        try:
+            status = _iterate(book, solver, start, limits)
+        except KeyboardInterrupt:
+            if book.A is None and not book.convex:
+                raise  # no iterate yet, and none that needs no work: there is nothing to keep
     del book.history.best  # it holds the book, which holds the data: they are free when the fit is, not at some later time
     return book, status
 

@@ -117,13 +117,15 @@ def _correlations_at_zero(problem: Problem) -> Array:
 def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto", **options: Any) -> list[Solution]:
     """A certified solution for each strength, in the order given; each starts where the one before it ended.
 
-    ``options`` are those of :func:`solve`.
+    ``options`` are those of :func:`solve`. Ctrl-C ends the walk with a ``KeyboardInterrupt``.
     """
     start = options.pop("start", None)
     solutions: list[Solution] = []
     alphas = [float(alpha) for alpha in alphas]
     for k, alpha in enumerate(alphas):
         solutions.append(solve(problem.at(alpha), solver, start=start, **options))
+        if solutions[-1].certificate.status == "interrupted":
+            raise KeyboardInterrupt  # it was meant for the walk, not for one step of it
         if k + 1 < len(alphas):
             start = _ahead(solutions, alphas[: k + 2])
     return solutions

@@ -1,0 +1,187 @@
+"""Judging what becomes of a file: it is used, or refused in one sentence; nothing runs, nothing grows, nothing takes long."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.pipeline import Pipeline
+
+import taskloom
+from taskloom import ModelFileError
+
+from . import model_files, table_files
+from .check import TooSlow, limited
+from .judging import LOADED, REFUSED, SECONDS, fault, is_sentence, judge_command, meant
+
+ROOM = 2 << 30  # bytes of address space that all cases together may add
+
+
+def limit_memory(room: int = ROOM) -> None:
+    """From here on this process may grow by so much; asking for more is a ``MemoryError``, which counts as a failure."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room, resource.RLIM_INFINITY))
+
+
+def peak() -> float:
+    """The largest memory that this process ever had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
+
+
+def judge_model(path: Path, mark: Path) -> tuple[str, str]:
+    """The outcome of loading a file and predicting with what is in it, and the sentence or the fault."""
+    try:
+        with limited(SECONDS), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", RuntimeWarning)  # numbers of 1e308 in a forged file overflow, as they should
+            outcome, detail = _load_and_predict(path)
+    except TooSlow:
+        outcome, detail = "FAILURE(too slow)", f"more than {SECONDS:g} CPU seconds"
+    except BaseException as error:
+        outcome, detail = f"FAILURE({type(error).__name__})", fault(error)
+    if mark.exists():
+        mark.unlink()
+        return "FAILURE(it ran)", "the canary was unpickled"
+    return outcome, detail
+
+
+def _load_and_predict(path: Path) -> tuple[str, str]:
+    try:
+        model = taskloom.load(path)
+    except ModelFileError as error:
+        return (REFUSED, str(error)) if is_sentence(str(error)) else ("FAILURE(no sentence)", str(error)[:300])
+    try:
+        rows = rows_for(model)
+        found = model.predict(rows)
+        if getattr(model, "_training", None) is not None:
+            model.predict(rows, return_std=True)
+    except ValueError as error:
+        return (LOADED, f"predict refuses: {error}") if meant(error) else ("FAILURE(predict)", fault(error))
+    if not np.asarray(found).size:
+        return "FAILURE(predict)", "no predictions"
+    outcome, detail = judge_command(["inspect", str(path)])
+    return (LOADED, detail) if outcome in (LOADED, REFUSED) else (outcome, detail)
+
+
+def rows_for(model: Any) -> Any:
+    """Rows that a model should be able to predict."""
+    if isinstance(model, Pipeline):
+        return model_files.frame()
+    width = model.n_features_in_
+    if width > 1000:
+        raise AssertionError(f"a file of few bytes gave a model of {width} columns")
+    names = getattr(model, "feature_names_in_", None)
+    columns = range(width) if names is None else names.tolist()
+    table = pd.DataFrame(np.zeros((3, width)) + 0.5, columns=columns)
+    if model.task_column is None:
+        return table if names is not None else table.to_numpy()
+    label = model.tasks_.tolist()[0]
+    if isinstance(model.task_column, str):
+        return table.astype(object).assign(**{model.task_column: [label] * 3})
+    table = table.astype(object)
+    table.iloc[:, model.task_column] = [label] * 3
+    return table if names is not None else table.to_numpy()
+
+
+@dataclass
+class Tally:
+    """Outcomes by kind, failures with their cases, and what the slowest and the largest case took."""
+
+    outcomes: dict[str, Counter] = field(default_factory=lambda: defaultdict(Counter))
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    sentences: Counter = field(default_factory=Counter)
+    slowest: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    seconds: float = 0.0
+
+    def judge(self, k: int, kind: str, judged: Callable[[], tuple[str, str]]) -> bool:
+        """Judge one case; whether it went well."""
+        began = time.process_time()
+        outcome, detail = judged()
+        took = time.process_time() - began
+        self.seconds += took
+        self.slowest[kind] = max(self.slowest[kind], took)
+        self.outcomes[kind][outcome] += 1
+        if outcome.startswith("FAILURE"):
+            self.failures.append({"case": k, "kind": kind, "outcome": outcome, "detail": detail})
+            return False
+        return True
+
+    def rows(self) -> list[dict[str, Any]]:
+        names = sorted(self.outcomes)
+        rows = [self._row(name, self.outcomes[name], self.slowest[name]) for name in names]
+        total: Counter = sum((self.outcomes[name] for name in names), Counter())
+        return [*rows, self._row("all", total, max(self.slowest.values(), default=0.0))]
+
+    @staticmethod
+    def _row(name: str, outcomes: Counter, slowest: float) -> dict[str, Any]:
+        failures = sum(n for outcome, n in outcomes.items() if outcome.startswith("FAILURE"))
+        counts = {LOADED: outcomes[LOADED], REFUSED: outcomes[REFUSED], "failures": failures}
+        return {"kind": name, "cases": outcomes.total(), **counts, "slowest (CPU s)": round(slowest, 2)}
+
+
+class Fuzzer:
+    """Draws the cases of a seed, judges them in a folder, and keeps the files that fail."""
+
+    def __init__(self, folder: Path, seed: int, failures: Path):
+        self.seed, self.failures, self.folder, self.mark = seed, failures, folder, folder / "mark"
+        self.seeds = model_files.write_seeds(folder)
+        self.changes = model_files.kinds(self.seeds, self.mark)
+        self.model = table_files.write_model(folder)
+        self.desk = folder / "desk"
+        self.desk.mkdir()
+
+    def models(self, count: int) -> Tally:
+        tally = Tally()
+        for k in range(count):
+            kind, data = model_files.draw(self.seed, k, self.seeds, self.changes)
+            if not tally.judge(k, kind, lambda data=data: self._model(data)):
+                self._keep(f"model-{self.seed}-{k}", data)
+        return tally
+
+    def tables(self, count: int) -> Tally:
+        tally = Tally()
+        for k in range(count):
+            kind, data, options, command = table_files.draw(self.seed, k)
+            if not tally.judge(k, kind, lambda case=(data, options, command): self._table(*case)):
+                self._keep(f"table-{self.seed}-{k}", data)
+        return tally
+
+    def large(self) -> Tally:
+        """One of each: too large to be kept, or to be drawn by the thousand."""
+        tally = Tally()
+        for k, (kind, make) in enumerate(table_files.LARGE.items()):
+            tally.judge(k, kind, lambda make=make: self._table(make(), [], "fit"))
+        return tally
+
+    def one(self, what: str, k: int) -> tuple[str, ...]:
+        if what == "model":
+            kind, data = model_files.draw(self.seed, k, self.seeds, self.changes)
+            return kind, *self._model(data)
+        kind, data, options, command = table_files.draw(self.seed, k)
+        return kind, command, *options, *self._table(data, options, command)
+
+    def _model(self, data: bytes) -> tuple[str, str]:
+        path = self.desk / "m"
+        path.write_bytes(data)
+        try:
+            return judge_model(path, self.mark)
+        finally:
+            path.unlink()
+
+    def _table(self, data: bytes, options: list[str], command: str) -> tuple[str, str]:
+        for left in self.desk.iterdir():
+            left.unlink()
+        return table_files.judge_table(self.desk, self.model, data, options, command)
+
+    def _keep(self, name: str, data: bytes) -> None:
+        self.failures.mkdir(parents=True, exist_ok=True)
+        (self.failures / name).write_bytes(data)

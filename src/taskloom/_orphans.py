@@ -1,0 +1,26 @@
+"""Workers that do not outlive their parent: a pool whose owner was killed would go on, and then wait for work for ever."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+_watched: set[int] = set()
+
+
+def end_with_parent(parent: int, every: float = 1.0) -> None:
+    """In a worker process: leave once the process ``parent``, which started it, is gone.
+
+    Does nothing in the parent itself, or where the worker was started by someone else (a cluster).
+    """
+    if os.name != "posix" or os.getppid() != parent or parent in _watched:
+        return
+    _watched.add(parent)
+    threading.Thread(target=_watch, args=(parent, every), daemon=True).start()
+
+
+def _watch(parent: int, every: float) -> None:
+    while os.getppid() == parent:
+        time.sleep(every)
+    os._exit(1)  # nobody is left to answer to
