@@ -38,7 +38,7 @@ def run_predict(
     kept = [name for name in source.columns if keep_inputs or name not in inputs]
     done = 0
     with TableWriter(to, source.arrow_types()) as writer:
-        for piece in source.pieces(rows):
+        for piece in source.pieces(rows, [name for name in preprocessor.numeric_ if name not in kept]):
             found = predictions(model, preprocessor.transform(piece))
             clash = [name for name in found if name in kept]
             if clash:
