@@ -53,7 +53,8 @@ def alone():
 def two_threads():
     """A limit other than the one that fits set, so that a limit left behind shows."""
     with threadpool_limits(2, user_api="blas"):
-        assert {pool["num_threads"] for pool in blas()} == {2}
+        if {pool["num_threads"] for pool in blas()} != {2}:
+            pytest.skip("this BLAS cannot have more threads than it began with")
         yield
 
 

@@ -153,7 +153,7 @@ def _limit(pools: list) -> list[tuple[Any, int]]:
 def _restore(found: list[tuple[Any, int]]) -> None:
     """From whatever thread: the last fit to end need not be the first that began.
 
-    Since 3.7 threadpoolctl lets one thread alone change the limit of OpenBLAS and ignores all others without a word, which would
+    Since 3.8 threadpoolctl lets one thread alone change the limit of OpenBLAS and ignores all others without a word, which would
     leave our limit behind; behind that gate is the function that sets it.
     """
     for pool, threads in found:
