@@ -26,7 +26,9 @@ def bounds() -> dict[str, str]:
         if match is None:
             raise SystemExit(f"pyproject.toml must give {requirement!r} a lower bound and nothing else (name>=version)")
         if found.setdefault(match["name"], match["version"]) != match["version"]:
-            raise SystemExit(f"pyproject.toml gives {match['name']} two lower bounds, {found[match['name']]} and {match['version']}")
+            raise SystemExit(
+                f"pyproject.toml gives {match['name']} two lower bounds, {found[match['name']]} and {match['version']}"
+            )
     return found
 
 

@@ -3,10 +3,10 @@
     python benchmarks/load.py                 # writes benchmarks/results/load.json and load.md
     python benchmarks/load.py --rows 200000   # a small one
 
-The table (a task column and eight numbers) is written to a temporary folder. Each reading is a process of its own; its memory is
-the largest resident size that the system counted for it (``ru_maxrss``; it has no children), its time CPU seconds, beside which wall
-seconds say how busy the machine was. `pandas` reads the same file in pieces of as many rows and does nothing with them; `pandas,
-reading and writing` also writes what predict writes: the task column and a column of numbers.
+The table (a task column and eight numbers) is written to a temporary folder. Each reading is a process of its own; its
+memory is the largest resident size that the system counted for it (``ru_maxrss``; it has no children), its time CPU seconds,
+beside which wall seconds say how busy the machine was. `pandas` reads the same file in pieces of as many rows and does nothing
+with them; `pandas, reading and writing` also writes what predict writes: the task column and a column of numbers.
 """
 
 from __future__ import annotations

@@ -49,12 +49,26 @@ def test_wide_tables_come_in_pieces_of_fewer_rows(folder, tmp_path, monkeypatch)
     from taskloom import cli
     from taskloom.cli import predicting
 
-    command = ["fit", folder / "wide.csv", "--targets", "maths,art,sport", "--drop", "pupil", "--alphas", "2", "--cv", "2", "-q"]
+    command = [
+        "fit",
+        folder / "wide.csv",
+        "--targets",
+        "maths,art,sport",
+        "--drop",
+        "pupil",
+        "--alphas",
+        "2",
+        "--cv",
+        "2",
+        "-q",
+    ]
     assert cli.run([*map(str, command), "--save", f"{tmp_path / 'm'}"]) == 0
     asked = []
     whole = TableFile.pieces
     monkeypatch.setattr(predicting, "CELLS", 100)
-    monkeypatch.setattr(TableFile, "pieces", lambda self, rows, numbers=(): asked.append(rows) or whole(self, rows, numbers))
+    monkeypatch.setattr(
+        TableFile, "pieces", lambda self, rows, numbers=frozenset(): asked.append(rows) or whole(self, rows, numbers)
+    )
     assert cli.run(["predict", f"{tmp_path / 'm'}", f"{folder / 'wide.csv'}", "-o", f"{tmp_path / 'o.csv'}", "-q"]) == 0
     columns = len(pd.read_csv(folder / "wide.csv").columns)
     assert asked == [100 // (columns + 3)]
@@ -65,7 +79,9 @@ CELLS = st.one_of(
     st.floats(allow_nan=False).map(repr),
     st.integers().map(str),
     st.text(alphabet='0123456789.,;eE+-_ "\t\r\n\0aNn/AfiIuUlLxX١\u2028\xa0é=', max_size=8),
-    st.sampled_from(["", "NA", " NA", "nan", "-nan", "+NaN", "inf", "-Infinity", "True", "1e400", "1_000", " 1.5 ", "0x10", "1,5", "1d5"]),
+    st.sampled_from(
+        ["", "NA", " NA", "nan", "-nan", "+NaN", "inf", "-Infinity", "True", "1e400", "1_000", " 1.5 ", "0x10", "1,5", "1d5"]
+    ),
 )
 TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=6)
 
@@ -89,17 +105,17 @@ def test_both_parsers_read_the_same(tmp_path_factory, table, end, rows, closed):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     text = end.join(["number,text", *(",".join(line) for line in table)]) + (end if closed else "")
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert as_read(path, ["number"], rows) == as_read(path, [], rows)
+    assert as_read(path, {"number"}, rows) == as_read(path, set(), rows)
 
 
 def test_plain_lines_are_read_the_quick_way():
     """The comparison above means something only if the quick way is taken."""
-    frame = plain_frame(["1.5,a b\n", ",NA\n"], ["number", "text"], ",", ["number"])
+    frame = plain_frame(["1.5,a b\n", ",NA\n"], ["number", "text"], ",", {"number"})
     assert frame["text"].tolist() == ["a b", "NA"]
     assert frame["number"].tolist()[0] == 1.5
     assert np.isnan(frame["number"][1])
     for lines in (['1,"a"\n'], ["1\n"], ["1,2,3\n", "1\n"], ["1,2\n", "1\n", "1,2,3\n"], ["one,a\n"], ["1_0,a\n"]):
-        assert plain_frame(lines, ["number", "text"], ",", ["number"]) is None
+        assert plain_frame(lines, ["number", "text"], ",", {"number"}) is None
 
 
 def test_one_row_of_ten_thousand_tasks():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Set
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..preprocessing import MISSING
 DELIMITERS = ",;\t|"
 
 
-def plain_frame(lines: list[str], columns: list[str], delimiter: str, numbers: Sequence[str]) -> Any | None:
+def plain_frame(lines: list[str], columns: list[str], delimiter: str, numbers: Set[str]) -> Any | None:
     """Lines as a frame with numbers in the columns of that name and texts in the others; ``None`` if they are not plain.
 
     Plain lines hold no quotes and as many cells as there are columns, and the columns of ``numbers`` hold numbers and empty cells

@@ -40,9 +40,10 @@ def run_predict(
     kept = [name for name in source.columns if keep_inputs or name not in inputs]
     outputs = len(model.tasks_) if model.task_column is None else 1
     rows = max(1, min(rows, CELLS // (len(source.columns) + outputs)))
+    numbers = set(preprocessor.numeric_) - set(kept)  # those that are kept are written as they were
     done = 0
     with TableWriter(to, source.arrow_types()) as writer:
-        for piece in source.pieces(rows, [name for name in preprocessor.numeric_ if name not in kept]):
+        for piece in source.pieces(rows, numbers):
             found = predictions(model, preprocessor.transform(piece))
             clash = [name for name in found if name in kept]
             if clash:

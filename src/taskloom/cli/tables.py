@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import chain, islice
@@ -47,7 +47,7 @@ class TableFile:
             self.columns = self._header()
         self._check_names()
 
-    def pieces(self, rows: int = ROWS, numbers: Sequence[str] = ()) -> Iterator[Any]:
+    def pieces(self, rows: int = ROWS, numbers: Set[str] = frozenset()) -> Iterator[Any]:
         """Data frames of about so many rows; their index counts rows from 1.
 
         Cells of a CSV file are texts, but those of the columns ``numbers`` may be numbers already.
@@ -118,9 +118,9 @@ class TableFile:
             raise ValueError(f"{self.path} is empty")
         return [name.strip() for name in row]
 
-    def _csv_pieces(self, rows: int, numbers: Sequence[str]) -> Iterator[Any]:
+    def _csv_pieces(self, rows: int, numbers: Set[str]) -> Iterator[Any]:
         delimiter, done = self.delimiter or ",", 0
-        numbers = [name for name in self.columns if name in numbers]
+        numbers = numbers & set(self.columns)
         with self._text() as file:
             lines = iter(file)
             header = _reader(lines, delimiter)
