@@ -19,7 +19,8 @@ HERE = Path(__file__).parent
 TOOLS = ("test", "docs", "lint", "browser", "torch")
 HEAD = """# Licences
 
-taskloom itself is under the BSD 3-Clause licence (`LICENSE`); what it uses is installed beside it. `python docs/licences.py` writes this table from `pyproject.toml` and from what the installed packages say of themselves.
+taskloom itself is under the BSD 3-Clause licence (`LICENSE`); what it uses is installed beside it.
+`python docs/licences.py` writes this table from `pyproject.toml` and from what the installed packages say of themselves.
 
 | package | from version | needed for | licence |
 |---|---|---|---|

@@ -115,7 +115,7 @@ def test_a_search_in_threads_is_the_serial_search():
 # --- thread limits --------------------------------------------------------------------------------------------------------
 
 
-class Thrown(Exception):
+class ThrownError(Exception):
     pass
 
 
@@ -126,13 +126,13 @@ def test_limits_are_restored_after_a_fit_and_after_an_exception_inside_it(two_th
         def _solve(self, data, watch=None, start=None):
             def throw(history):
                 seen.append({pool["num_threads"] for pool in blas()})
-                raise Thrown
+                raise ThrownError
 
             return taskloom.solve(data.problem, callback=throw)
 
     MultiTaskRegressor("trace", alpha=0.1).fit(X, Y)
     assert {pool["num_threads"] for pool in blas()} == {2}
-    with pytest.raises(Thrown):
+    with pytest.raises(ThrownError):
         Spy("trace", alpha=0.1).fit(X, Y)
     assert seen == [{1}]  # the exception came from inside
     assert {pool["num_threads"] for pool in blas()} == {2}
@@ -162,9 +162,9 @@ def test_many_overlapping_fits_some_of_which_fail_restore_the_limits(two_threads
         try:
             with one_thread(), one_thread():
                 if k % 3 == 0:
-                    raise Thrown
+                    raise ThrownError
                 return answer(0)
-        except Thrown:
+        except ThrownError:
             return None
 
     with ThreadPoolExecutor(6) as pool:
@@ -256,11 +256,11 @@ def mutable_globals():
 def test_fits_leave_no_trace_in_the_process():
     before = mutable_globals()
     assert any(name.endswith("READERS") for name in before)  # the walk does see tables of the modules
-    state, filters, errors = np.random.get_state(), list(warnings.filters), np.geterr()
+    state, filters, errors = np.random.get_state(), list(warnings.filters), np.geterr()  # noqa: NPY002 (that one)
     environment, options = dict(os.environ), np.get_printoptions()
     for k in range(len(ESTIMATORS)):
         answer(k)
-    after = np.random.get_state()
+    after = np.random.get_state()  # noqa: NPY002
     assert all(np.array_equal(a, b) for a, b in zip(state, after, strict=True))
     assert list(warnings.filters) == filters
     assert np.geterr() == errors
@@ -273,10 +273,10 @@ def test_an_exception_inside_a_fit_restores_numpys_settings():
     before, filters = np.geterr(), list(warnings.filters)
 
     def throw(history):
-        raise Thrown
+        raise ThrownError
 
     data = MultiTaskRegressor("trace", alpha=0.1)._prepare(X, Y)
-    with pytest.raises(Thrown):
+    with pytest.raises(ThrownError):
         taskloom.solve(data.problem, callback=throw)
     assert np.geterr() == before
     assert list(warnings.filters) == filters

@@ -40,7 +40,7 @@ from taskloom import cli
 for command in (
     ["demo", "--no-report", "-q"],
     ["demo", "--table", "shops.csv"],
-    ["fit", "shops.csv", "--target", "sales", "--task", "shop", "--alphas", "2", "--cv", "2", "--save", "m", "--report", "r.html"],
+    "fit shops.csv --target sales --task shop --alphas 2 --cv 2 --save m --report r.html".split(),
     ["predict", "m", "shops.csv", "-o", "out.csv"],
     ["inspect", "m"],
 ):

@@ -79,9 +79,10 @@ def project_simplex(X: Array) -> Array:
 class _OneThread:
     """Hold BLAS to one thread while any fit of this process is inside its loop, and restore it after the last one.
 
-    Small eigenproblems with a starved thread pool are 50 times slower (OpenBLAS issue 5517). Most pools are global, so nested or
-    concurrent fits must count: restoring what *each* found would leave the limit behind. OpenBLAS on top of OpenMP has a limit
-    for each thread, which only that thread can restore. A forked child has none of its parent's other threads, nor their fits.
+    Small eigenproblems with a starved thread pool are 50 times slower (OpenBLAS issue 5517). Most pools are global, so nested
+    or concurrent fits must count: restoring what *each* found would leave the limit behind. OpenBLAS on top of OpenMP has a
+    limit for each thread, which only that thread can restore. A forked child has none of its parent's other threads, nor their
+    fits.
     """
 
     def __init__(self) -> None:
@@ -153,8 +154,8 @@ def _limit(pools: list) -> list[tuple[Any, int]]:
 def _restore(found: list[tuple[Any, int]]) -> None:
     """From whatever thread: the last fit to end need not be the first that began.
 
-    Since 3.8 threadpoolctl lets one thread alone change the limit of OpenBLAS and ignores all others without a word, which would
-    leave our limit behind; behind that gate is the function that sets it.
+    Since 3.8 threadpoolctl lets one thread alone change the limit of OpenBLAS and ignores all others without a word, which
+    would leave our limit behind; behind that gate is the function that sets it.
     """
     for pool, threads in found:
         getattr(pool, "_real_set_num_threads", pool.set_num_threads)(threads)

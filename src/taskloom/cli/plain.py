@@ -16,9 +16,9 @@ DELIMITERS = ",;\t|"
 def plain_frame(lines: list[str], columns: list[str], delimiter: str, numbers: Set[str]) -> Any | None:
     """Lines as a frame with numbers in the columns of that name and texts in the others; ``None`` if they are not plain.
 
-    Plain lines hold no quotes and as many cells as there are columns, and the columns of ``numbers`` hold numbers and empty cells
-    only. All others are for Python's own reader, ten times slower, which knows what is wrong and in which line. Both must give
-    the same cells: what either would read in another way is not plain.
+    Plain lines hold no quotes and as many cells as there are columns, and the columns of ``numbers`` hold numbers and empty
+    cells only. All others are for Python's own reader, ten times slower, which knows what is wrong and in which line. Both must
+    give the same cells: what either would read in another way is not plain.
     """
     text = "".join(lines)
     cells = (len(columns) - 1) * len(lines)
@@ -45,5 +45,5 @@ def plain_frame(lines: list[str], columns: list[str], delimiter: str, numbers: S
         )
     except ValueError:  # a cell that is no number, or a line with more cells than the header
         return None
-    # Where no line has more cells than the header and all together have as many, each has. A longer first line would be an index.
+    # Where no line has more cells than the header and all together have as many, each has; a longer first line is an index.
     return frame if len(frame) == len(lines) and isinstance(frame.index, pandas.RangeIndex) else None
