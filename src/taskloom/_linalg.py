@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,32 +85,86 @@ def project_simplex(X: Array) -> Array:
 class _OneThread:
     """Hold BLAS to one thread while any fit of this process is inside its loop, and restore it after the last one.
 
-    Small eigenproblems with a starved thread pool are 50 times slower (OpenBLAS issue 5517). The pool is global, so
-    nested or concurrent fits must count: restoring what *each* found would leave the limit behind.
+    Small eigenproblems with a starved thread pool are 50 times slower (OpenBLAS issue 5517). Most pools are global, so nested
+    or concurrent fits must count: restoring what *each* found would leave the limit behind. OpenBLAS on top of OpenMP has a
+    limit for each thread, which only that thread can restore. A forked child has none of its parent's other threads, nor their
+    fits.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside = 0
-        self._limit: Any = None
-        self._pools: Any = None
+        self._inside: Counter[int] = Counter()  # how deep each thread is
+        self._pools: tuple[list, list] | None = None  # shared by all threads, and of each thread
+        self._found: list = []  # the limits of the shared pools before the first fit
+        self._found_by: dict[int, list] = {}  # those of its own pools before the first fit of a thread
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._lock_for_fork, after_in_parent=self._unlock, after_in_child=self._in_child)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._pools = self._pools or ThreadpoolController()  # looking for the libraries takes milliseconds: once
-                self._limit = self._pools.limit(limits=1, user_api="blas")
-                self._limit.__enter__()
+        thread = threading.get_ident()
+        self._enter(thread)
         try:
             yield
         finally:
-            with self._lock:
-                self._inside -= 1
-                if self._inside == 0 and self._limit is not None:
-                    self._limit.__exit__(None, None, None)
-                    self._limit = None
+            self._leave(thread)
+
+    def _enter(self, thread: int) -> None:
+        with self._lock:
+            shared, own = self._pools = self._pools or blas_pools()  # looking for the libraries takes milliseconds: once
+            if not self._inside:
+                self._found = _limit(shared)
+            if thread not in self._inside:
+                self._found_by[thread] = _limit(own)
+            self._inside[thread] += 1
+
+    def _leave(self, thread: int) -> None:
+        with self._lock:
+            self._inside[thread] -= 1
+            if not self._inside[thread]:
+                del self._inside[thread]
+                _restore(self._found_by.pop(thread))
+            if not self._inside:
+                _restore(self._found)
+
+    def _lock_for_fork(self) -> None:
+        self._lock.acquire()
+
+    def _unlock(self) -> None:
+        self._lock.release()
+
+    def _in_child(self) -> None:
+        """Only the thread that forked lives on."""
+        gone = set(self._inside) - {threading.get_ident()}
+        for thread in gone:
+            del self._inside[thread], self._found_by[thread]
+        if gone and not self._inside:
+            _restore(self._found)
+        self._lock.release()
+
+
+def blas_pools() -> tuple[list, list]:
+    """The BLAS libraries with one limit for all threads, and those with a limit for each."""
+    blas = ThreadpoolController().select(user_api="blas").lib_controllers
+    own = [pool for pool in blas if getattr(pool, "threading_layer", None) == "openmp"]
+    return [pool for pool in blas if pool not in own], own
+
+
+def _limit(pools: list) -> list[tuple[Any, int]]:
+    """Hold pools to one thread; what they had."""
+    found = [(pool, pool.num_threads) for pool in pools]
+    _restore([(pool, 1) for pool in pools])
+    return found
+
+
+def _restore(found: list[tuple[Any, int]]) -> None:
+    """From whatever thread: the last fit to end need not be the first that began.
+
+    Since 3.8 threadpoolctl lets one thread alone change the limit of OpenBLAS and ignores all others without a word, which
+    would leave our limit behind; behind that gate is the function that sets it.
+    """
+    for pool, threads in found:
+        getattr(pool, "_real_set_num_threads", pool.set_num_threads)(threads)
 
 
 one_thread = _OneThread()

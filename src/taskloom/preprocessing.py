@@ -136,16 +136,17 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                 words = _words(column)
                 position = {level: k for k, level in enumerate(self.levels_[name])}
                 block = np.zeros((len(words), len(position)))
-                seen = [(i, position[word]) for i, word in enumerate(words) if word in position]
-                if seen:
-                    block[tuple(np.array(seen).T)] = 1.0
+                level = np.array([position.get(word, -1) for word in words], dtype=int)
+                seen = np.flatnonzero(level >= 0)
+                block[seen, level[seen]] = 1.0
                 parts.append(block)
         pd = import_module("pandas")
         out = self.get_feature_names_out()
         inputs = pd.DataFrame(np.hstack(parts), columns=out[: len(out) - (self.task_column is not None)], index=X.index)
         if self.task_column is None:
             return inputs
-        return inputs.assign(**{self.task_column: task_names(X.iloc[:, place[self.task_column]])})
+        tasks = task_names(X.iloc[:, place[self.task_column]])
+        return inputs.assign(**{self.task_column: pd.Series(tasks, index=X.index, dtype=object)})
 
     def _inputs(self) -> list[str]:
         return [name for name in self.feature_names_in_.tolist() if name != self.task_column]
@@ -169,7 +170,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
 
 def task_names(column: Any) -> list[str]:
     """The task of each row as text; a row without one is refused. ``NA`` is a name like any other (Namibia has it)."""
-    names = ["" if is_missing(value) else str(value) for value in column.tolist()]
+    names = column.tolist()
+    if not set(map(type, names)) <= {str}:
+        names = ["" if is_missing(value) else str(value) for value in names]
     if "" in names:
         raise ValueError(f"the task column {column.name!r} is empty in row {column.index[names.index('')]}")
     return names
@@ -208,7 +211,11 @@ def _some(names: list[str]) -> str:
 
 def _words(column: Any) -> list[str | None]:
     """Each cell as text, ``None`` where it is missing."""
-    return [None if is_missing(value) or str(value).strip() in MISSING else str(value) for value in column.tolist()]
+    cells = column.tolist()
+    if set(map(type, cells)) <= {str}:  # each different text once: words repeat
+        words = {cell: None if cell.strip() in MISSING else cell for cell in set(cells)}
+        return [words[cell] for cell in cells]
+    return [None if is_missing(value) or str(value).strip() in MISSING else str(value) for value in cells]
 
 
 def _numbers(column: Any, name: str, strict: bool = False) -> Array | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from itertools import pairwise
 from numbers import Integral, Real
@@ -88,7 +89,7 @@ def split_table(X: Any, task_column: Any) -> Table:
     if labels.dtype.kind in "biuf":
         missing = np.isnan(labels)
     else:
-        missing = np.array([is_missing(label) for label in labels.tolist()])
+        missing = missing_cells(labels.tolist())
     require(not missing.any(), f"the task column holds a missing value in row {int(np.argmax(missing)) if missing.size else 0}")
     others = [j for j in range(n_columns) if j != position]
     rest = np.delete(X, position, axis=1) if plain else _safe_indexing(X, others, axis=1)
@@ -115,6 +116,13 @@ def is_missing(value: Any) -> bool:
         return True
 
 
+def missing_cells(values: list) -> Array:
+    """Which of the values are missing; texts never are, and need no look at each."""
+    if set(map(type, values)) <= {str}:
+        return np.zeros(len(values), bool)
+    return np.array([is_missing(value) for value in values])
+
+
 def align_targets(y: Any, tasks: Array) -> Any:
     """The columns of a frame of targets in the order of the tasks; any other table must have one column for each task."""
     if hasattr(y, "columns"):
@@ -138,14 +146,34 @@ def sorted_labels(labels: Array) -> Array:
         return np.array(sorted(set(labels.tolist()), key=lambda label: (type(label).__name__, str(label))), dtype=object)
 
 
+class TaskPositions:
+    """Where a label stands among the known tasks; made once, so that a few rows need not pay for thousands of tasks."""
+
+    def __init__(self, tasks: Array):
+        self.tasks = tasks
+
+    @cached_property
+    def _sorted(self) -> tuple[Array, Array]:
+        order = np.argsort(self.tasks)
+        return self.tasks[order], order
+
+    @cached_property
+    def _by_label(self) -> dict[Any, int]:
+        return {label: t for t, label in enumerate(self.tasks.tolist())}
+
+    def __call__(self, labels: Array) -> Array:
+        """The position of each label; -1 for a task that is not known."""
+        if labels.dtype == self.tasks.dtype and labels.dtype.kind in "biuf":
+            tasks, order = self._sorted
+            place = np.searchsorted(tasks, labels).clip(max=len(tasks) - 1)
+            return np.where(tasks[place] == labels, order[place], -1)
+        position = self._by_label
+        return np.array([position.get(label, -1) for label in labels.tolist()], dtype=int)
+
+
 def code_labels(labels: Array, tasks: Array) -> Array:
     """The position of each label among the known tasks; -1 for a task that is not among them."""
-    if labels.dtype == tasks.dtype and labels.dtype.kind in "biuf":
-        order = np.argsort(tasks)
-        place = order[np.searchsorted(tasks, labels, sorter=order).clip(max=len(tasks) - 1)]
-        return np.where(tasks[place] == labels, place, -1)
-    position = {label: t for t, label in enumerate(tasks.tolist())}
-    return np.array([position.get(label, -1) for label in labels.tolist()], dtype=int)
+    return TaskPositions(tasks)(labels)
 
 
 def rows_by_task(labels: Array, tasks: Array) -> list[Array]:
@@ -230,7 +258,7 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
 
 def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:
     """Frames keep their columns and get a last one, ``task``."""
-    import narwhals as nw  # scikit-learn brings it; only frames need it
+    import narwhals as nw  # only frames need it
 
     frames = [nw.from_native(frame, eager_only=True) for frame in frames]
     columns = frames[0].columns

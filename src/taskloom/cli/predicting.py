@@ -8,9 +8,11 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..estimators import load
-from ..tables import is_missing
+from ..tables import missing_cells
 from .show import Output
 from .tables import TableFile, TableWriter
+
+CELLS = 2_000_000  # read and written at a time, however many columns and tasks there are
 
 
 def run_predict(
@@ -36,9 +38,12 @@ def run_predict(
     source = TableFile(table, delimiter, encoding)
     inputs = {*preprocessor.numeric_, *preprocessor.levels_}
     kept = [name for name in source.columns if keep_inputs or name not in inputs]
+    outputs = len(model.tasks_) if model.task_column is None else 1
+    rows = max(1, min(rows, CELLS // (len(source.columns) + outputs)))
+    numbers = set(preprocessor.numeric_) - set(kept)  # those that are kept are written as they were
     done = 0
     with TableWriter(to, source.arrow_types()) as writer:
-        for piece in source.pieces(rows):
+        for piece in source.pieces(rows, numbers):
             found = predictions(model, preprocessor.transform(piece))
             clash = [name for name in found if name in kept]
             if clash:
@@ -54,7 +59,10 @@ def run_predict(
 
 def _cells(column: Any) -> list:
     """As they were, and empty where they were missing."""
-    return [None if is_missing(value) else value for value in column.tolist()]
+    cells = column.tolist()
+    for k in np.flatnonzero(missing_cells(cells)):
+        cells[k] = None
+    return cells
 
 
 def predictions(model: Any, X: Any) -> dict[str, list]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Set
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from ..model_file import atomic_path
+from .plain import DELIMITERS, plain_frame
 
 ROWS = 20_000  # in a piece
 MOST_COLUMNS = 100_000  # frames take a millisecond for each column; tables this wide are usually lying on their side
-DELIMITERS = ",;\t|"
 _MAGIC = {b"PK": "is a spreadsheet or an archive; export it as CSV", b"\x1f\x8b": "is compressed; unpack it first"}
 
 
@@ -48,9 +48,12 @@ class TableFile:
             self.columns = self._header()
         self._check_names()
 
-    def pieces(self, rows: int = ROWS) -> Iterator[Any]:
-        """Data frames of so many rows; their index counts rows from 1."""
-        return self._parquet_pieces(rows) if self.parquet else self._csv_pieces(rows)
+    def pieces(self, rows: int = ROWS, numbers: Set[str] = frozenset()) -> Iterator[Any]:
+        """Data frames of about so many rows; their index counts rows from 1.
+
+        Cells of a CSV file are texts, but those of the columns ``numbers`` may be numbers already.
+        """
+        return self._parquet_pieces(rows) if self.parquet else self._csv_pieces(rows, numbers)
 
     def read(self) -> Any:
         """The whole table."""
@@ -82,14 +85,12 @@ class TableFile:
 
     # --- CSV --------------------------------------------------------------------------------------------------------------
 
-    def _rows(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-        """Line numbers and cells; empty lines are left out."""
+    @contextmanager
+    def _text(self) -> Iterator[Iterable[str]]:
+        """The lines of the file."""
         try:
             with open(self.path, encoding=self.encoding, newline="") as file:
-                reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
-                for row in reader:
-                    if row:
-                        yield reader.line_num, row
+                yield file
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{self.path} is not {error.encoding} (byte 0x{error.object[error.start]:02x}); say which encoding it has, for "
@@ -102,12 +103,17 @@ class TableFile:
         except csv.Error as error:
             raise ValueError(f"{self.path} is not readable as CSV ({error})") from None
 
+    def _rows(self, delimiter: str) -> Iterator[list[str]]:
+        """The cells of each line; empty lines are left out."""
+        with self._text() as lines:
+            yield from filter(None, _reader(lines, delimiter))
+
     def _guess(self) -> str:
         """The delimiter under which the first lines have the most cells, all as many."""
         best, most = ",", 1
         for delimiter in DELIMITERS:
             try:
-                widths = {len(row) for _, row in islice(self._rows(delimiter), 30)}
+                widths = {len(row) for row in islice(self._rows(delimiter), 30)}
             except ValueError as error:
                 if "as CSV" not in str(error):
                     raise
@@ -120,21 +126,43 @@ class TableFile:
         row = next(self._rows(self.delimiter or ","), None)
         if row is None:
             raise ValueError(f"{self.path} is empty")
-        return [name.strip() for name in row[1]]
+        return [name.strip() for name in row]
 
-    def _csv_pieces(self, rows: int) -> Iterator[Any]:
+    def _csv_pieces(self, rows: int, numbers: Set[str]) -> Iterator[Any]:
+        delimiter, done = self.delimiter or ",", 0
+        numbers = numbers & set(self.columns)
+        with self._text() as file:
+            lines = iter(file)
+            header = _reader(lines, delimiter)
+            next(filter(None, header), None)
+            read = header.line_num
+            while some := list(islice(lines, rows)):
+                frame = plain_frame(some, self.columns, delimiter, numbers) if numbers else None
+                if frame is None:
+                    frame, many = self._careful_frame(chain(some, lines), len(some), read)
+                    read += many
+                else:
+                    read += len(some)
+                frame.index = range(done + 1, done + 1 + len(frame))
+                done += len(frame)
+                if len(frame):
+                    yield frame
+
+    def _careful_frame(self, lines: Iterable[str], many: int, before: int) -> tuple[Any, int]:
+        """So many lines as a frame of texts, and how many they were in the end: a quoted cell may go on in the next line."""
         pandas = import_module("pandas")
-        numbered = islice(self._rows(self.delimiter or ","), 1, None)
-        width, done = len(self.columns), 0
-        while piece := list(islice(numbered, rows)):
-            for line, row in piece:
-                if len(row) != width:
-                    hint = "; is it the right --delimiter?" if width == 1 or len(row) == 1 else ""
-                    raise ValueError(f"line {line} of {self.path} has {len(row)} cells, the header has {width}{hint}")
-            cells = zip(*(row for _, row in piece), strict=True)
-            index = range(done + 1, done + 1 + len(piece))
-            yield pandas.DataFrame(dict(zip(self.columns, map(list, cells), strict=True)), index=index, dtype=object)
-            done += len(piece)
+        reader, cells, width = _reader(lines, self.delimiter or ","), [], len(self.columns)
+        for row in reader:
+            if row and len(row) != width:
+                hint = "; is it the right --delimiter?" if width == 1 or len(row) == 1 else ""
+                line = before + reader.line_num
+                raise ValueError(f"line {line} of {self.path} has {len(row)} cells, the header has {width}{hint}")
+            if row:
+                cells.append(row)
+            if reader.line_num >= many:
+                break
+        columns = map(list, zip(*cells, strict=True)) if cells else ([] for _ in self.columns)
+        return pandas.DataFrame(dict(zip(self.columns, columns, strict=True)), dtype=object), reader.line_num
 
     # --- Parquet ----------------------------------------------------------------------------------------------------------
 
@@ -150,6 +178,10 @@ class TableFile:
                 frame.index = range(done + 1, done + 1 + len(frame))
                 done += len(frame)
                 yield frame
+
+
+def _reader(lines: Iterable[str], delimiter: str) -> Any:
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
 
 
 def _parquet() -> Any:

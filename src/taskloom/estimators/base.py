@@ -339,6 +339,10 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
     def _values(self, inputs, task=None):
         """Every task at every row, or the task of each row; -1 stands for the mean of the tasks."""
         if not hasattr(self, "coef_"):
+            some = np.empty(0) if task is None else np.unique(task)
+            if some.size and some[0] >= 0 and 2 * some.size < len(self.intercept_):  # few of the tasks: not all the others too
+                values = sum(self._responses(inputs, some)) + self.intercept_[some]
+                return values[np.arange(len(values)), np.searchsorted(some, task)].astype(self._dtype, copy=False)
             values = sum(self._responses(inputs)) + self.intercept_
             if task is not None:
                 values = np.column_stack([values, values.mean(axis=1)])[np.arange(len(values)), task]
@@ -350,18 +354,20 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
     def _linear_values(self, inputs, task):
         if task is None:
             return inputs @ self.coef_.T + self.intercept_
-        coef = np.vstack([self.coef_, self.coef_.mean(axis=0)])
+        coef, intercept = self.coef_, self.intercept_
+        if (task < 0).any():  # a row more for the mean, which costs a copy of all tasks
+            coef, intercept = np.vstack([coef, coef.mean(axis=0)]), np.append(intercept, intercept.mean())
         if issparse(inputs):
             dots = np.asarray(inputs.multiply(coef[task]).sum(axis=1)).ravel()
         else:  # some rows at a time: the coefficients of each row are as many numbers as the inputs
             rows = [slice(i, i + ROWS) for i in range(0, max(len(task), 1), ROWS)]
             dots = np.concatenate([np.einsum("ij,ij->i", inputs[some], coef[task[some]]) for some in rows])
-        return dots + np.append(self.intercept_, self.intercept_.mean())[task]
+        return dots + intercept[task]
 
-    def _responses(self, inputs):
-        """What each kernel adds to the prediction (intercepts aside)."""
+    def _responses(self, inputs, some=slice(None)):
+        """What each kernel adds to the prediction of some tasks (intercepts aside)."""
         K, C = self._cross(inputs), self.dual_coef_
-        return [k @ c for k, c in zip(K, C, strict=True)] if isinstance(C, list) else [K @ C]
+        return [k @ c[:, some] for k, c in zip(K, C, strict=True)] if isinstance(C, list) else [K @ C[:, some]]
 
     def predict_addends(self, X):
         """With ``kernel=[k1, k2, ...]``, what each kernel adds to the prediction; they add up to it, less the intercepts.

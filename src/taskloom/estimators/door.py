@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, _c
 
 from .._component import require
 from ..losses import Loss, as_loss
-from ..tables import as_table, code_labels, shown, sorted_labels, split_table
+from ..tables import TaskPositions, as_table, code_labels, shown, sorted_labels, split_table
 from ..tasks import Observations
 
 Array = np.ndarray
@@ -51,6 +51,8 @@ class Door(BaseEstimator):
 
     def _matrix(self, X):
         """Inputs as finite numbers, in single precision where they came so."""
+        if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
+            X = X.to_numpy()  # for a row or two, the checks of a frame take longer than all else
         return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=self)
 
     def _observations(self, inputs, labels, y, sample_weight):
@@ -128,7 +130,10 @@ class Door(BaseEstimator):
         return split_table(as_table(X), self.task_column).labels
 
     def _known_tasks(self, labels):
-        task = code_labels(labels, self.tasks_)
+        known = self.__dict__.get("_task_positions")
+        if known is None or known.tasks is not self.tasks_:
+            known = self._task_positions = TaskPositions(self.tasks_)
+        task = known(labels)
         if (task < 0).any() and self.unseen == "raise":
             stranger = labels[int(np.argmax(task < 0))]
             raise ValueError(

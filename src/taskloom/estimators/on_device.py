@@ -199,16 +199,16 @@ class OnDevice(MultiTaskEstimator):
         self._scale, self._learned, self._training = TargetScale.none(T), structure, None
         self.device_ = data.place
 
-    def _responses(self, inputs):
+    def _responses(self, inputs, some=slice(None)):
         """What the kernel says, computed on the device where there is one."""
         device = getattr(self, "device", None) or getattr(self, "device_", None)
         kernel = self._kernel_on_device()
         if device in (None, "cpu") or kernel is None or issparse(inputs) or not usable(device):
-            return super()._responses(inputs)
-        old, C = (card_array(each.astype(float, copy=False), device) for each in (self.X_fit_, self.dual_coef_))
+            return super()._responses(inputs, some)
+        old, C = (card_array(each.astype(float, copy=False), device) for each in (self.X_fit_, self.dual_coef_[:, some]))
         rows = max(CHUNK // len(self.X_fit_), 1)
         new = [card_array(inputs[i : i + rows].astype(float, copy=False), device) for i in range(0, max(len(inputs), 1), rows)]
-        return [np.concatenate([to_numpy(kernel(some, old) @ C) for some in new])]
+        return [np.concatenate([to_numpy(kernel(part, old) @ C) for part in new])]
 
 
 def _coded(labels) -> tuple[Array, Array]:

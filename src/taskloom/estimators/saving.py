@@ -28,7 +28,7 @@ from .saved_shapes import check_fitted, check_preprocessor, check_training
 from .targets import TargetScale
 
 CACHES = frozenset(
-    {"_callback_fit_ctx", "_joining", "_posterior", "_skl_callbacks", "_statistics", "_training"}
+    {"_callback_fit_ctx", "_joining", "_posterior", "_skl_callbacks", "_statistics", "_task_positions", "_training"}
 )  # not as they are, or not at all
 CERTIFICATE = tuple(column.name for column in fields(Certificate))
 OBSERVATIONS = ("row", "task", "y", "weight")

@@ -39,7 +39,7 @@ def repaired_pair(problem: Problem, G: Array, Z: Array, W: Array) -> tuple[Array
     if units is None:
         return None, None
     shared = units is root and problem.once("same rows", lambda: _same_rows(problem))
-    squares, vectors = np.linalg.eigh(root.T @ root) if shared else _left_vectors(units)
+    squares, vectors = _left_vectors(root.T if shared else units)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
     own = units is root and not shared
