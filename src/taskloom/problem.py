@@ -389,7 +389,8 @@ class Problem:
             low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
             step = b - np.divide(slope, bend, out=np.full_like(b, np.inf), where=(bend > 0) & np.isfinite(bend))
             last, b = b, np.where((step > low) & (step < high), step, (low + high) / 2)
-            if np.all(np.abs(b - last) <= 4e-16 * (np.abs(b) + 1e-3 * (high - low))):
+            close = np.abs(b - last) <= np.where(b == step, 1e-9, 4e-16) * np.abs(b)  # the square of Newton's error is left
+            if np.all(close | (slope == 0)):
                 break
         return b
 

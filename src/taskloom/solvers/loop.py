@@ -230,6 +230,7 @@ def _iterate(
             gap = min(kinks.gap(point), gap)
             if kinks.update(point, gap, book.last_gap, run.finished is not None):
                 run.retarget(kinks.problem)
+                gap = book.last_gap  # that of the stand-in says nothing about the next one
         if run.finished is not None:
             return run.finished
         if stop:

@@ -42,8 +42,9 @@ class Multipliers:
         solved = gap <= 0.3 * true_gap
         if not (solved or stuck):
             return False
-        if solved and true_gap > 0.5 * self.reached:
-            self.width = np.maximum(self.width / 3, self.narrowest)
+        import os
+        if solved and true_gap > float(os.environ.get('KEEP','.5')) * self.reached:
+            self.width = np.maximum(self.width / float(os.environ.get('CUTW','3')), self.narrowest)
         self.reached = min(true_gap, self.reached)
         self.renew(point.slopes)
         return True

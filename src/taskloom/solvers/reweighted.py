@@ -1,13 +1,14 @@
-"""Newton's method on the loss, for smooth losses under the trace penalty: a sequence of squared losses.
+"""Variable projection by Newton's method for losses other than the squared one, under the trace penalty.
 
-Around the predictions ``z`` at hand, ``loss(y, u) = const + h/2 (u - (z - s/h))^2``, with slope ``s`` and curvature ``h``: a
-problem with the squared loss, other weights and other targets, which ``projected`` solves in a few cheap steps from where the
-last one ended. A step that does not lower the objective is cut, which is safe: the objective is convex along it. The same
-model says at what price a dual candidate moves, so that it can be mended as for the squared loss.
+What ``projected`` does for the squared loss, with the tasks fitted by Newton's method at every step (``fitted_tasks``), each from
+where the last one ended. The curvatures of the loss are the weights of a squared loss that resembles it, and they are renewed
+at every step. That model also says at what price a dual candidate moves, so that it can be mended as for the squared loss.
+Losses with kinks come smoothed (``multipliers``), and are smoothed anew around their slopes when a few steps have been made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,32 +16,38 @@ from scipy.sparse import issparse
 
 from .._component import require
 from ..losses import RowLoss, Squared
+from ..losses.smoothed import Smoothed
 from ..problem import LOSS_FREE, Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
-from .projected import Projected, ProjectedRun
+from .blocks import apply_transposed
+from .fitted_tasks import FittedPoint, gathered
+from .projected import PROMISE, SHRINK, SMALL, ProjectedRun, newton_direction
 from .proximal import Proximal
 from .repair import repaired
 
 Array = np.ndarray
-PATIENCE = 2  # steps that do not halve the gap, after which proximal steps take over
+STEPS = 20  # Newton steps after which a certificate is due, whatever they think of themselves
+PATIENCE = 3  # rounds that do not halve the gap, after which proximal steps take over
+STRAIGHT = 1e-6  # the least curvature, as a share of the majorant, at which a dual candidate may move
+MARGIN = 0.9  # of the price of a column, below which a small one may go: a column that was wrongly let go costs a round
 BY_WEIGHT = ("mean gram", "weights")  # what depends on the weights of the observations
 
 
 @dataclass(eq=False, repr=False)
 class Reweighted(Solver):
-    """A squared loss in place of a smooth one, again and again; for the trace penalty.
+    """Newton's method on the factor of the structure, with the tasks fitted at each step; for the trace penalty.
 
     Parameters
     ----------
-    floor : float
-        The least curvature of an observation, as a share of that of a parabola above the loss: straight pieces have none.
+    forcing : float
+        Conjugate gradients stop when the residual of the Newton system has fallen to this share.
     """
 
-    floor: float = 1e-3
+    forcing: float = 0.05
 
     def check(self) -> None:
-        require(0 < self.floor <= 1, f"Reweighted needs 0 < floor <= 1, got floor={self.floor!r}")
+        require(0 < self.forcing < 1, f"Reweighted needs 0 < forcing < 1, got forcing={self.forcing!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         trace = isinstance(problem.structure, Schatten) and problem.structure.p == 1
@@ -53,71 +60,130 @@ class Reweighted(Solver):
         return ReweightedRun(self, problem, start, tol)
 
 
-class ReweightedRun(Run):
-    """One model a step, solved as finely as the gap at hand makes worthwhile."""
+class ReweightedRun(ProjectedRun):
+    """Newton steps until they promise less than the tolerance, or than a share of the gap while the loss is a stand-in."""
+
+    here: FittedPoint  # type: ignore[assignment]
 
     def __init__(self, settings: Reweighted, problem: Problem, start: tuple[Array, Array] | None, tol: float):
-        self.settings, self.problem, self.tol = settings, problem, tol
-        self.started = start is not None
-        nothing = np.zeros((problem.n_features, problem.n_tasks))
-        constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
-        self.W: Array = nothing if start is None else start[0]
-        self.b: Array = constants if start is None else start[1]
-        self.z = problem.predict(self.W, self.b)
-        self.penalty = problem.best_penalty(self.W)[0]
+        self.settings, self.problem, self.tol = settings, problem, tol  # type: ignore[assignment]
+        self.scale = problem.scale
+        self.data = problem.once("tasks", lambda: gathered(problem))  # type: ignore[assignment]
+        self.accuracy = 1e-4 * self.scale
+        self.enough = PROMISE * tol * self.scale
+        if start is None:
+            c = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
+            W = self._alone(c)
+            self.here = self._at(self._factor_of(W, SHRINK), W.T, c)
+        else:
+            self.here = self._at(self._factor_of(start[0]), start[0].T, start[1])
+        self.doubtful = start is not None
+        self.jump = float(np.vdot(self.here.Q, self.here.Q)) / self.here.Q.shape[1]
+        self.staged = isinstance(problem.loss, Smoothed)
         self.fallback: Run | None = None
         self.last, self.idle = np.inf, 0
+
+    def _at(self, Q: Array, W: Array | None = None, c: Array | None = None) -> FittedPoint:
+        """The tasks at ``Q``, from these weights and intercepts or from those at hand."""
+        W, c = (self.here.W if W is None else W), (self.here.c if c is None else c)
+        return FittedPoint(self.data, self.problem, Q, W, c, self.accuracy / self.problem.n_tasks)
+
+    def _alone(self, c: Array) -> Array:  # type: ignore[override]
+        W = np.empty((self.problem.n_features, self.problem.n_tasks))
+        sized = []
+        for block in self.data:
+            loss, z = self.problem.loss.pick(block.bucket.place), np.broadcast_to(c[block.tasks][:, None], block.y.shape)
+            h, g = block.v * loss.majorant(block.y, z), block.v * loss.slope(block.y, z)
+            block = block.sized(h)
+            sized.append(block)
+            X = block.X
+            if self.problem.fit_intercept:
+                X = X - np.matmul(h[:, None, :], X) / h.sum(axis=1)[:, None, None]
+            gram = np.matmul(X.transpose(0, 2, 1), h[:, :, None] * X)
+            gram[:, np.arange(X.shape[2]), np.arange(X.shape[2])] += (0.6 * block.size + np.finfo(float).tiny)[:, None]
+            W[:, block.tasks] = np.linalg.solve(gram, -apply_transposed(X, g)[:, :, None])[:, :, 0].T
+        self.data = sized
+        return W
 
     def retarget(self, problem: Problem) -> None:
         self.problem, self.last, self.idle = problem, np.inf, 0
         if self.fallback is not None:
             self.fallback.retarget(problem)
-
-    def _model(self) -> Problem:
-        """The squared loss that is the loss around the predictions at hand, to second order."""
-        problem, seen = self.problem, self.problem.observations
-        h = np.maximum(problem.loss.curvature(seen.y, self.z), self.settings.floor * problem.loss.majorant(seen.y, self.z))
-        target = self.z - problem.loss.slope(seen.y, self.z) / h
-        model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
-        model._memo.update({key: problem._memo[key] for key in LOSS_FREE if key in problem._memo and key not in BY_WEIGHT})
-        return model
+        else:
+            self.here = self._at(self.here.Q)
 
     def step(self, gap: float) -> Iterate:
         if self.fallback is not None:
             return self.fallback.step(gap)
-        problem, model = self.problem, self._model()
-        scale = problem.scale
-        inner = ProjectedRun(Projected(single=False), model, (self.W, self.b) if self.started else None, self.tol)
-        share = gap / max(scale, 1e-300) if np.isfinite(gap) else 1.0
-        inner.enough = scale * max(1e-3 * share * min(1.0, 1e3 * share), 1e-14)
-        there = inner.step(np.inf)
-        self.started = True
+        if VERBOSE: print('round gap', gap)
+        if self.staged:
+            self.enough = 0.01 * min(gap, 0.1 * self.scale)
+        moved, stuck = self.doubtful and self._lacks() and self._grow(), False
+        for k in range(STEPS):
+            metric = self.here.metric()
+            promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
+            if VERBOSE: print('   promise', promise/self.scale, 'value', self.here.value, self.here.Q.shape[1])
+            if k == 0:
+                self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
+            if promise <= self.enough:
+                break
+            self.accuracy = 1e-3 * promise
+            stuck = not self._newton_step(metric, promise)
+            if stuck:
+                break
+            moved = True
+        self.doubtful, self.enough = True, self.enough / 10
         self.idle = self.idle + 1 if gap > 0.5 * self.last else 0
         self.last = gap
-        if not self._walk(there) or self.idle == PATIENCE:  # a direction that is missing, or pieces without curvature
-            self.fallback = Proximal().begin(problem, (self.W, self.b), self.tol)
-        return self._iterate(model)
+        iterate = self._iterate()
+        if (stuck and not moved) or self.idle == PATIENCE:
+            if VERBOSE: print("FALLBACK", stuck, moved, self.idle)
+            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
+        return iterate
 
-    def _walk(self, there: Iterate) -> bool:
-        """Towards the minimum of the model, as far as the objective falls; False if it does not."""
-        problem = self.problem
-        here = problem.loss_term(self.z) + self.penalty
-        t = 1.0
-        while t > 1e-4:
-            W, b, z = (old + t * (new - old) for old, new in ((self.W, there.W), (self.b, there.b), (self.z, there.z)))
-            penalty = problem.best_penalty(W)[0]
-            if problem.loss_term(z) + penalty < here:
-                self.W, self.b, self.z, self.penalty = W, b, z, penalty
-                return True
-            t /= 3
+    def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
+        here = self.here
+        forcing = float(np.clip((promise / self.scale) ** 0.25, self.settings.forcing, 0.3))
+        move = newton_direction(here, metric, forcing)
+        fall, t = float(np.vdot(here.slope, move)), 1.0
+        dB, dc = here.predicted(move)
+        while t > 1e-6:
+            W, c = (here.B + t * dB) @ (here.Q + t * move).T, here.c + t * dc
+            turned, small = self._turned(here.Q + t * move)
+            for Q in [turned[:, ~small], turned] if small.any() else [turned]:  # a column may be missed: then it stays
+                there = self._at(Q, W, c)
+                if there.value < here.value + 1e-4 * t * fall:
+                    self.here = there
+                    return True
+            t /= 4
         return False
 
-    def _iterate(self, model: Problem) -> Iterate:
+    def _turned(self, Q: Array) -> tuple[Array, Array]:
+        """``Q`` with orthogonal columns, and which of them are small and should vanish, as the dual at hand says."""
+        energy, V = np.linalg.eigh(Q.T @ Q)
+        turned, share = Q @ V, energy / energy.mean()
+        pull = self.here.Z @ turned
+        size = np.einsum("tq,tq->q", pull, pull) / (4 * self.problem.alpha)  # times the energy
+        return turned, (share < SMALL) & (size < (MARGIN - 2 * share) * energy)
+
+    def _model(self) -> Problem:
+        """The squared loss that is the loss around the predictions at hand, to second order."""
         problem, seen = self.problem, self.problem.observations
-        slopes = problem.loss.slope(seen.y, self.z)
+        z = self.here.by_observation(lambda part: part.z, seen.y.size)
+        h = np.maximum(problem.loss.curvature(seen.y, z), STRAIGHT * problem.loss.majorant(seen.y, z))
+        target = z - problem.loss.slope(seen.y, z) / h
+        model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
+        model._memo.update({key: problem._memo[key] for key in LOSS_FREE if key in problem._memo and key not in BY_WEIGHT})
+        return model
+
+    def _iterate(self) -> Iterate:
+        problem, seen, here = self.problem, self.problem.observations, self.here
+        W, penalty = here.W.T, float(np.vdot(here.Q, here.Q)) + problem.alpha * float(np.vdot(here.B, here.B))
+        z = here.by_observation(lambda part: part.z, seen.y.size)
+        slopes = problem.loss.slope(seen.y, z)
         G = problem.dual_candidate(slopes)
-        Z = problem.correlate(G)
-        mended = repaired(model, G, Z, self.W)
-        if mended is not None:
-            slopes = -mended / seen.weight
-        return Iterate(self.W, self.b, self.z, slopes, penalty=self.penalty)
+        mended = repaired(self._model(), G, problem.correlate(G), W)
+        return Iterate(W, here.c, z, slopes if mended is None else -mended / seen.weight, penalty=penalty)
+
+
+VERBOSE = False

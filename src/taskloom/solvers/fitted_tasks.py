@@ -1,0 +1,195 @@
+"""Tasks under a smooth loss, fitted exactly at a factor ``Q`` of the structure: what Newton's method on ``Q`` works on.
+
+    h(Q) = ||Q||^2 + sum_t min_{b, c} [ sum_i v_i loss(y_i, p_i'b + c) + alpha ||b||^2 ],     p_i = Q'x_i,   w_t = Q b_t
+
+The loss enters the Hessian of ``h`` through its curvatures at the tasks' own minima alone, so that a step on ``Q`` sees the
+right weights, and a loss of straight pieces (Huber, or one with kinks that was smoothed) the right pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..losses.base import Loss
+from ..problem import Problem
+from .blocks import _directions, apply, apply_transposed, inverse_roots
+from .projected import Point
+from .sides import Bucket, buckets, lined_up
+
+Array = np.ndarray
+MAX_STEPS = 100
+SHORT = 0.2  # steps below this length say that the curvatures at hand mean little
+CAUTION = 1e-3  # the least share of the majorant that helps then
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks:
+    """Tasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded."""
+
+    tasks: Array | slice
+    bucket: Bucket
+    X: Array
+    y: Array
+    v: Array
+    squares: Array  # of the lengths of the rows, in units of the number of directions that they fill
+    size: Array  # half the mean over these directions of the sum of squares times curvatures, for each task
+
+    def sized(self, h: Array) -> Tasks:
+        """With the sizes that belong to these curvatures."""
+        return replace(self, size=np.einsum("bm,bm->b", h, self.squares) / 2)
+
+
+def gathered(problem: Problem) -> list[Tasks]:
+    seen, out = problem.observations, []
+    groups = problem.once("buckets", lambda: buckets(seen.counts, seen.starts))
+    for bucket in groups:
+        X, v = bucket.take(lined_up(problem), problem), seen.weight[bucket.place] * bucket.mask
+        mean = np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None] if problem.fit_intercept else 0.0
+        squares = np.square(X - mean).sum(axis=2) * bucket.mask
+        tasks = bucket.tasks if len(groups) > 1 else slice(None)
+        out.append(Tasks(tasks, bucket, X, seen.y[bucket.place], v, squares, np.zeros(len(X))))
+    directions = _directions(out)
+    return [replace(part, squares=part.squares / directions) for part in out]
+
+
+class Fitted:
+    """The tasks of a block at ``Q``, fitted by Newton's method, and how they answer to a change of ``Q``.
+
+    Where a full step overshoots, observations on straight pieces hide what is ahead: the task goes on with a share of the
+    majorant in place of their curvatures, a larger one each time, and gives it back when steps are long again.
+    """
+
+    def __init__(self, block: Tasks, loss: Loss, Q: Array, alpha: float, B: Array, c: Array | None, enough: float):
+        n, m, d = block.X.shape
+        self.q = q = Q.shape[1]
+        self.P = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q)
+        if c is not None:
+            self.P = np.concatenate([self.P, block.bucket.mask[:, :, None]], axis=2)
+            B = np.concatenate([B, c[:, None]], axis=1)
+        self.block, self.loss, self.alpha = block, loss, alpha
+        self._fit(B, enough)
+        self.Z = -apply_transposed(block.X, block.v * loss.slope(block.y, self.z))
+        self.B, self.c = self.beta[:, :q], self.beta[:, q] if c is not None else np.zeros(n)
+        # The share of the directions that a task cannot take up, because it has more observations that bend than freedom.
+        taken = q - 2 * alpha * np.einsum("bij,bij->b", self.R[:, :, :q], self.R[:, :, :q])
+        self.free = np.maximum(1 - taken / np.maximum(np.count_nonzero(self.h, axis=1), 1), 0.1)
+        self.block = block.sized(self.h)
+
+    def _fit(self, beta: Array, enough: float) -> None:
+        """Newton steps for each task, the last of which was promised to gain ``enough`` at most; its system is kept."""
+        n, m, k = self.P.shape
+        ridge = np.where(np.arange(k) < self.q, 2 * self.alpha, 0.0)
+        self.beta, self.z, self.h, self.R = beta, apply(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
+        self.values, active = np.empty(n), np.arange(n)
+        P, y, v, loss, z, share = self.P, self.block.y, self.block.v, self.loss, self.z, np.zeros(n)
+        value = self._value(loss, y, v, z, beta)
+        for _ in range(MAX_STEPS):
+            g, h = v * loss.slope(y, z), v * loss.curvature(y, z)
+            if share.any():
+                h = np.maximum(h, v * share[:, None] * loss.majorant(y, z))
+            R = self._system(P, h, v)
+            slope = apply_transposed(P, g) + ridge * beta
+            step = -apply_transposed(R, apply(R, slope))
+            fall, dz = np.einsum("bq,bq->b", slope, step), apply(P, step)
+            t, failed, value = self._search(loss, y, v, z, dz, beta, step, value, fall)
+            beta, z = beta + t[:, None] * step, z + t[:, None] * dz
+            self.beta[active], self.z[active], self.h[active], self.R[active], self.values[active] = beta, z, h, R, value
+            left = (-fall > np.maximum(enough, 1e-15 * np.abs(value))) | (share > 0)
+            left &= ~(failed & (share == 1))
+            if not left.any():
+                break
+            share = np.where(t < SHORT, np.clip(10 * share, CAUTION, 1.0), np.where(share > CAUTION, share / 10, 0.0))
+            if np.count_nonzero(left) < 0.7 * left.size:  # worth a copy
+                active, loss = active[left], loss.pick(left)
+                P, y, v, z, beta, share, value = (part[left] for part in (P, y, v, z, beta, share, value))
+
+    def _search(self, loss: Loss, y: Array, v: Array, z: Array, dz: Array, beta: Array, step: Array, value: Array, fall: Array):
+        """The length of each task's step by Armijo's rule, where there was none, and the values that are reached."""
+        t = np.ones(len(y))
+        for _ in range(60):
+            trial = self._value(loss, y, v, z + t[:, None] * dz, beta + t[:, None] * step)
+            too_far = ~(trial <= value + 1e-4 * t * fall + 1e-14 * np.abs(value))
+            if not too_far.any():
+                break
+            t = np.where(too_far, t / 2, t)
+        return np.where(too_far, 0.0, t), too_far, np.where(too_far, value, trial)
+
+    def _value(self, loss: Loss, y: Array, v: Array, z: Array, beta: Array) -> Array:
+        b = beta[:, : self.q]
+        with np.errstate(over="ignore"):  # an exponential at a step that is far too long
+            losses = loss.value(y, z)
+        return np.einsum("bm,bm->b", v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
+
+    def _system(self, P: Array, h: Array, v: Array) -> Array:
+        """The inverse root of the Hessian of the tasks, bordered by their intercepts."""
+        K = np.matmul(P.transpose(0, 2, 1), h[:, :, None] * P)
+        place = np.arange(self.q)
+        K[:, place, place] += 2 * self.alpha
+        if self.q < K.shape[1]:  # an intercept that nothing holds needs something to
+            there, most = K[:, -1, -1], v.sum(axis=1) * self.loss.max_curvature
+            most = np.where(np.isfinite(most), most, there)
+            K[:, -1, -1] += np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
+        return inverse_roots(K)
+
+    def respond(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        """The change of ``B`` (bordered by the intercepts), and what ``dW`` does to the slopes of the loss."""
+        e = self.h * apply(self.block.X, dW)
+        pull = -apply_transposed(self.P, e)
+        pull[:, : self.q] += dZ
+        return apply_transposed(self.R, apply(self.R, pull)), e
+
+    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        """The change of ``B`` and of ``-Z``, when ``Q`` moves ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
+        d, e = self.respond(dW, dZ)
+        return d[:, : self.q], apply_transposed(self.block.X, e + self.h * apply(self.P, d))
+
+
+class FittedPoint(Point):
+    """``h`` at ``Q``; the tasks set out from the weights and intercepts of the last point."""
+
+    def __init__(self, data: list[Tasks], problem: Problem, Q: Array, W: Array, c: Array, enough: float):
+        self.Q, self.alpha = Q, problem.alpha
+        energy = np.einsum("rq,rq->q", Q, Q)
+        B = (W @ Q) / np.maximum(energy, 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny)  # orthogonal columns
+        self.parts = [
+            Fitted(
+                part,
+                problem.loss.pick(part.bucket.place),
+                Q,
+                problem.alpha,
+                B[part.tasks],
+                c[part.tasks] if problem.fit_intercept else None,
+                enough,
+            )
+            for part in data
+        ]
+        T = problem.n_tasks
+        self.B, self.Z, self.c = np.empty((T, Q.shape[1])), np.empty((T, Q.shape[0])), np.empty(T)
+        for part in self.parts:
+            tasks = part.block.tasks
+            self.B[tasks], self.Z[tasks], self.c[tasks] = part.B, part.Z, part.c
+        self.value = float(np.vdot(Q, Q)) + sum(float(part.values.sum()) for part in self.parts)
+        self.slope = 2 * Q - self.Z.T @ self.B
+        self.W = self.B @ Q.T
+
+    def predicted(self, dQ: Array) -> tuple[Array, Array]:
+        """How ``B`` and the intercepts follow ``Q`` along ``dQ``, to first order."""
+        dW, dZ, dB, dc = self.B @ dQ.T, self.Z @ dQ, np.empty_like(self.B), np.zeros_like(self.c)
+        for part in self.parts:
+            tasks = part.block.tasks
+            d = part.respond(dW[tasks], dZ[tasks])[0]
+            dB[tasks] = d[:, : part.q]
+            if d.shape[1] > part.q:
+                dc[tasks] = d[:, part.q]
+        return dB, dc
+
+    def by_observation(self, read: Callable[[Fitted], Array], size: int) -> Array:
+        """What is known of each observation, in their order."""
+        out = np.empty(size)
+        for part in self.parts:
+            bucket = part.block.bucket
+            out[bucket.place[bucket.mask]] = read(part)[bucket.mask]
+        return out
