@@ -21,8 +21,7 @@ from .sides import Bucket, buckets, lined_up
 
 Array = np.ndarray
 MAX_STEPS = 100
-SHORT = 0.2  # steps below this length say that the curvatures at hand mean little
-CAUTION = 1e-3  # the least share of the majorant that helps then
+FLAT = 0.1  # of the slope at the start of a step, at which its end is flat enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,73 +54,87 @@ def gathered(problem: Problem) -> list[Tasks]:
     return [replace(part, squares=part.squares / directions) for part in out]
 
 
-class Fitted:
-    """The tasks of a block at ``Q``, fitted by Newton's method, and how they answer to a change of ``Q``.
+def _lengths(slopes: Callable[[Array], Array], dz: Array, linear: Array, bend: Array, fall: Array, enough: float):
+    """How far each task goes: a full step, or to where the objective is nearly flat along it; and the slopes there.
 
-    Where a full step overshoots, observations on straight pieces hide what is ahead: the task goes on with a share of the
-    majorant in place of their curvatures, a larger one each time, and gives it back when steps are long again.
+    The objective is convex along a step. Under a loss of straight pieces the minimum along it is worth looking for: full
+    steps jump over pieces, and short ones take many systems where the slopes alone are cheap.
     """
+    low, high, t = np.zeros(len(dz)), np.ones(len(dz)), np.ones(len(dz))
+    down, up = fall, None
+    for _ in range(40):
+        with np.errstate(over="ignore", invalid="ignore"):  # an exponential at a step that is far too long
+            g = slopes(t)
+            rise = np.einsum("bm,bm->b", g, dz) + linear + t * bend
+        rise = np.where(np.isnan(rise), np.inf, rise)
+        far = ~(rise <= np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > enough)
+        near = (rise < FLAT * fall) & (t < 1)
+        if not np.any(far | near):
+            break
+        up = np.where(far, rise, np.inf if up is None else up)
+        high, low, down = np.where(far, t, high), np.where(near, t, low), np.where(near, rise, down)
+        between = low - (high - low) * down / (up - down)  # where the chord vanishes, kept away from the ends
+        t = np.where(far | near, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
+    return t, g
 
-    def __init__(self, block: Tasks, loss: Loss, Q: Array, alpha: float, B: Array, c: Array | None, enough: float):
+
+class Fitted:
+    """The tasks of a block at ``Q``, fitted by Newton's method, and how they answer to a change of ``Q``."""
+
+    def __init__(self, block: Tasks, problem: Problem, Q: Array, starts: list[Array], enough: float):
         n, m, d = block.X.shape
         self.q = q = Q.shape[1]
         self.P = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q)
-        if c is not None:
+        if problem.fit_intercept:
             self.P = np.concatenate([self.P, block.bucket.mask[:, :, None]], axis=2)
-            B = np.concatenate([B, c[:, None]], axis=1)
-        self.block, self.loss, self.alpha = block, loss, alpha
-        self._fit(B, enough)
+        self.block, self.loss, self.alpha = block, problem.loss.pick(block.bucket.place), problem.alpha
+        loss, alpha = self.loss, self.alpha
+        self._fit(self._best_of([start[block.tasks, : self.P.shape[2]] for start in starts]), enough)
         self.Z = -apply_transposed(block.X, block.v * loss.slope(block.y, self.z))
-        self.B, self.c = self.beta[:, :q], self.beta[:, q] if c is not None else np.zeros(n)
+        self.B, self.c = self.beta[:, :q], self.beta[:, q] if problem.fit_intercept else np.zeros(n)
         # The share of the directions that a task cannot take up, because it has more observations that bend than freedom.
         taken = q - 2 * alpha * np.einsum("bij,bij->b", self.R[:, :, :q], self.R[:, :, :q])
         self.free = np.maximum(1 - taken / np.maximum(np.count_nonzero(self.h, axis=1), 1), 0.1)
         self.block = block.sized(self.h)
+
+    def _best_of(self, starts: list[Array]) -> Array:
+        """The best start of each task."""
+        if len(starts) == 1:
+            return starts[0]
+        costs = [self._value(apply(self.P, start), start) for start in starts]
+        return np.array(starts)[np.argmin(costs, axis=0), np.arange(len(costs[0]))]
 
     def _fit(self, beta: Array, enough: float) -> None:
         """Newton steps for each task, the last of which was promised to gain ``enough`` at most; its system is kept."""
         n, m, k = self.P.shape
         ridge = np.where(np.arange(k) < self.q, 2 * self.alpha, 0.0)
         self.beta, self.z, self.h, self.R = beta, apply(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
-        self.values, active = np.empty(n), np.arange(n)
-        P, y, v, loss, z, share = self.P, self.block.y, self.block.v, self.loss, self.z, np.zeros(n)
-        value = self._value(loss, y, v, z, beta)
+        active, P, y, v, loss, z = np.arange(n), self.P, self.block.y, self.block.v, self.loss, self.z
+        g = v * loss.slope(y, z)
         for _ in range(MAX_STEPS):
-            g, h = v * loss.slope(y, z), v * loss.curvature(y, z)
-            if share.any():
-                h = np.maximum(h, v * share[:, None] * loss.majorant(y, z))
+            h = v * loss.curvature(y, z)
             R = self._system(P, h, v)
             slope = apply_transposed(P, g) + ridge * beta
             step = -apply_transposed(R, apply(R, slope))
-            fall, dz = np.einsum("bq,bq->b", slope, step), apply(P, step)
-            t, failed, value = self._search(loss, y, v, z, dz, beta, step, value, fall)
+            dz, pull = apply(P, step), ridge * step
+            fall = np.einsum("bq,bq->b", slope, step)
+            linear, bend = np.einsum("bq,bq->b", pull, beta), np.einsum("bq,bq->b", pull, step)
+            t, g = _lengths(lambda t: v * loss.slope(y, z + t[:, None] * dz), dz, linear, bend, fall, enough)
             beta, z = beta + t[:, None] * step, z + t[:, None] * dz
-            self.beta[active], self.z[active], self.h[active], self.R[active], self.values[active] = beta, z, h, R, value
-            left = (-fall > np.maximum(enough, 1e-15 * np.abs(value))) | (share > 0)
-            left &= ~(failed & (share == 1))
+            self.beta[active], self.z[active], self.h[active], self.R[active] = beta, z, h, R
+            left = -fall > enough
             if not left.any():
                 break
-            share = np.where(t < SHORT, np.clip(10 * share, CAUTION, 1.0), np.where(share > CAUTION, share / 10, 0.0))
             if np.count_nonzero(left) < 0.7 * left.size:  # worth a copy
                 active, loss = active[left], loss.pick(left)
-                P, y, v, z, beta, share, value = (part[left] for part in (P, y, v, z, beta, share, value))
+                P, y, v, z, beta, g = (part[left] for part in (P, y, v, z, beta, g))
+        self.values = self._value(self.z, self.beta)
 
-    def _search(self, loss: Loss, y: Array, v: Array, z: Array, dz: Array, beta: Array, step: Array, value: Array, fall: Array):
-        """The length of each task's step by Armijo's rule, where there was none, and the values that are reached."""
-        t = np.ones(len(y))
-        for _ in range(60):
-            trial = self._value(loss, y, v, z + t[:, None] * dz, beta + t[:, None] * step)
-            too_far = ~(trial <= value + 1e-4 * t * fall + 1e-14 * np.abs(value))
-            if not too_far.any():
-                break
-            t = np.where(too_far, t / 2, t)
-        return np.where(too_far, 0.0, t), too_far, np.where(too_far, value, trial)
-
-    def _value(self, loss: Loss, y: Array, v: Array, z: Array, beta: Array) -> Array:
+    def _value(self, z: Array, beta: Array) -> Array:
         b = beta[:, : self.q]
-        with np.errstate(over="ignore"):  # an exponential at a step that is far too long
-            losses = loss.value(y, z)
-        return np.einsum("bm,bm->b", v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
+        with np.errstate(over="ignore"):  # an exponential at a start that is far out
+            losses = self.loss.value(self.block.y, z)
+        return np.einsum("bm,bm->b", self.block.v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
 
     def _system(self, P: Array, h: Array, v: Array) -> Array:
         """The inverse root of the Hessian of the tasks, bordered by their intercepts."""
@@ -148,24 +161,14 @@ class Fitted:
 
 
 class FittedPoint(Point):
-    """``h`` at ``Q``; the tasks set out from the weights and intercepts of the last point."""
+    """``h`` at ``Q``; the tasks set out from the best of some weights and intercepts."""
 
-    def __init__(self, data: list[Tasks], problem: Problem, Q: Array, W: Array, c: Array, enough: float):
+    def __init__(self, data: list[Tasks], problem: Problem, Q: Array, starts: list[tuple[Array, Array]], enough: float):
         self.Q, self.alpha = Q, problem.alpha
         energy = np.einsum("rq,rq->q", Q, Q)
-        B = (W @ Q) / np.maximum(energy, 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny)  # orthogonal columns
-        self.parts = [
-            Fitted(
-                part,
-                problem.loss.pick(part.bucket.place),
-                Q,
-                problem.alpha,
-                B[part.tasks],
-                c[part.tasks] if problem.fit_intercept else None,
-                enough,
-            )
-            for part in data
-        ]
+        over = Q / np.maximum(energy, 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny)  # orthogonal columns
+        begin = [np.column_stack([W @ over, c]) for W, c in starts]
+        self.parts = [Fitted(part, problem, Q, begin, enough) for part in data]
         T = problem.n_tasks
         self.B, self.Z, self.c = np.empty((T, Q.shape[1])), np.empty((T, Q.shape[0])), np.empty(T)
         for part in self.parts:

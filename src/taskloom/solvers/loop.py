@@ -214,7 +214,7 @@ def _iterate(
 ) -> str:
     if book.nothing_to_learn():
         return "optimal"
-    kinks = None if book.problem.loss.smooth else Multipliers(book.problem)
+    kinks = None if book.problem.loss.smooth else Multipliers(book.problem, *solver.narrowing)
     run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
     gap = np.inf
     for _ in range(limits.max_iter):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
 
 from .._component import require
 from ..losses import RowLoss, Squared
-from ..losses.smoothed import Smoothed
 from ..problem import LOSS_FREE, Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
@@ -31,7 +31,7 @@ STEPS = 20  # Newton steps after which a certificate is due, whatever they think
 PATIENCE = 3  # rounds that do not halve the gap, after which proximal steps take over
 STRAIGHT = 1e-6  # the least curvature, as a share of the majorant, at which a dual candidate may move
 MARGIN = 0.9  # of the price of a column, below which a small one may go: a column that was wrongly let go costs a round
-BY_WEIGHT = ("mean gram", "weights")  # what depends on the weights of the observations
+BY_WEIGHT = ("mean gram", "weights", "tasks")  # what depends on the weights of the observations
 
 
 @dataclass(eq=False, repr=False)
@@ -45,6 +45,7 @@ class Reweighted(Solver):
     """
 
     forcing: float = 0.05
+    narrowing: ClassVar[tuple[float, float]] = (0.1, 4.0)
 
     def check(self) -> None:
         require(0 < self.forcing < 1, f"Reweighted needs 0 < forcing < 1, got forcing={self.forcing!r}")
@@ -57,7 +58,10 @@ class Reweighted(Solver):
         return 'solver="reweighted" needs Trace(), a loss of single outputs, dense features and no ridge; use solver="auto"'
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
-        return ReweightedRun(self, problem, start, tol)
+        try:
+            return ReweightedRun(self, problem, start, tol)
+        except np.linalg.LinAlgError:  # too many digits between the strength and the data
+            return Proximal().begin(problem, start, tol)
 
 
 class ReweightedRun(ProjectedRun):
@@ -71,22 +75,23 @@ class ReweightedRun(ProjectedRun):
         self.data = problem.once("tasks", lambda: gathered(problem))  # type: ignore[assignment]
         self.accuracy = 1e-4 * self.scale
         self.enough = PROMISE * tol * self.scale
+        self.here = None  # type: ignore[assignment]
         if start is None:
             c = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
             W = self._alone(c)
-            self.here = self._at(self._factor_of(W, SHRINK), W.T, c)
+            self.here = self._at(self._factor_of(W, SHRINK), (W.T, c))
         else:
-            self.here = self._at(self._factor_of(start[0]), start[0].T, start[1])
+            self.here = self._at(self._factor_of(start[0]), (start[0].T, start[1]))
         self.doubtful = start is not None
         self.jump = float(np.vdot(self.here.Q, self.here.Q)) / self.here.Q.shape[1]
-        self.staged = isinstance(problem.loss, Smoothed)
+        self.staged = problem.loss.stands_in
         self.fallback: Run | None = None
         self.last, self.idle = np.inf, 0
 
-    def _at(self, Q: Array, W: Array | None = None, c: Array | None = None) -> FittedPoint:
-        """The tasks at ``Q``, from these weights and intercepts or from those at hand."""
-        W, c = (self.here.W if W is None else W), (self.here.c if c is None else c)
-        return FittedPoint(self.data, self.problem, Q, W, c, self.accuracy / self.problem.n_tasks)
+    def _at(self, Q: Array, *starts: tuple[Array, Array]) -> FittedPoint:
+        """The tasks at ``Q``, from the best of these weights and intercepts and of those at hand."""
+        here = [(self.here.W, self.here.c)] if self.here is not None else []
+        return FittedPoint(self.data, self.problem, Q, [*here, *starts], self.accuracy / self.problem.n_tasks)
 
     def _alone(self, c: Array) -> Array:  # type: ignore[override]
         W = np.empty((self.problem.n_features, self.problem.n_tasks))
@@ -115,47 +120,53 @@ class ReweightedRun(ProjectedRun):
     def step(self, gap: float) -> Iterate:
         if self.fallback is not None:
             return self.fallback.step(gap)
-        if VERBOSE: print('round gap', gap)
         if self.staged:
             self.enough = 0.01 * min(gap, 0.1 * self.scale)
-        moved, stuck = self.doubtful and self._lacks() and self._grow(), False
+        self.idle = self.idle + 1 if gap > 0.5 * self.last else 0
+        self.last = gap
+        try:
+            moved = self._advance()
+        except np.linalg.LinAlgError:
+            moved = False
+        self.doubtful, self.enough = True, self.enough / 10
+        iterate = self._iterate()
+        if not moved or self.idle == PATIENCE:
+            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
+        return iterate
+
+    def _advance(self) -> bool:
+        """Newton steps until they promise little, after a proximal step where directions lack; whether anything moved."""
+        moved = self.doubtful and self._lacks() and self._grow()
         for k in range(STEPS):
             metric = self.here.metric()
             promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
-            if VERBOSE: print('   promise', promise/self.scale, 'value', self.here.value, self.here.Q.shape[1])
             if k == 0:
                 self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
             if promise <= self.enough:
                 break
             self.accuracy = 1e-3 * promise
-            stuck = not self._newton_step(metric, promise)
-            if stuck:
+            if not self._newton_step(metric, promise):
                 break
             moved = True
-        self.doubtful, self.enough = True, self.enough / 10
-        self.idle = self.idle + 1 if gap > 0.5 * self.last else 0
-        self.last = gap
-        iterate = self._iterate()
-        if (stuck and not moved) or self.idle == PATIENCE:
-            if VERBOSE: print("FALLBACK", stuck, moved, self.idle)
-            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
-        return iterate
+        return moved
 
     def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
         here = self.here
         forcing = float(np.clip((promise / self.scale) ** 0.25, self.settings.forcing, 0.3))
         move = newton_direction(here, metric, forcing)
-        fall, t = float(np.vdot(here.slope, move)), 1.0
+        fall = float(np.vdot(here.slope, move))
         dB, dc = here.predicted(move)
-        while t > 1e-6:
-            W, c = (here.B + t * dB) @ (here.Q + t * move).T, here.c + t * dc
-            turned, small = self._turned(here.Q + t * move)
-            for Q in [turned[:, ~small], turned] if small.any() else [turned]:  # a column may be missed: then it stays
-                there = self._at(Q, W, c)
+        for keep in (False, True):  # a column that is missed stays
+            t = min(1.0, float(np.linalg.norm(here.Q)) / float(np.linalg.norm(move)))
+            while t > 1e-3:
+                turned, small = self._turned(here.Q + t * move)
+                if keep and not small.any():
+                    return False
+                there = self._at(turned if keep else turned[:, ~small], ((here.B + t * dB) @ (here.Q + t * move).T, here.c + t * dc))
                 if there.value < here.value + 1e-4 * t * fall:
                     self.here = there
                     return True
-            t /= 4
+                t /= 4
         return False
 
     def _turned(self, Q: Array) -> tuple[Array, Array]:
@@ -184,6 +195,3 @@ class ReweightedRun(ProjectedRun):
         G = problem.dual_candidate(slopes)
         mended = repaired(self._model(), G, problem.correlate(G), W)
         return Iterate(W, here.c, z, slopes if mended is None else -mended / seen.weight, penalty=penalty)
-
-
-VERBOSE = False
