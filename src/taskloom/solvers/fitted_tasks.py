@@ -67,7 +67,7 @@ def _lengths(slopes: Callable[[Array], Array], dz: Array, linear: Array, bend: A
             g = slopes(t)
             rise = np.einsum("bm,bm->b", g, dz) + linear + t * bend
         rise = np.where(np.isnan(rise), np.inf, rise)
-        far = ~(rise <= np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > enough)
+        far = ~(rise <= np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > 1e-6 * enough)
         near = (rise < FLAT * fall) & (t < 1)
         if not np.any(far | near):
             break

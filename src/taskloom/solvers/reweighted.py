@@ -156,17 +156,17 @@ class ReweightedRun(ProjectedRun):
         move = newton_direction(here, metric, forcing)
         fall = float(np.vdot(here.slope, move))
         dB, dc = here.predicted(move)
-        for keep in (False, True):  # a column that is missed stays
-            t = min(1.0, float(np.linalg.norm(here.Q)) / float(np.linalg.norm(move)))
-            while t > 1e-3:
+        longest = min(1.0, float(np.linalg.norm(here.Q)) / float(np.linalg.norm(move)))
+        for keep in (False, True):  # in the end, a column that is missed stays
+            for t in longest * 0.25 ** np.arange(7):
                 turned, small = self._turned(here.Q + t * move)
                 if keep and not small.any():
-                    return False
-                there = self._at(turned if keep else turned[:, ~small], ((here.B + t * dB) @ (here.Q + t * move).T, here.c + t * dc))
+                    continue
+                ahead = (here.B + t * dB) @ (here.Q + t * move).T, here.c + t * dc
+                there = self._at(turned if keep else turned[:, ~small], ahead)
                 if there.value < here.value + 1e-4 * t * fall:
                     self.here = there
                     return True
-                t /= 4
         return False
 
     def _turned(self, Q: Array) -> tuple[Array, Array]:
