@@ -385,7 +385,7 @@ class Problem:
     def _stationary_constants(self, low: Array, high: Array) -> Array:
         """Where the slopes of each task add up to zero, by Newton's method inside a bracket that shrinks."""
         seen, v, loss = self.observations, self.observations.weight, self.loss
-        b = (low + high) / 2
+        b, span = (low + high) / 2, high - low
         for _ in range(100):
             z = b[seen.task]
             with np.errstate(over="ignore"):
@@ -394,9 +394,8 @@ class Problem:
             low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
             step = b - np.divide(slope, bend, out=np.full_like(b, np.inf), where=(bend > 0) & np.isfinite(bend))
             last, b = b, np.where((step > low) & (step < high), step, (low + high) / 2)
-            close = np.abs(b - last) <= np.where(b == step, 1e-9, 4e-16) * np.abs(b)  # the square of Newton's error is left
-            if np.all(close | (slope == 0)):
-                break
+            if np.all(np.abs(b - last) <= np.where(b == step, 1e-9, 4e-16) * (np.abs(b) + span)):
+                break  # of Newton's last step, the square is left
         return b
 
     @property

@@ -50,32 +50,50 @@ def gathered(problem: Problem) -> list[Tasks]:
         squares = np.square(X - mean).sum(axis=2) * bucket.mask
         tasks = bucket.tasks if len(groups) > 1 else slice(None)
         out.append(Tasks(tasks, bucket, X, seen.y[bucket.place], v, squares, np.zeros(len(X))))
-    directions = _directions(out)
+    directions = _directions(out)  # type: ignore[arg-type]
     return [replace(part, squares=part.squares / directions) for part in out]
 
 
-def _lengths(slopes: Callable[[Array], Array], dz: Array, linear: Array, bend: Array, fall: Array, enough: float):
-    """How far each task goes: a full step, or to where the objective is nearly flat along it; and the slopes there.
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Tasks that are still on their way: projected inputs, targets, weights and the loss."""
 
-    The objective is convex along a step. Under a loss of straight pieces the minimum along it is worth looking for: full
-    steps jump over pieces, and short ones take many systems where the slopes alone are cheap.
-    """
-    low, high, t = np.zeros(len(dz)), np.ones(len(dz)), np.ones(len(dz))
-    down, up = fall, None
-    for _ in range(40):
-        with np.errstate(over="ignore", invalid="ignore"):  # an exponential at a step that is far too long
-            g = slopes(t)
-            rise = np.einsum("bm,bm->b", g, dz) + linear + t * bend
-        rise = np.where(np.isnan(rise), np.inf, rise)
-        far = ~(rise <= np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > 1e-6 * enough)
-        near = (rise < FLAT * fall) & (t < 1)
-        if not np.any(far | near):
-            break
-        up = np.where(far, rise, np.inf if up is None else up)
-        high, low, down = np.where(far, t, high), np.where(near, t, low), np.where(near, rise, down)
-        between = low - (high - low) * down / (up - down)  # where the chord vanishes, kept away from the ends
-        t = np.where(far | near, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
-    return t, g
+    P: Array
+    y: Array
+    v: Array
+    loss: Loss
+
+    def pick(self, which: Array) -> _Batch:
+        return _Batch(self.P[which], self.y[which], self.v[which], self.loss.pick(which))
+
+    def slopes(self, z: Array) -> Array:
+        return self.v * self.loss.slope(self.y, z)
+
+    def curvatures(self, z: Array) -> Array:
+        return self.v * self.loss.curvature(self.y, z)
+
+    def lengths(self, z: Array, dz: Array, linear: Array, bend: Array, fall: Array, enough: float) -> tuple[Array, Array]:
+        """How far each task goes: a full step, or to where the objective is nearly flat along it; and the slopes there.
+
+        The objective is convex along a step. Under a loss of straight pieces the minimum along it is worth looking for: full
+        steps jump over pieces, short ones take many systems, and slopes are cheap beside a system.
+        """
+        low, high, t = np.zeros(len(z)), np.ones(len(z)), np.ones(len(z))
+        down, up = fall, np.full(len(z), np.inf)
+        for _ in range(40):
+            with np.errstate(over="ignore", invalid="ignore"):  # an exponential at a step that is far too long
+                g = self.slopes(z + t[:, None] * dz)
+                rise = np.einsum("bm,bm->b", g, dz) + linear + t * bend
+            rise = np.where(np.isnan(rise), np.inf, rise)
+            far = (rise > np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > 1e-6 * enough)
+            near = (rise < FLAT * fall) & (t < 1)
+            if not np.any(far | near):
+                break
+            high, up = np.where(far, t, high), np.where(far, rise, up)
+            low, down = np.where(near, t, low), np.where(near, rise, down)
+            between = low - (high - low) * down / (up - down)  # where the chord vanishes, kept away from the ends
+            t = np.where(far | near, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
+        return t, g
 
 
 class Fitted:
@@ -109,25 +127,23 @@ class Fitted:
         n, m, k = self.P.shape
         ridge = np.where(np.arange(k) < self.q, 2 * self.alpha, 0.0)
         self.beta, self.z, self.h, self.R = beta, apply(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
-        active, P, y, v, loss, z = np.arange(n), self.P, self.block.y, self.block.v, self.loss, self.z
-        g = v * loss.slope(y, z)
+        batch, active, z = _Batch(self.P, self.block.y, self.block.v, self.loss), np.arange(n), self.z
+        g = batch.slopes(z)
         for _ in range(MAX_STEPS):
-            h = v * loss.curvature(y, z)
-            R = self._system(P, h, v)
-            slope = apply_transposed(P, g) + ridge * beta
+            h = batch.curvatures(z)
+            R = self._system(batch, h)
+            slope = apply_transposed(batch.P, g) + ridge * beta
             step = -apply_transposed(R, apply(R, slope))
-            dz, pull = apply(P, step), ridge * step
-            fall = np.einsum("bq,bq->b", slope, step)
+            dz, pull, fall = apply(batch.P, step), ridge * step, np.einsum("bq,bq->b", slope, step)
             linear, bend = np.einsum("bq,bq->b", pull, beta), np.einsum("bq,bq->b", pull, step)
-            t, g = _lengths(lambda t: v * loss.slope(y, z + t[:, None] * dz), dz, linear, bend, fall, enough)
+            t, g = batch.lengths(z, dz, linear, bend, fall, enough)
             beta, z = beta + t[:, None] * step, z + t[:, None] * dz
             self.beta[active], self.z[active], self.h[active], self.R[active] = beta, z, h, R
             left = -fall > enough
             if not left.any():
                 break
             if np.count_nonzero(left) < 0.7 * left.size:  # worth a copy
-                active, loss = active[left], loss.pick(left)
-                P, y, v, z, beta, g = (part[left] for part in (P, y, v, z, beta, g))
+                active, batch, z, beta, g = active[left], batch.pick(left), z[left], beta[left], g[left]
         self.values = self._value(self.z, self.beta)
 
     def _value(self, z: Array, beta: Array) -> Array:
@@ -136,13 +152,13 @@ class Fitted:
             losses = self.loss.value(self.block.y, z)
         return np.einsum("bm,bm->b", self.block.v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
 
-    def _system(self, P: Array, h: Array, v: Array) -> Array:
+    def _system(self, batch: _Batch, h: Array) -> Array:
         """The inverse root of the Hessian of the tasks, bordered by their intercepts."""
-        K = np.matmul(P.transpose(0, 2, 1), h[:, :, None] * P)
+        K = np.matmul(batch.P.transpose(0, 2, 1), h[:, :, None] * batch.P)
         place = np.arange(self.q)
         K[:, place, place] += 2 * self.alpha
         if self.q < K.shape[1]:  # an intercept that nothing holds needs something to
-            there, most = K[:, -1, -1], v.sum(axis=1) * self.loss.max_curvature
+            there, most = K[:, -1, -1], batch.v.sum(axis=1) * self.loss.max_curvature
             most = np.where(np.isfinite(most), most, there)
             K[:, -1, -1] += np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
         return inverse_roots(K)
@@ -161,12 +177,14 @@ class Fitted:
 
 
 class FittedPoint(Point):
-    """``h`` at ``Q``; the tasks set out from the best of some weights and intercepts."""
+    """``h`` at ``Q``, whose columns are orthogonal; the tasks set out from the best of some weights and intercepts."""
+
+    parts: list[Fitted]  # type: ignore[assignment]
 
     def __init__(self, data: list[Tasks], problem: Problem, Q: Array, starts: list[tuple[Array, Array]], enough: float):
         self.Q, self.alpha = Q, problem.alpha
         energy = np.einsum("rq,rq->q", Q, Q)
-        over = Q / np.maximum(energy, 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny)  # orthogonal columns
+        over = Q / np.maximum(energy, 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny)
         begin = [np.column_stack([W @ over, c]) for W, c in starts]
         self.parts = [Fitted(part, problem, Q, begin, enough) for part in data]
         T = problem.n_tasks

@@ -1,9 +1,9 @@
 """Variable projection by Newton's method for losses other than the squared one, under the trace penalty.
 
-What ``projected`` does for the squared loss, with the tasks fitted by Newton's method at every step (``fitted_tasks``), each from
-where the last one ended. The curvatures of the loss are the weights of a squared loss that resembles it, and they are renewed
-at every step. That model also says at what price a dual candidate moves, so that it can be mended as for the squared loss.
-Losses with kinks come smoothed (``multipliers``), and are smoothed anew around their slopes when a few steps have been made.
+What ``projected`` does for the squared loss, with the tasks fitted by Newton's method at every step (``fitted_tasks``), each
+from where the last one ended. The curvatures of the loss are the weights of a squared loss that resembles it, renewed at every
+step. That model also says at what price a dual candidate moves, so that it can be mended as for the squared loss. Losses with
+kinks come smoothed (``multipliers``), and are smoothed anew around their slopes when a few steps have been made.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Reweighted(Solver):
 class ReweightedRun(ProjectedRun):
     """Newton steps until they promise less than the tolerance, or than a share of the gap while the loss is a stand-in."""
 
-    here: FittedPoint  # type: ignore[assignment]
+    here: FittedPoint
 
     def __init__(self, settings: Reweighted, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol  # type: ignore[assignment]
         self.scale = problem.scale
-        self.data = problem.once("tasks", lambda: gathered(problem))  # type: ignore[assignment]
+        self.data = problem.once("tasks", lambda: gathered(problem))
         self.accuracy = 1e-4 * self.scale
         self.enough = PROMISE * tol * self.scale
         self.here = None  # type: ignore[assignment]
