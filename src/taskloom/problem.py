@@ -393,7 +393,7 @@ class Problem:
                 bend = seen.sum_by_task(v * loss.curvature(seen.y, z))
             low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
             step = b - np.divide(slope, bend, out=np.full_like(b, np.inf), where=(bend > 0) & np.isfinite(bend))
-            last, b = b, np.where((step > low) & (step < high), step, (low + high) / 2)
+            last, b = b, np.where((step >= low) & (step <= high), step, (low + high) / 2)
             if np.all(np.abs(b - last) <= np.where(b == step, 1e-9, 4e-16) * (np.abs(b) + span)):
                 break  # of Newton's last step, the square is left
         return b

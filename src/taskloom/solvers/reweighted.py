@@ -73,7 +73,7 @@ class ReweightedRun(ProjectedRun):
         self.settings, self.problem, self.tol = settings, problem, tol  # type: ignore[assignment]
         self.scale = problem.scale
         self.data = problem.once("tasks", lambda: gathered(problem))
-        self.accuracy = 1e-4 * self.scale
+        self.accuracy = 1e-3 * self.scale
         self.enough = PROMISE * tol * self.scale
         self.here = None  # type: ignore[assignment]
         if start is None:
@@ -144,7 +144,7 @@ class ReweightedRun(ProjectedRun):
                 self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
             if promise <= self.enough:
                 break
-            self.accuracy = 1e-3 * promise
+            self.accuracy = 0.1 * promise
             if not self._newton_step(metric, promise):
                 break
             moved = True
