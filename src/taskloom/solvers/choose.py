@@ -21,7 +21,8 @@ def choose(problem: Problem) -> Solver:
     """Variable projection, with Newton, proximal or quasi-Newton steps on the structure or its factor; or one exact step.
 
     Newton's method, on the factor (trace) or on the weights (clusters), is the fastest by far where it applies, on inputs that
-    tasks do not share (benchmarks/fig1.py).
+    tasks do not share (benchmarks/fig1.py); under losses other than the squared one, and with kinks, on any inputs
+    (benchmarks/losses.py).
 
     Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
