@@ -2,10 +2,12 @@
 
     python benchmarks/losses.py [--quick] [--threads 1] [--limit 60]
 
-``auto`` and the explicit solvers, beside accelerated proximal gradient (FISTA with restarts, in this file, told the optimum: it
-stops once the objective is within 1e-6 of it) and scikit-learn one task at a time (another problem: each task alone, no
-certificate). The objective is that of ``Problem`` for all. ``/ squared`` compares with the squared loss at the same share of
-the strength at which nothing is learned; ``auto / best`` with the best of the explicit solvers.
+``auto`` and the explicit solvers, beside accelerated proximal gradient (FISTA with restarts, in this file) and scikit-learn one
+task at a time (another problem: each task alone, no certificate). FISTA twice: told the optimum, it stops once the objective
+is within 1e-6 of it; certifying, it computes its own duality gap every 10 iterations and stops once that is below 1e-6. What
+takes less than a second is run three times, and the least time counts. The objective is that of ``Problem`` for all. ``/
+squared`` compares with the squared loss at the same share of the strength at which nothing is learned; ``auto / best`` with
+the best of the explicit solvers.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any
 
 import numpy as np
 from output import cpu, write
-from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge
+from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge, SGDRegressor
 from sklearn.svm import LinearSVC
 
 from taskloom import Problem, alpha_max, solve
@@ -31,12 +33,13 @@ from taskloom.tasks import Observations
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 TOL, SOLVERS = 1e-6, ("alternating", "block", "factored", "proximal", "projected", "reweighted")
-LOSSES = ("squared", "logistic", "huber", "hinge")
+LOSSES = ("squared", "logistic", "huber", "hinge", "absolute")
 ALONE = {
     "squared": lambda: Ridge(1.0),
     "huber": lambda: HuberRegressor(max_iter=1000),
     "logistic": LogisticRegression,
     "hinge": lambda: LinearSVC(loss="hinge", max_iter=5000),
+    "absolute": lambda: SGDRegressor(loss="epsilon_insensitive", epsilon=0.0, max_iter=1000),
 }
 
 
@@ -45,12 +48,15 @@ def problem_of(loss: str, n_tasks: int = 100, n: int = 50, d: int = 50) -> Probl
     X, task = rng.normal(size=(n_tasks * n, d)), np.repeat(np.arange(n_tasks), n)
     W = rng.normal(size=(d, 5)) @ rng.normal(size=(5, n_tasks)) / np.sqrt(5 * d)
     y = np.einsum("ij,ji->i", X, W[:, task]) + 0.3 * rng.normal(size=len(X))
-    y = np.where(y > 0, 1.0, -1.0) if loss in ("logistic", "hinge") else y
+    y = np.where(y > 0, 1.0, -1.0) if loss in ("logistic", "hinge", "squared_hinge") else y
     return Problem(X, Observations.build(np.arange(len(X)), task, y, n_tasks), loss, "trace", 1.0)
 
 
-def proximal_gradient(problem: Problem, target: float, limit: float) -> float | None:
-    """FISTA with restarts on ``W`` and ``b``: CPU seconds until the objective is below the target; for smooth losses."""
+def proximal_gradient(problem: Problem, target: float | None, limit: float) -> float | None:
+    """FISTA with restarts on ``W`` and ``b``, for smooth losses: CPU seconds until the objective is below the target.
+
+    Without a target, until its own duality gap is small: the slopes at every tenth iterate, shrunk until they are feasible.
+    """
     seen, tau = problem.observations, 2 * np.sqrt(problem.alpha)
     began = time.process_time()
     lipschitz = 0.0
@@ -59,15 +65,19 @@ def proximal_gradient(problem: Problem, target: float, limit: float) -> float | 
         lipschitz = max(lipschitz, problem.loss.max_curvature * float(np.linalg.norm(root, 2)) ** 2)
     W = V = np.zeros((problem.n_features, problem.n_tasks))
     b = c = problem.best_constants
-    momentum, last = 1.0, np.inf
+    momentum, last, count, bound = 1.0, np.inf, 0, -np.inf
     while time.process_time() - began < limit:
         g = seen.weight * problem.loss.slope(seen.y, problem.predict(V, c))
         U, s, Vt = np.linalg.svd(V - problem.correlate(g) / lipschitz, full_matrices=False)
         s = np.maximum(s - tau / lipschitz, 0.0)
         new, new_b = (U * s) @ Vt, c - seen.sum_by_task(g) / lipschitz
-        value = problem.loss_term(problem.predict(new, new_b)) + tau * s.sum()
-        if value <= target:
+        z = problem.predict(new, new_b)
+        value = problem.loss_term(z) + tau * s.sum()
+        if target is None and count % 10 == 9:
+            bound = max(bound, problem.dual(problem.dual_candidate(problem.loss.slope(seen.y, z))))
+        if value <= (bound + TOL * problem.scale if target is None else target):
             return time.process_time() - began
+        count += 1
         momentum = 1.0 if value > last else momentum
         grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         push = (momentum - 1) / grown
@@ -94,13 +104,16 @@ def rows_of(loss: str, limit: float, solvers: tuple[str, ...], **shape: int) -> 
         row: dict[str, Any] = {"loss": loss, "share": share}
         duals, times = [], {}
         for solver in ("auto", *solvers):
-            fresh = problem_of(loss, **shape).at(share * top)
+
+            def fit(solver: str = solver, share: float = share) -> Any:
+                fresh = problem_of(loss, **shape).at(share * top)
+                return cpu(lambda: solve(fresh, solver, tol=TOL, max_iter=20_000, time_limit=limit))
+
             try:
-                seconds, found = cpu(
-                    lambda fresh=fresh, solver=solver: solve(fresh, solver, tol=TOL, max_iter=20_000, time_limit=limit)
-                )
+                seconds, found = fit()
             except ValueError:  # not every solver takes every problem
                 continue
+            seconds = min(seconds, *(fit()[0] for _ in range(2))) if seconds < 1 else seconds
             times[solver] = seconds if found.certificate.optimal else None
             duals.append(found.certificate.dual)
             row |= {"auto is": found.solver, "gap": found.certificate.relative_gap} if solver == "auto" else {}
@@ -109,14 +122,16 @@ def rows_of(loss: str, limit: float, solvers: tuple[str, ...], **shape: int) -> 
         row["auto / best"] = times["auto"] / best if times["auto"] and best else None
         smooth = problem.loss.smooth
         target = max(duals) + TOL * problem.scale
-        row["FISTA"] = proximal_gradient(problem.at(share * top), target, limit) if smooth else None
+        for name, goal in (("FISTA, told", target), ("FISTA, certifying", None)):
+            times = [proximal_gradient(problem.at(share * top), goal, limit) for _ in range(3)] if smooth else []
+            row[name] = min((t for t in times if t is not None), default=None)
         out.append(row | {"scikit-learn alone": alone})
         print(out[-1], flush=True)
     return out
 
 
 def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
-    axes, names = figure.subplots(), ["auto", *SOLVERS, "FISTA", "scikit-learn alone"]
+    axes, names = figure.subplots(), ["auto", *SOLVERS, "FISTA, told", "FISTA, certifying", "scikit-learn alone"]
     for k, name in enumerate(names):
         axes.bar([i + 0.09 * k for i in range(len(rows))], [row.get(name) or np.nan for row in rows], 0.08, label=name)
     axes.set_xticks([i + 0.36 for i in range(len(rows))], [f"{row['loss']}\n{row['share']}" for row in rows])

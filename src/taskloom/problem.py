@@ -33,6 +33,7 @@ LOSS_FREE = (
     "stacked",
     "by observation",
     "row inputs",
+    "tasks",
 )  # what ``once`` may keep when the loss changes
 # Between these sizes no square, and no product of the squares that a fit makes, leaves the range of double precision.
 FEATURE_SIZES, TARGET_SIZES = (1e-110, 1e110), (1e-50, 1e50)
@@ -291,20 +292,24 @@ class Problem:
 
     def _balanced(self, s: Array, lower: Array, upper: Array) -> Array:
         """Shift the slopes of each task, inside their interval, until they add up to zero (weighted)."""
-        seen, v = self.observations, self.observations.weight
+        seen, v, total = self.observations, self.observations.weight, self.once("task weights", self._task_weights)
         shifted = s - self.task_means(s)[seen.task]
         if np.all((shifted >= lower) & (shifted <= upper)):
             return shifted
         low = np.full(seen.n_tasks, -2.0) * (1 + np.abs(s).max())
-        high = -low
-        for _ in range(200):
-            middle = (low + high) / 2
-            excess = seen.sum_by_task(v * np.clip(s - middle[seen.task], lower, upper))
-            low, high = np.where(excess > 0, middle, low), np.where(excess > 0, high, middle)
-            if np.all(high - low <= 4e-16 * np.maximum(np.abs(low), np.abs(high))):
+        high, shift = -low, np.zeros(seen.n_tasks)
+        for _ in range(200):  # Newton's method inside a bracket that shrinks: the sum is made of straight pieces
+            moved = s - shift[seen.task]
+            excess = seen.sum_by_task(v * np.clip(moved, lower, upper))
+            room = seen.sum_by_task(v * ((moved > lower) & (moved < upper)))
+            low, high = np.where(excess > 0, shift, low), np.where(excess > 0, high, shift)
+            step = shift + np.divide(excess, room, out=np.full_like(room, np.inf), where=room > 0)
+            close = (np.abs(excess) <= 4e-16 * total) | (high - low <= 4e-16 * np.maximum(np.abs(low), np.abs(high)))
+            if np.all(close):
                 break
-        s = np.clip(s - ((low + high) / 2)[seen.task], lower, upper)
-        free = (s > lower) & (s < upper)  # what bisection leaves over goes to the entries that can still move
+            shift = np.where(close, shift, np.where((step > low) & (step < high), step, (low + high) / 2))
+        s = np.clip(s - shift[seen.task], lower, upper)
+        free = (s > lower) & (s < upper)  # what rounding leaves over goes to the entries that can still move
         room = seen.sum_by_task(v * free)
         rest = np.divide(seen.sum_by_task(v * s), room, out=np.zeros_like(room), where=room > 0)
         return np.clip(s - free * rest[seen.task], lower, upper)
@@ -398,7 +403,7 @@ class Problem:
     def _stationary_constants(self, low: Array, high: Array) -> Array:
         """Where the slopes of each task add up to zero, by Newton's method inside a bracket that shrinks."""
         seen, v, loss = self.observations, self.observations.weight, self.loss
-        b = (low + high) / 2
+        b, span = (low + high) / 2, high - low
         for _ in range(100):
             z = b[seen.task]
             with np.errstate(over="ignore"):
@@ -406,9 +411,9 @@ class Problem:
                 bend = seen.sum_by_task(v * loss.curvature(seen.y, z))
             low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
             step = b - np.divide(slope, bend, out=np.full_like(b, np.inf), where=(bend > 0) & np.isfinite(bend))
-            last, b = b, np.where((step > low) & (step < high), step, (low + high) / 2)
-            if np.all(np.abs(b - last) <= 4e-16 * (np.abs(b) + 1e-3 * (high - low))):
-                break
+            last, b = b, np.where((step >= low) & (step <= high), step, (low + high) / 2)
+            if np.all(np.abs(b - last) <= np.where(b == step, 1e-9, 4e-16) * (np.abs(b) + span)):
+                break  # of Newton's last step, the square is left
         return b
 
     @property

@@ -23,6 +23,7 @@ class Loss(Component, ABC):
     smooth: ClassVar[bool] = True
     quadratic: ClassVar[bool] = False  # l(y, z) = (y - z)^2 up to a constant: one linear system solves it
     targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "numbers"
+    stands_in: ClassVar[bool] = False  # for a loss with kinks, around a guess of its slopes that will be renewed
     max_curvature: ClassVar[float] = np.inf  # Lipschitz constant of the slope
     of_differences: ClassVar[bool] = False  # l(y, z) sees y - z alone: targets may be moved to where rounding is least
     proof: ClassVar[str] = ""  # what a reader of the certificate must know about the conjugate, if anything

@@ -28,6 +28,10 @@ class Mixed(Loss):
         return all(part.smooth for part in self.parts)
 
     @property
+    def stands_in(self) -> bool:  # type: ignore[override]
+        return any(part.stands_in for part in self.parts)
+
+    @property
     def max_curvature(self) -> float:  # type: ignore[override]
         return max(part.max_curvature for _, part in self._pieces)
 

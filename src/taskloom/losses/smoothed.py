@@ -24,6 +24,7 @@ class Smoothed(Loss):
     guess: Array
     width: Array | float
     smooth: ClassVar[bool] = True
+    stands_in: ClassVar[bool] = True
 
     def pick(self, which: Array | tuple[Array, ...]) -> Smoothed:
         width = self.width[which] if isinstance(self.width, np.ndarray) else self.width

@@ -47,8 +47,8 @@ def blocks(problem: Problem) -> list[Block]:
         out.append(Block(X, y, np.einsum("bmr,bmr->b", X, X), rest, bucket.tasks))
     out = _gathered(out)
     whole = len(out) == 1 and np.array_equal(out[0].tasks, np.arange(problem.n_tasks))  # type: ignore[arg-type]
-    directions = _directions(out)
-    return [replace(b, size=b.size / directions, tasks=slice(None) if whole else b.tasks) for b in out]
+    filled = directions([block.X for block in out])
+    return [replace(b, size=b.size / filled, tasks=slice(None) if whole else b.tasks) for b in out]
 
 
 def shortened(X: Array, y: Array) -> tuple[Array, Array, Array]:
@@ -91,9 +91,9 @@ def _merged(group: list[Block]) -> Block:
     return Block(**{name: np.concatenate([getattr(block, name) for block in group]) for name in names})
 
 
-def _directions(data: list[Block]) -> float:
+def directions(inputs: list[Array]) -> float:
     """How many directions the inputs fill: all features if they are alike, and the same if rows are repeated or turned."""
-    moments = sum(rows.T @ rows for rows in (block.X.reshape(-1, block.X.shape[2]) for block in data))
+    moments = sum(rows.T @ rows for rows in (X.reshape(-1, X.shape[2]) for X in inputs))
     total = float(np.vdot(moments, moments))
     return float(np.trace(moments)) ** 2 / total if total > 0 else 1.0
 

@@ -22,7 +22,8 @@ def choose(problem: Problem) -> Solver:
     """Variable projection, with Newton, proximal or quasi-Newton steps on the structure or its factor; or one exact step.
 
     Newton's method, on the factor (trace) or on the weights (clusters), is the fastest by far where it applies, on inputs that
-    tasks do not share (benchmarks/fig1.py).
+    tasks do not share (benchmarks/fig1.py); under losses other than the squared one, and with kinks, on any inputs
+    (benchmarks/losses.py).
 
     Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
@@ -60,10 +61,8 @@ def _products_pay(problem: Problem) -> bool:
 
 
 def _models_pay(problem: Problem) -> bool:
-    """Whether a squared loss resembles the loss: a smooth one that bends everywhere, not one of straight pieces."""
-    seen = problem.observations
-    if not problem.loss.smooth or problem.loss.quadratic or Reweighted().accepts(problem) is not None:
+    """Whether Newton's method on the factor has room for the inputs and for the systems of the tasks."""
+    if problem.n_tasks < 2 or problem.loss.quadratic or Reweighted().accepts(problem) is not None:
         return False
-    z = problem.best_constants[seen.task]
-    bent = problem.loss.curvature(seen.y, z) > 0.01 * problem.loss.majorant(seen.y, z)
-    return problem.n_tasks > 1 and seen.y.size * problem.n_features <= COPY and bool(bent.all())
+    columns = max(40, min(problem.n_tasks, problem.n_features) // 2)
+    return problem.observations.y.size * problem.n_features <= COPY and problem.n_tasks * columns**2 <= COPY

@@ -44,7 +44,7 @@ COARSE = 3e-5  # relative promises above this are for single precision: half the
 FINE = 1e-5  # a relative tolerance below this is not for single precision to judge
 
 
-def _joined(parts: Sequence[Array]) -> Array:
+def joined(parts: Sequence[Array]) -> Array:
     return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(list(parts))
 
 
@@ -55,7 +55,7 @@ class Point:
         self.Q, self.alpha, self.p = Q, alpha, p
         self.parts = [block.at(Q, alpha) for block in data]
         self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
-        self.B, self.Z = _joined([part.B for part in self.parts]), _joined([part.Z for part in self.parts])
+        self.B, self.Z = joined([part.B for part in self.parts]), joined([part.Z for part in self.parts])
         xp = namespace(Q)
         self.value = self.charge + sum(float(xp.sum(double(part.least))) for part in self.parts)
         self.slope = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
@@ -82,7 +82,7 @@ class Point:
         """The product of the Hessian of ``h`` with ``dQ``."""
         dW, dZ = self.B @ dQ.T, self.Z @ dQ
         both = [part.answer(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
-        dB, pull = _joined([one for one, _ in both]), _joined([other for _, other in both])
+        dB, pull = joined([one for one, _ in both]), joined([other for _, other in both])
         if self.p == 1:
             return (2 + self.lift) * dQ + pull.T @ self.B - self.Z.T @ dB
         bend = 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
@@ -170,7 +170,7 @@ class Walk:
         self.data, self.alpha, self.p, self.scale, self.forcing, self.rough = data, alpha, p, scale, forcing, rough
         self.dtype = data[0].y.dtype
         if start is None:
-            Q = self._factor_of(_joined([block.alone() for block in rough or data]), SHRINK)
+            Q = self._factor_of(joined([block.alone() for block in rough or data]), SHRINK)
         else:
             Q = self._factor_of(start)
         self.here = self._at(Q)

@@ -232,7 +232,7 @@ def _iterate(
 ) -> str:
     if book.nothing_to_learn():
         return "optimal"
-    kinks = None if book.problem.loss.smooth else Multipliers(book.problem)
+    kinks = None if book.problem.loss.smooth else Multipliers(book.problem, *solver.narrowing)
     run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
     gap = np.inf
     for _ in range(limits.max_iter):
@@ -248,6 +248,7 @@ def _iterate(
             gap = min(kinks.gap(point), gap)
             if kinks.update(point, gap, book.last_gap, run.finished is not None):
                 run.retarget(kinks.problem)
+                gap = book.last_gap  # that of the stand-in says nothing about the next one
         if run.finished is not None:
             return run.finished
         if stop:

@@ -13,11 +13,12 @@ class Multipliers:
     """A smooth stand-in for the loss, renewed whenever it has been minimised well enough.
 
     The stand-in is the loss smoothed around a guess of its slopes. When its own duality gap is a small share of the true
-    one, the smoothing is what is left of the error: the slopes become the new guess. The width only shrinks when that
-    gains little.
+    one, the smoothing is what is left of the error: the slopes become the new guess. The width only shrinks, by the factor
+    ``cut``, when the gap stays above the share ``hope`` of what it was.
     """
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: Problem, hope: float = 0.5, cut: float = 3.0):
+        self.hope, self.cut = hope, cut
         seen = problem.observations
         constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
         self.true = problem
@@ -42,8 +43,8 @@ class Multipliers:
         solved = gap <= 0.3 * true_gap
         if not (solved or stuck):
             return False
-        if solved and true_gap > 0.5 * self.reached:
-            self.width = np.maximum(self.width / 3, self.narrowest)
+        if solved and true_gap > self.hope * self.reached:
+            self.width = np.maximum(self.width / self.cut, self.narrowest)
         self.reached = min(true_gap, self.reached)
         self.renew(point.slopes)
         return True

@@ -1,46 +1,54 @@
-"""Newton's method on the loss, for smooth losses under the trace penalty: a sequence of squared losses.
+"""Variable projection by Newton's method for losses other than the squared one, under the trace penalty.
 
-Around the predictions ``z`` at hand, ``loss(y, u) = const + h/2 (u - (z - s/h))^2``, with slope ``s`` and curvature ``h``: a
-problem with the squared loss, other weights and other targets, which ``projected`` solves in a few cheap steps from where the
-last one ended. A step that does not lower the objective is cut, which is safe: the objective is convex along it. The same
-model says at what price a dual candidate moves, so that it can be mended as for the squared loss.
+What ``projected`` does for the squared loss, with the tasks fitted by Newton's method at every step (``fitted_tasks``), each
+from where the last one ended. The curvatures of the loss are the weights of a squared loss that resembles it, renewed at every
+step. That model also says at what price a dual candidate moves, so that it can be mended as for the squared loss. Losses with
+kinks come smoothed (``multipliers``), and are smoothed anew around their slopes when a few steps have been made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
 
+from .._array_api import add_to_diagonals, times_transposed
 from .._component import require
 from ..losses import RowLoss, Squared
 from ..problem import LOSS_FREE, Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
-from .projected import Projected, ProjectedRun
+from .factor_newton import PROMISE, SHRINK, SMALL, Walk, newton_direction
+from .fitted_tasks import FittedPoint, Tasks, gathered
 from .proximal import Proximal
 from .repair import repaired
 
 Array = np.ndarray
-PATIENCE = 2  # steps that do not halve the gap, after which proximal steps take over
-BY_WEIGHT = ("mean gram", "weights")  # what depends on the weights of the observations
+STEPS = 20  # Newton steps after which a certificate is due, whatever they think of themselves
+PATIENCE = 3  # rounds that do not halve the gap, after which proximal steps take over
+STRAIGHT = 1e-6  # the least curvature, as a share of the majorant, at which a dual candidate may move
+MARGIN = 0.9  # of the price of a column, below which a small one may go: a column that was wrongly let go costs a round
+BY_WEIGHT = ("mean gram", "weights", "tasks")  # what depends on the weights of the observations
 
 
 @dataclass(eq=False, repr=False)
 class Reweighted(Solver):
-    """A squared loss in place of a smooth one, again and again; for the trace penalty.
+    """Newton's method on the factor of the structure, with the tasks fitted at each step; for the trace penalty.
 
     Parameters
     ----------
-    floor : float
-        The least curvature of an observation, as a share of that of a parabola above the loss: straight pieces have none.
+    forcing : float
+        Conjugate gradients stop when the residual of the Newton system has fallen to this share.
     """
 
-    floor: float = 1e-3
+    forcing: float = 0.05
+    narrowing: ClassVar[tuple[float, float]] = (0.1, 4.0)
 
     def check(self) -> None:
-        require(0 < self.floor <= 1, f"Reweighted needs 0 < floor <= 1, got floor={self.floor!r}")
+        require(0 < self.forcing < 1, f"Reweighted needs 0 < forcing < 1, got forcing={self.forcing!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         trace = isinstance(problem.structure, Schatten) and problem.structure.p == 1
@@ -50,74 +58,155 @@ class Reweighted(Solver):
         return 'solver="reweighted" needs Trace(), a loss of single outputs, dense features and no ridge; use solver="auto"'
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
-        return ReweightedRun(self, problem, start, tol)
+        try:
+            return ReweightedRun(self, problem, start, tol)
+        except np.linalg.LinAlgError:  # too many digits between the strength and the data
+            return Proximal().begin(problem, start, tol)
+
+
+class FittedWalk(Walk):
+    """Newton steps on the factor, with the tasks fitted at each; the rows of weights are tasks in the order of the blocks."""
+
+    here: FittedPoint
+    data: list[Tasks]  # type: ignore[assignment]
+
+    def __init__(self, problem: Problem, tol: float, forcing: float, start: tuple[Array, Array] | None):
+        self.problem, self.alpha, self.p, self.scale, self.forcing = problem, problem.alpha, 1, problem.scale, forcing
+        self.data = problem.once("tasks", lambda: gathered(problem))
+        self.order = np.concatenate([part.bucket.tasks for part in self.data])
+        self.accuracy = 1e-3 * self.scale
+        self.enough = PROMISE * tol * self.scale
+        if start is None:
+            c = problem.best_constants[self.order] if problem.fit_intercept else np.zeros(problem.n_tasks)
+            W = self._alone(c)
+            Q = self._factor_of(W, SHRINK)
+        else:
+            W, c = start[0].T[self.order], start[1][self.order]
+            Q = self._factor_of(W)
+        self.here = self._fitted(Q, [(W, c)])
+        self.doubtful = start is not None
+        self.jump = float(np.vdot(self.here.Q, self.here.Q)) / self.here.Q.shape[1]
+
+    def _fitted(self, Q: Array, starts: list[tuple[Array, Array]]) -> FittedPoint:
+        return FittedPoint(self.data, self.problem, Q, starts, self.accuracy / self.problem.n_tasks)
+
+    def _at(self, Q: Array, *starts: tuple[Array, Array]) -> FittedPoint:
+        """The tasks at ``Q``, from the best of these weights and intercepts and of those at hand."""
+        return self._fitted(Q, [(self.here.W, self.here.c), *starts])
+
+    def _alone(self, c: Array) -> Array:
+        """Every task on its own, with a little shrinkage, under the majorant of the loss."""
+        W, sized, done = [], [], 0
+        for block in self.data:
+            constants, done = c[done : done + len(block.X)], done + len(block.X)
+            loss, z = self.problem.loss.pick(block.bucket.place), np.broadcast_to(constants[:, None], block.y.shape)
+            h, g = block.v * loss.majorant(block.y, z), block.v * loss.slope(block.y, z)
+            block = block.sized(h)
+            sized.append(block)
+            X = block.X
+            if self.problem.fit_intercept:
+                X = X - np.matmul(h[:, None, :], X) / h.sum(axis=1)[:, None, None]
+            gram = np.matmul(X.transpose(0, 2, 1), h[:, :, None] * X)
+            gram = add_to_diagonals(gram, 0.6 * block.size + np.finfo(float).tiny)
+            W.append(np.linalg.solve(gram, -times_transposed(X, g)[:, :, None])[:, :, 0])
+        self.data = sized
+        return np.concatenate(W)
+
+    def retarget(self, problem: Problem) -> None:
+        """To a loss that was smoothed anew."""
+        self.problem = problem
+        self.here = self._at(self.here.Q)
+
+    def advance(self) -> bool:
+        moved = self.doubtful and self._lacks() and self._grow()
+        for k in range(STEPS):
+            metric = self.here.metric()
+            promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
+            if k == 0:
+                self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
+            if promise <= self.enough:
+                break
+            self.accuracy = 0.1 * promise
+            if not self._newton_step(metric, promise):
+                break
+            moved = True
+        self.doubtful, self.enough = True, self.enough / 10
+        return moved
+
+    def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
+        here = self.here
+        forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
+        move = newton_direction(here, metric, forcing)
+        fall = float(np.vdot(here.slope, move))
+        dB, dc = here.predicted(move)
+        longest = min(1.0, float(np.linalg.norm(here.Q)) / float(np.linalg.norm(move)))
+        for keep in (False, True):  # in the end, a column that is missed stays
+            for t in longest * 0.25 ** np.arange(7):
+                turned, small = self._turned(here.Q + t * move)
+                if keep and not small.any():
+                    continue
+                ahead = (here.B + t * dB) @ (here.Q + t * move).T, here.c + t * dc
+                there = self._at(turned if keep else turned[:, ~small], ahead)
+                if there.value < here.value + 1e-4 * t * fall:
+                    self.here = there
+                    return True
+        return False
+
+    def _turned(self, Q: Array) -> tuple[Array, Array]:
+        """``Q`` with orthogonal columns, and which of them are small and should vanish, as the dual at hand says."""
+        energy, V = np.linalg.eigh(Q.T @ Q)
+        turned, share = Q @ V, energy / energy.mean()
+        pull = self.here.Z @ turned
+        size = np.einsum("tq,tq->q", pull, pull) / (4 * self.problem.alpha)  # times the energy
+        return turned, (share < SMALL) & (size < (MARGIN - 2 * share) * energy)
 
 
 class ReweightedRun(Run):
-    """One model a step, solved as finely as the gap at hand makes worthwhile."""
+    """Rounds of such steps; the certificate is asked from the squared loss that resembles the loss at the end of each."""
 
     def __init__(self, settings: Reweighted, problem: Problem, start: tuple[Array, Array] | None, tol: float):
-        self.settings, self.problem, self.tol = settings, problem, tol
-        self.started = start is not None
-        nothing = np.zeros((problem.n_features, problem.n_tasks))
-        constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
-        self.W: Array = nothing if start is None else start[0]
-        self.b: Array = constants if start is None else start[1]
-        self.z = problem.predict(self.W, self.b)
-        self.penalty = problem.best_penalty(self.W)[0]
+        self.problem, self.tol = problem, tol
+        self.walk = FittedWalk(problem, tol, settings.forcing, start)
+        self.staged = problem.loss.stands_in
         self.fallback: Run | None = None
         self.last, self.idle = np.inf, 0
 
     def retarget(self, problem: Problem) -> None:
         self.problem, self.last, self.idle = problem, np.inf, 0
-        if self.fallback is not None:
-            self.fallback.retarget(problem)
-
-    def _model(self) -> Problem:
-        """The squared loss that is the loss around the predictions at hand, to second order."""
-        problem, seen = self.problem, self.problem.observations
-        h = np.maximum(problem.loss.curvature(seen.y, self.z), self.settings.floor * problem.loss.majorant(seen.y, self.z))
-        target = self.z - problem.loss.slope(seen.y, self.z) / h
-        model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
-        model._memo.update({key: problem._memo[key] for key in LOSS_FREE if key in problem._memo and key not in BY_WEIGHT})
-        return model
+        (self.walk if self.fallback is None else self.fallback).retarget(problem)
 
     def step(self, gap: float) -> Iterate:
         if self.fallback is not None:
             return self.fallback.step(gap)
-        problem, model = self.problem, self._model()
-        scale = problem.scale
-        inner = ProjectedRun(Projected(single=False), model, (self.W, self.b) if self.started else None, self.tol)
-        share = gap / max(scale, 1e-300) if np.isfinite(gap) else 1.0
-        inner.walk.enough = scale * max(1e-3 * share * min(1.0, 1e3 * share), 1e-14)
-        there = inner.step(np.inf)
-        self.started = True
+        if self.staged:
+            self.walk.enough = 0.01 * min(gap, 0.1 * self.walk.scale)
         self.idle = self.idle + 1 if gap > 0.5 * self.last else 0
         self.last = gap
-        if not self._walk(there) or self.idle == PATIENCE:  # a direction that is missing, or pieces without curvature
-            self.fallback = Proximal().begin(problem, (self.W, self.b), self.tol)
-        return self._iterate(model)
+        try:
+            moved = self.walk.advance()
+        except np.linalg.LinAlgError:
+            moved = False
+        iterate = self._iterate()
+        if not moved or self.idle == PATIENCE:
+            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
+        return iterate
 
-    def _walk(self, there: Iterate) -> bool:
-        """Towards the minimum of the model, as far as the objective falls; False if it does not."""
-        problem = self.problem
-        here = problem.loss_term(self.z) + self.penalty
-        t = 1.0
-        while t > 1e-4:
-            W, b, z = (old + t * (new - old) for old, new in ((self.W, there.W), (self.b, there.b), (self.z, there.z)))
-            penalty = problem.best_penalty(W)[0]
-            if problem.loss_term(z) + penalty < here:
-                self.W, self.b, self.z, self.penalty = W, b, z, penalty
-                return True
-            t /= 3
-        return False
-
-    def _iterate(self, model: Problem) -> Iterate:
+    def _model(self) -> Problem:
+        """The squared loss that is the loss around the predictions at hand, to second order."""
         problem, seen = self.problem, self.problem.observations
-        slopes = problem.loss.slope(seen.y, self.z)
+        z = self.walk.here.by_observation(lambda part: part.z, seen.y.size)
+        h = np.maximum(problem.loss.curvature(seen.y, z), STRAIGHT * problem.loss.majorant(seen.y, z))
+        target = z - problem.loss.slope(seen.y, z) / h
+        model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
+        model._memo.update({key: problem._memo[key] for key in LOSS_FREE if key in problem._memo and key not in BY_WEIGHT})
+        return model
+
+    def _iterate(self) -> Iterate:
+        problem, seen, here = self.problem, self.problem.observations, self.walk.here
+        W, b = np.empty_like(here.W), np.empty_like(here.c)
+        W[self.walk.order], b[self.walk.order] = here.W, here.c
+        z = here.by_observation(lambda part: part.z, seen.y.size)
+        slopes = problem.loss.slope(seen.y, z)
         G = problem.dual_candidate(slopes)
-        Z = problem.correlate(G)
-        mended = repaired(model, G, Z, self.W)
-        if mended is not None:
-            slopes = -mended / seen.weight
-        return Iterate(self.W, self.b, self.z, slopes, penalty=self.penalty)
+        mended = repaired(self._model(), G, problem.correlate(G), W.T)
+        return Iterate(W.T, b, z, slopes if mended is None else -mended / seen.weight, penalty=here.penalty)
