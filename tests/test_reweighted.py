@@ -122,7 +122,7 @@ def test_a_loss_of_its_own_for_each_task():
 
 
 def test_where_no_system_can_be_factored_proximal_steps_take_over(monkeypatch):
-    def refuse(K):
+    def refuse(K, lift):
         raise np.linalg.LinAlgError
 
     problem = problem_of(losses.Logistic())

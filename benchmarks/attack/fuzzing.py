@@ -8,7 +8,6 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -92,24 +91,26 @@ def rows_for(model: Any) -> Any:
     return table if names is not None else table.to_numpy()
 
 
-@dataclass
 class Tally:
-    """Outcomes by kind, failures with their cases, and what the slowest and the largest case took."""
+    """Outcomes by kind, failures with their cases, and what the slowest took; as JSON, so that a run can go on."""
 
-    outcomes: dict[str, Counter] = field(default_factory=lambda: defaultdict(Counter))
-    failures: list[dict[str, Any]] = field(default_factory=list)
-    sentences: Counter = field(default_factory=Counter)
-    slowest: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    seconds: float = 0.0
+    def __init__(self, before: dict[str, Any] | None = None):
+        before = before or {"done": 0, "outcomes": {}, "slowest": {}, "failures": []}
+        self.done: int = before["done"]
+        self.outcomes: dict[str, Counter] = defaultdict(Counter, {k: Counter(n) for k, n in before["outcomes"].items()})
+        self.slowest: dict[str, float] = defaultdict(float, before["slowest"])
+        self.failures: list[dict[str, Any]] = list(before["failures"])
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("done", "outcomes", "slowest", "failures")}
 
     def judge(self, k: int, kind: str, judged: Callable[[], tuple[str, str]]) -> bool:
         """Judge one case; whether it went well."""
         began = time.process_time()
         outcome, detail = judged()
-        took = time.process_time() - began
-        self.seconds += took
-        self.slowest[kind] = max(self.slowest[kind], took)
+        self.slowest[kind] = max(self.slowest[kind], round(time.process_time() - began, 2))
         self.outcomes[kind][outcome] += 1
+        self.done += 1
         if outcome.startswith("FAILURE"):
             self.failures.append({"case": k, "kind": kind, "outcome": outcome, "detail": detail})
             return False
@@ -125,7 +126,7 @@ class Tally:
     def _row(name: str, outcomes: Counter, slowest: float) -> dict[str, Any]:
         failures = sum(n for outcome, n in outcomes.items() if outcome.startswith("FAILURE"))
         counts = {LOADED: outcomes[LOADED], REFUSED: outcomes[REFUSED], "failures": failures}
-        return {"kind": name, "cases": outcomes.total(), **counts, "slowest (CPU s)": round(slowest, 2)}
+        return {"kind": name, "cases": outcomes.total(), **counts, "slowest (CPU s)": slowest}
 
 
 class Fuzzer:
@@ -139,28 +140,21 @@ class Fuzzer:
         self.desk = folder / "desk"
         self.desk.mkdir()
 
-    def models(self, count: int) -> Tally:
-        tally = Tally()
-        for k in range(count):
+    def judge_next(self, what: str, tally: Tally) -> None:
+        """The next case of a kind of file, into its tally."""
+        k = tally.done
+        if what == "model files":
             kind, data = model_files.draw(self.seed, k, self.seeds, self.changes)
-            if not tally.judge(k, kind, lambda data=data: self._model(data)):
-                self._keep(f"model-{self.seed}-{k}", data)
-        return tally
-
-    def tables(self, count: int) -> Tally:
-        tally = Tally()
-        for k in range(count):
+            good = tally.judge(k, kind, lambda: self._model(data))
+        elif what == "tables":
             kind, data, options, command = table_files.draw(self.seed, k)
-            if not tally.judge(k, kind, lambda case=(data, options, command): self._table(*case)):
-                self._keep(f"table-{self.seed}-{k}", data)
-        return tally
-
-    def large(self) -> Tally:
-        """One of each: too large to be kept, or to be drawn by the thousand."""
-        tally = Tally()
-        for k, (kind, make) in enumerate(table_files.LARGE.items()):
-            tally.judge(k, kind, lambda make=make: self._table(make(), [], "fit"))
-        return tally
+            good = tally.judge(k, kind, lambda: self._table(data, options, command))
+        else:  # one of each: too large to be kept, or to be drawn by the thousand
+            kind, make = list(table_files.LARGE.items())[k]
+            tally.judge(k, kind, lambda: self._table(make(), [], "fit"))
+            return
+        if not good:
+            self._keep(f"{what.split()[0]}-{self.seed}-{k}", data)
 
     def one(self, what: str, k: int) -> tuple[str, ...]:
         if what == "model":

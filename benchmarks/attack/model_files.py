@@ -13,7 +13,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +69,23 @@ def write_seeds(folder: Path) -> list[bytes]:
     return seeds
 
 
+@cache
+def _taken_apart(data: bytes) -> tuple[str, dict[str, np.ndarray], bytes]:
+    """Header, arrays and the rest; the arrays in one order, for the library hands them out in any."""
+    length = int.from_bytes(data[:8], "little")
+    arrays = dict(sorted(safetensors.numpy.load(data).items()))
+    return data[8 : 8 + length].decode(), arrays, data[8 + length :]
+
+
 class Parts:
     """A model file taken apart, and put together again with a right checksum."""
 
     def __init__(self, data: bytes):
-        length = int.from_bytes(data[:8], "little")
-        self.header = json.loads(data[8 : 8 + length])
+        text, arrays, self.body = _taken_apart(data)
+        self.header = json.loads(text)
         self.metadata = self.header["__metadata__"]
         self.tree = json.loads(self.metadata["model"])
-        self.arrays = dict(sorted(safetensors.numpy.load(data).items()))  # it hands them out in any order
-        self.body = data[8 + length :]
+        self.arrays = dict(arrays)
 
     def with_header(self, header: Any) -> bytes:
         text = (header if isinstance(header, str) else json.dumps(header)).encode("utf-8", "surrogatepass")

@@ -17,6 +17,11 @@ from . import options
     "--unseen", type=click.Choice(["raise", "mean"]), help="A task that the model does not know: refuse it, or the mean."
 )
 @click.option("--keep-inputs", is_flag=True, help="Keep the inputs beside the predictions.")
+@click.option(
+    "--escape-formulas",
+    is_flag=True,
+    help="In CSV, put ' before texts that a spreadsheet would run (= + - @); without it cells stay as they are.",
+)
 @click.option("--rows", type=click.IntRange(min=1), default=20_000, show_default=True, help="Rows in memory at a time.")
 @options.reading
 @options.quiet
@@ -27,6 +32,7 @@ def predict(
     output: str | None,
     unseen: str | None,
     keep_inputs: bool,
+    escape_formulas: bool,
     rows: int,
     delimiter: str | None,
     encoding: str,
@@ -39,4 +45,4 @@ def predict(
     """
     from .predicting import run_predict
 
-    return run_predict(model, table, output, unseen, keep_inputs, rows, delimiter, encoding, quiet)
+    return run_predict(model, table, output, unseen, keep_inputs, escape_formulas, rows, delimiter, encoding, quiet)

@@ -21,6 +21,7 @@ def run_predict(
     to: str | None,
     unseen: str | None,
     keep_inputs: bool,
+    escape_formulas: bool,
     rows: int,
     delimiter: str | None,
     encoding: str,
@@ -42,7 +43,7 @@ def run_predict(
     rows = max(1, min(rows, CELLS // (len(source.columns) + outputs)))
     numbers = set(preprocessor.numeric_) - set(kept)  # those that are kept are written as they were
     done = 0
-    with TableWriter(to, source.arrow_types()) as writer:
+    with TableWriter(to, source.arrow_types(), escape_formulas) as writer:
         for piece in source.pieces(rows, numbers):
             found = predictions(model, preprocessor.transform(piece))
             clash = [name for name in found if name in kept]
@@ -54,6 +55,11 @@ def run_predict(
             raise ValueError(f"{table} has a header but no rows")
     if to is not None:
         output.note(f"{done} rows: {to}")
+    if writer.formulas and not escape_formulas:
+        output.note(
+            f"{writer.formulas} texts begin like a formula, which a spreadsheet would run; they are written as they are "
+            "(--escape-formulas changes them)"
+        )
     return 0
 
 

@@ -198,14 +198,26 @@ def _opened(path: str) -> Any:
         raise ValueError(f"{path} is not readable as Parquet ({str(error).splitlines()[0]})") from None
 
 
+def is_formula(cell: Any) -> bool:
+    """Whether a spreadsheet would run a text instead of showing it; numbers such as -1.5 are none."""
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
+
+
 class TableWriter:
     """Writes pieces of a table to a file that appears when all of it is there; ``None`` is standard output.
 
     ``types`` are the Arrow types of columns whose first piece may not tell.
     """
 
-    def __init__(self, path: str | None, types: dict[str, Any] | None = None):
-        self.path, self.types = path, types or {}
+    def __init__(self, path: str | None, types: dict[str, Any] | None = None, escape_formulas: bool = False):
+        self.path, self.types, self.escape_formulas = path, types or {}, escape_formulas
+        self.formulas = 0  # texts in a CSV file that a spreadsheet would run
         self._stack = ExitStack()
         self._csv: Any = None
         self._parquet: Any = None
@@ -222,17 +234,29 @@ class TableWriter:
         self._first = True
         return self
 
+    def _guarded(self, cells: list) -> list:
+        """Count the texts that a spreadsheet would run, and escape them if that was asked for."""
+        risky = [is_formula(cell) for cell in cells]
+        self.formulas += sum(risky)
+        if not self.escape_formulas:
+            return cells
+        return [f"'{cell}" if run else cell for cell, run in zip(cells, risky, strict=True)]
+
     def __exit__(self, *error: Any) -> Any:
         if self._parquet is not None:
             self._parquet.close()
         return self._stack.__exit__(*error)
 
     def write(self, columns: dict[str, list]) -> None:
-        """One more piece; cells are written as they are, quoted where CSV needs it."""
+        """One more piece; cells are written as they are, quoted where CSV needs it, unless formulas are to be escaped.
+
+        Identifiers come back as they went in, so that tables can be joined by them; who opens the file in a spreadsheet asks
+        for the escape.
+        """
         if self._csv is not None:
             if self._first:
-                self._csv.writerow(columns)
-            self._csv.writerows(zip(*columns.values(), strict=True))
+                self._csv.writerow(self._guarded(list(columns)))
+            self._csv.writerows(zip(*map(self._guarded, columns.values()), strict=True))
         else:
             arrow = import_module("pyarrow")
             piece = arrow.table({name: arrow.array(cells, self.types.get(name)) for name, cells in columns.items()})

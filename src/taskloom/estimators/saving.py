@@ -314,8 +314,8 @@ def _read_pipeline(node: dict, decoder: Decoder) -> Pipeline:
     kinds = [step.get("@") if isinstance(step, dict) else None for step in nodes]  # type: ignore[union-attr]
     check(kinds == ["preprocessor", "estimator"], "the pipeline has the wrong steps")
     first, last = (decoder.decode(step) for step in nodes)  # type: ignore[union-attr]
-    width = len(first.get_feature_names_out())
-    check(width == last.n_features_in_, f"the preprocessing gives {width} columns, the model takes {last.n_features_in_}")
+    given, taken = first.get_feature_names_out().tolist(), getattr(last, "feature_names_in_", np.zeros(0)).tolist()
+    check(given == taken, "the columns that the preprocessing gives are not those that the model takes")
     return Pipeline(list(zip(names, (first, last), strict=True)))  # type: ignore[arg-type]
 
 
