@@ -48,8 +48,9 @@ def blocks(problem: Problem) -> list[Block]:
 def _directions(data: list[Block]) -> float:
     """How many directions the inputs fill: all features if they are alike, and the same if rows are repeated or turned."""
     moments = sum(rows.T @ rows for rows in (block.X.reshape(-1, block.X.shape[2]) for block in data))
-    total = float(np.vdot(moments, moments))
-    return float(np.trace(moments)) ** 2 / total if total > 0 else 1.0
+    total = float(np.trace(moments))
+    shares = moments / total if total > 0 else np.ones((1, 1))  # fourth powers of the inputs themselves may overflow
+    return 1 / float(np.vdot(shares, shares))
 
 
 def rough(data: list[Block]) -> list[Block] | None:
