@@ -94,8 +94,9 @@ def _merged(group: list[Block]) -> Block:
 def directions(inputs: list[Array]) -> float:
     """How many directions the inputs fill: all features if they are alike, and the same if rows are repeated or turned."""
     moments = sum(rows.T @ rows for rows in (X.reshape(-1, X.shape[2]) for X in inputs))
-    total = float(np.vdot(moments, moments))
-    return float(np.trace(moments)) ** 2 / total if total > 0 else 1.0
+    total = float(np.trace(moments))
+    shares = moments / total if total > 0 else np.ones((1, 1))  # fourth powers of the inputs themselves may overflow
+    return 1 / float(np.vdot(shares, shares))
 
 
 def rough(data: list[Block]) -> list[Block] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, helmert
 from scipy.optimize import minimize
 
 from .._component import is_number, require
@@ -83,7 +83,7 @@ class LearnedGraph(NonConvex):
         return float(np.trace(A)) + self.sparsity * float(w.sum())
 
     def best_structure(self, S: Array) -> Array:
-        """Quasi-Newton steps inside ``w >= 0``, each weight in units of what would hold its pair together."""
+        """Newton or quasi-Newton steps inside ``w >= 0``, each weight in units of what would hold its pair together."""
         T = len(S)
         one, other = np.triu_indices(T, 1)
         price = contrasts(S, one, other) + self.sparsity
@@ -91,6 +91,8 @@ class LearnedGraph(NonConvex):
             return np.array([[1 / self.gamma]])
         guess = np.sqrt(np.maximum(contrasts(S, one, other) / 2, 1e-12 / self.gamma**2))  # A on the difference of two alone
         unit = np.minimum(1 / guess, 1e6 * self.gamma) / T
+        if one.size <= DENSE:
+            return self._newton(price, unit, T)
 
         def cost(u: Array) -> tuple[float, Array]:
             A = inverse(self.precision(unit * u, T))
@@ -101,11 +103,39 @@ class LearnedGraph(NonConvex):
         found = minimize(cost, np.ones(one.size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * one.size, options=options)
         return inverse(self.precision(unit * found.x, T))
 
+    def _newton(self, price: Array, unit: Array, n_tasks: int) -> Array:
+        """With the mean of the tasks apart: there ``A`` is ``1 / gamma``, however large the weights."""
+        one, other = np.triu_indices(n_tasks, 1)
+        across = helmert(n_tasks).T
+        mean = 1 / (n_tasks * self.gamma)
+
+        def cost(u: Array) -> tuple[float, Array, Callable[[Array], Array]]:
+            try:
+                M = inverse(across.T @ self.precision(unit * u, n_tasks) @ across)
+            except LinAlgError:
+                return np.inf, np.zeros_like(u), np.diag
+            apart = (across[one] - across[other]) @ M @ across.T  # differences of the rows of A
+
+            def curvature(free: Array) -> Array:
+                near = apart[free][:, one[free]] - apart[free][:, other[free]]
+                return 2 * near * (apart[free] @ apart[free].T) * np.outer(unit[free], unit[free])
+
+            slope = price - np.einsum("ij,ij->i", apart, apart)
+            return float(np.trace(M) + price @ (unit * u)), unit * slope, curvature
+
+        most = np.maximum(1e10 * self.gamma / unit, 2.0)
+        u = newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-14 / self.gamma)
+        return mean + symmetric(across @ inverse(across.T @ self.precision(unit * u, n_tasks) @ across) @ across.T)
+
     def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
         """Each weight in units of itself where it wants to shrink, else of the conductance between its two tasks."""
         one, other = np.triu_indices(len(A), 1)
         w = np.maximum(self.weights(A), 0.0)
-        slope = contrasts(A @ pull @ A - A @ A, one, other) + self.sparsity
+        if one.size <= DENSE:  # differences first: what is the same in all tasks does not blur them
+            apart = A[one] - A[other]
+            slope = np.einsum("ij,ij->i", apart @ pull - apart, apart) + self.sparsity
+        else:
+            slope = contrasts(A @ pull @ A - A @ A, one, other) + self.sparsity
         reach = np.where(slope > 0, w, 1 / contrasts(A, one, other))
         return float(np.linalg.norm(slope * reach)) / max(unit, ROUNDING * float(np.trace(A)))
 
