@@ -221,10 +221,9 @@ def main() -> None:
                             print(rows[-1], flush=True)
                     if n < LARGE:
                         rows += peers(n, n_tasks, gamma, missing, eigh, limit)
-    notes += ratios(rows)
-    name = "shared_inputs" + ("_large" if min(sizes) >= LARGE else "") + ("" if THREADS == 1 else f"_{THREADS}")
-    title = f"Shared inputs and kernels, {THREADS} BLAS thread(s)"
-    write(name, title, rows, notes, lambda figure: draw(figure, rows), options.quick)
+        name = "shared_inputs" + ("_large" if min(sizes) >= LARGE else "") + ("" if THREADS == 1 else f"_{THREADS}")
+        title = f"Shared inputs and kernels, {THREADS} BLAS thread(s)"  # written after each size: the large ones take long
+        write(name, title, rows, [*notes, *ratios(rows)], lambda figure, rows=rows: draw(figure, rows), options.quick)
 
 
 def ratios(rows: list[dict[str, Any]]) -> list[str]:

@@ -21,6 +21,7 @@ from .sides import Supervised
 
 Array = np.ndarray
 MOVES = 16  # cheap moves after which a certificate is due, whatever their own estimate of the gap says
+EXACT, CURVED = 1e-4, 1e-7  # the shares of the gap that conjugate gradients may leave: in all, and in each Newton step
 CLOSE = 0.5  # the share of the tolerance at which an estimate of the gap is worth a certificate
 
 
@@ -102,7 +103,7 @@ class _ProximalRun(Run):
 
     def step(self, gap: float) -> Iterate:
         if np.isfinite(gap):
-            self.side.enough = 1e-4 * gap
+            self.side.enough = (EXACT if self.problem.loss.quadratic else CURVED) * gap
         for _ in range(MOVES):
             if not self.fresh and not self.problem.structure.known:
                 self._move()
