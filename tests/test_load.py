@@ -88,12 +88,12 @@ TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=
 
 def as_read(path, numbers, rows):
     """The pieces that a reader finds, with numbers as the preprocessing reads them; or what it says is wrong."""
+    step = TablePreprocessor(categorical=("text",))
+    step.numeric_, step.levels_ = {"number": (0.0, 0.0, 1.0)}, {"text": ["", "a", None]}
+    step.feature_names_in_, step.n_features_in_ = np.array(["number", "text"], dtype=object), 2
     try:
-        frame = pd.concat(list(TableFile(str(path), ",").pieces(rows, numbers)))
-        step = TablePreprocessor(categorical=("text",))
-        step.numeric_, step.levels_ = {"number": (0.0, 0.0, 1.0)}, {"text": ["", "a", None]}
-        step.feature_names_in_, step.n_features_in_ = np.array(["number", "text"], dtype=object), 2
-        return step.transform(frame).to_numpy().tobytes(), frame["text"].tolist(), frame.index.tolist()
+        pieces = TableFile(str(path), ",").pieces(rows, numbers)
+        return [(step.transform(piece).to_numpy().tobytes(), piece["text"].tolist(), piece.index.tolist()) for piece in pieces]
     except ValueError as error:
         return str(error)
 
