@@ -6,29 +6,24 @@ right checksum and a wrong model, which only a person would make.
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 import struct
-import zipfile
-import zlib
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import safetensors.numpy
 from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 
 import taskloom
-from taskloom.model_file import archive
 
+from .other_files import Others
+from .parts import Parts, Rng, flip_bits
 from .strange import STRANGE, greedy
 
-Rng = np.random.Generator
 LAYOUT = "abc"  # tasks of the long tables
 
 
@@ -69,45 +64,7 @@ def write_seeds(folder: Path) -> list[bytes]:
     return seeds
 
 
-@cache
-def _taken_apart(data: bytes) -> tuple[str, dict[str, np.ndarray], bytes]:
-    """Header, arrays and the rest; the arrays in one order, for the library hands them out in any."""
-    length = int.from_bytes(data[:8], "little")
-    arrays = dict(sorted(safetensors.numpy.load(data).items()))
-    return data[8 : 8 + length].decode(), arrays, data[8 + length :]
-
-
-class Parts:
-    """A model file taken apart, and put together again with a right checksum."""
-
-    def __init__(self, data: bytes):
-        text, arrays, self.body = _taken_apart(data)
-        self.header = json.loads(text)
-        self.metadata = self.header["__metadata__"]
-        self.tree = json.loads(self.metadata["model"])
-        self.arrays = dict(arrays)
-
-    def with_header(self, header: Any) -> bytes:
-        text = (header if isinstance(header, str) else json.dumps(header)).encode("utf-8", "surrogatepass")
-        return struct.pack("<Q", len(text)) + text + self.body
-
-    def signed(self, model: str | None = None) -> bytes:
-        """As a forger would write it."""
-        metadata = {name: text for name, text in self.metadata.items() if name != "sha256"}
-        metadata["model"] = json.dumps(self.tree) if model is None else model
-        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        metadata["sha256"] = archive._checksum(metadata, arrays)
-        return safetensors.numpy.save(arrays, metadata)
-
-
 # --- accidents ------------------------------------------------------------------------------------------------------------
-
-
-def flip_bits(data: bytes, rng: Rng) -> bytes:
-    broken = bytearray(data)
-    for place in rng.integers(len(broken), size=int(rng.integers(1, 9))):
-        broken[place] ^= 1 << int(rng.integers(8))
-    return bytes(broken)
 
 
 def overwrite(data: bytes, rng: Rng) -> bytes:
@@ -335,81 +292,6 @@ def fill_the_memory(data: bytes, rng: Rng) -> bytes:
     *way, last = ways[int(rng.integers(len(ways)))]
     within(parts.tree, tuple(way))[last] = asks[int(rng.integers(len(asks)))]
     return parts.signed()
-
-
-# --- other files ----------------------------------------------------------------------------------------------------------
-
-
-class Canary:
-    """Unpickled, it leaves a mark."""
-
-    def __init__(self, mark: Path):
-        self.mark = mark
-
-    def __reduce__(self) -> tuple:
-        return partial(open, mode="w"), (str(self.mark),)
-
-
-def bomb(n_megabytes: int = 64) -> bytes:
-    """A small archive that unpacks to a thousand times its size."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive_:
-        archive_.writestr("model", b"\0" * (n_megabytes << 20))
-    return out.getvalue()
-
-
-def npy(header: str) -> bytes:
-    text = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
-
-
-class Others:
-    """What people and attackers might give in place of a model file; every pickle among them carries the canary."""
-
-    def __init__(self, mark: Path):
-        canary = pickle.dumps(Canary(mark))
-        objects = io.BytesIO()
-        np.savez(objects, model=np.array([Canary(mark)], dtype=object))
-        two = io.BytesIO()
-        with zipfile.ZipFile(two, "w") as archive_:
-            archive_.writestr("../../outside", canary)
-            archive_.writestr("model.pkl", canary)
-        self.files = [
-            canary,
-            pickle.dumps(Canary(mark), protocol=0),
-            pickle.dumps(Canary(mark), protocol=2),
-            zlib.compress(canary),
-            objects.getvalue(),
-            two.getvalue(),
-            bomb(),
-            npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}") + canary,
-            npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}"),
-            npy(f"{{'descr': '<f8', 'fortran_order': False, 'shape': (__import__('os').system('touch {mark}'),)}}"),
-            b"",
-            b"\0" * 4096,
-            b"\xff" * 4096,
-            b"{}",
-            b"<!DOCTYPE html><title>404</title>",
-            b"a,b\n1,2\n",
-            b"\x1f\x8b\x08\x00" + b"\0" * 50,
-            b"PAR1" + b"\0" * 50 + b"PAR1",
-            safetensors.numpy.save({"a": np.zeros(3)}),
-        ]
-
-    def draw(self, data: bytes, rng: Rng) -> bytes:
-        """One of them: as it is, damaged, or inside the frame of a model file."""
-        other = self.files[int(rng.integers(len(self.files)))]
-        match int(rng.integers(4)):
-            case 0:
-                return other
-            case 1:
-                return flip_bits(other, rng) if other else rng.bytes(50)
-            case 2:
-                return struct.pack("<Q", len(other)) + other + data[8:]
-            case _:
-                parts = Parts(data)
-                parts.arrays["0"] = np.frombuffer(other[:4000], dtype=np.uint8)
-                return parts.signed()
 
 
 def kinds(seeds: list[bytes], mark: Path) -> dict[str, Callable[[bytes, Rng], bytes]]:

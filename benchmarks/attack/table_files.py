@@ -24,7 +24,8 @@ from taskloom import cli
 
 from .check import TooSlow, limited
 from .judging import LOADED, SECONDS, fault, judge_command
-from .model_files import flip_bits, move_a_piece, overwrite
+from .model_files import move_a_piece, overwrite
+from .parts import flip_bits
 
 Rng = np.random.Generator
 BEFORE = b"what was here before"

@@ -195,7 +195,7 @@ def check_training(model: Any) -> None:
         _numbers("the scale of the features", features.inverse_root, (r,))
     elif features.basis is not None:
         _numbers("the basis of the features", features.basis, (features.n_inputs, r))
-    inputs = model.n_features_in_ - (model.task_column is not None) if "coef_" in vars(model) else len(model.X_fit_)
+    inputs = model.n_features_in_ - (model.task_column is not None) if "coef_" in vars(model) else model.X_fit_.shape[0]
     row = np.zeros((1, inputs))
     if "feature_map_" in vars(model):
         check(np.shape(model._kernel(row, row)) == (1, 1), f"kernel={model.kernel!r} gives no number")

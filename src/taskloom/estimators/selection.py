@@ -68,6 +68,9 @@ class CrossValidated(MultiTaskEstimator):
     coef_: Any
     dual_coef_: Any
     intercept_: Any
+    certificate_: Any
+    _inner_products: Any
+    _training: Any
 
     @with_callbacks
     def fit(self, X, y, sample_weight=None, groups=None):
