@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,9 @@ def check_fitted(model: Any) -> None:
     check(isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.size > 0, "tasks_ is no list of tasks")
     check(len(set(tasks.tolist())) == tasks.size, "two tasks have one name")
     check(type(width) is int and width >= 1, f"n_features_in_ is no number of columns: {width!r}")
-    T, d = tasks.size, width - (model.task_column is not None)
+    column = model.task_column
+    check(column is None or (isinstance(column, (str, Integral)) and type(column) is not bool), "task_column is no column")
+    T, d = tasks.size, width - (column is not None)
     check(isinstance(model._dtype, np.dtype), "the model has no precision")
     _numbers("intercept_", model.intercept_, (T,), model._dtype)
     if "coef_" in state:
