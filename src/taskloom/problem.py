@@ -404,6 +404,7 @@ class Problem:
         """Where the slopes of each task add up to zero, by Newton's method inside a bracket that shrinks."""
         seen, v, loss = self.observations, self.observations.weight, self.loss
         b, span = (low + high) / 2, high - low
+        last, done = span, np.zeros(b.size, dtype=bool)
         for _ in range(100):
             z = b[seen.task]
             with np.errstate(over="ignore"):
@@ -411,8 +412,12 @@ class Problem:
                 bend = seen.sum_by_task(v * loss.curvature(seen.y, z))
             low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
             step = b - np.divide(slope, bend, out=np.full_like(b, np.inf), where=(bend > 0) & np.isfinite(bend))
-            last, b = b, np.where((step >= low) & (step <= high), step, (low + high) / 2)
-            if np.all(np.abs(b - last) <= np.where(b == step, 1e-9, 4e-16) * (np.abs(b) + span)):
+            # Steps that do not shrink, as on an exponential, would walk through the whole bracket.
+            sound = (step >= low) & (step <= high) & (2 * np.abs(step - b) <= last)
+            there = np.where(done, b, np.where(sound, step, (low + high) / 2))
+            last, b = np.abs(there - b), there
+            done |= last <= np.where(sound, 1e-9, 4e-16) * (np.abs(b) + span)
+            if done.all():
                 break  # of Newton's last step, the square is left
         return b
 

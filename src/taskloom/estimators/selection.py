@@ -56,8 +56,6 @@ def _template(structures: list[Structure]) -> Structure:
 class CrossValidated(MultiTaskEstimator):
     """``fit`` of the cross-validated estimators; the rest they have from the plain ones."""
 
-    _inner_products: Any
-    _training: Any
     _plain_class: ClassVar[type[MultiTaskEstimator]]
     structures: Any
     alphas: Any

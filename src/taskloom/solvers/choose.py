@@ -15,6 +15,7 @@ from .smooth import Smooth
 
 COPY = 6e7  # the most numbers that a copy of the inputs, one block for each task, may hold
 WIDE, SEVERAL = 200, 20  # features and tasks from which on products of matrices beat systems of their own for tasks
+SYSTEMS = 3e7  # the most numbers that the systems of all tasks may hold
 FEW = 50  # tasks, below which a factor copes better with kinks than the structure does
 
 
@@ -65,4 +66,4 @@ def _models_pay(problem: Problem) -> bool:
     if problem.n_tasks < 2 or problem.loss.quadratic or Reweighted().accepts(problem) is not None:
         return False
     columns = max(40, min(problem.n_tasks, problem.n_features) // 2)
-    return problem.observations.y.size * problem.n_features <= COPY and problem.n_tasks * columns**2 <= COPY
+    return problem.observations.y.size * problem.n_features <= COPY and problem.n_tasks * columns**2 <= SYSTEMS

@@ -28,14 +28,18 @@ FLAT = 0.1  # of the slope at the start of a step, at which its end is flat enou
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """Tasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded."""
+    """Tasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded.
 
-    tasks: Array | slice
+    Where there are intercepts, the inputs are centred, so that it does not matter where they lie.
+    """
+
     bucket: Bucket
     X: Array
+    mean: Array  # of the inputs (``B x r``)
     y: Array
     v: Array
     squares: Array  # of the lengths of the rows, in units of the number of directions that they fill
+    rows: Array  # how many independent ones there are, about
     size: Array  # half the mean over these directions of the sum of squares times curvatures, for each task
 
     def sized(self, h: Array) -> Tasks:
@@ -44,16 +48,35 @@ class Tasks:
 
 
 def gathered(problem: Problem) -> list[Tasks]:
-    seen, out = problem.observations, []
-    groups = problem.once("buckets", lambda: buckets(seen.counts, seen.starts))
-    for bucket in groups:
+    """Everything here is the same whether a row is there twice or has weight 2, so that the steps are the same, too."""
+    seen, out, scaled = problem.observations, [], []
+    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
         X, v = bucket.take(lined_up(problem), problem), seen.weight[bucket.place] * bucket.mask
-        mean = np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None] if problem.fit_intercept else 0.0
-        squares = np.square(X - mean).sum(axis=2) * bucket.mask
-        tasks = bucket.tasks if len(groups) > 1 else slice(None)
-        out.append(Tasks(tasks, bucket, X, seen.y[bucket.place], v, squares, np.zeros(len(X))))
-    filled = directions([part.X for part in out])
-    return [replace(part, squares=part.squares / filled) for part in out]
+        mean = np.zeros((len(X), X.shape[2]))
+        if problem.fit_intercept:
+            mean = times_transposed(X, v) / v.sum(axis=1)[:, None]
+            X = (X - mean[:, None, :]) * bucket.mask[:, :, None]
+        scaled.append(np.sqrt(v)[:, :, None] * X)
+        squares, y = np.square(X).sum(axis=2), seen.y[bucket.place]
+        out.append(Tasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
+    filled = directions(scaled)
+    return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out]
+
+
+def _shares(X: Array) -> Array:
+    """How unevenly the rows of each task fill its directions: one over their number, if they are alike and independent."""
+    gram = np.matmul(X, X.transpose(0, 2, 1)) if X.shape[1] <= X.shape[2] else np.matmul(X.transpose(0, 2, 1), X)
+    total = np.einsum("bii->b", gram)
+    gram /= np.where(total > 0, total, 1.0)[:, None, None]
+    return np.where(total > 0, np.einsum("bij,bij->b", gram, gram), 1.0)
+
+
+def _rows(filled_by_task: Array, filled: float) -> Array:
+    """The number of independent rows: with ``m`` of them, ``1 / m + 1 / d`` is one over the directions that they fill.
+
+    Tasks that share their inputs fill as many as all together, which says no more than that there are several rows for each.
+    """
+    return 1 / np.maximum(1 / filled_by_task - 1 / filled, 0.25 / filled_by_task)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +137,8 @@ class Fitted:
         self.B, self.c = self.beta[:, :q], self.beta[:, q] if problem.fit_intercept else np.zeros(n)
         # The share of the directions that a task cannot take up, because it has more observations that bend than freedom.
         taken = q - 2 * alpha * np.einsum("bij,bij->b", self.R[:, :, :q], self.R[:, :, :q])
-        self.free = np.maximum(1 - taken / np.maximum(np.count_nonzero(self.h, axis=1), 1), 0.1)
+        bent = np.einsum("bm,bm->b", block.v, self.h > 0) / block.v.sum(axis=1)
+        self.free = np.maximum(1 - taken / np.maximum(bent * block.rows, 1), 0.1)
         self.block = block.sized(self.h)
         self.size = self.block.size
 

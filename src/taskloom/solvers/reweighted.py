@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import issparse
 
-from .._array_api import add_to_diagonals, times_transposed
+from .._array_api import add_to_diagonals, row_products, times_transposed
 from .._component import require
 from ..losses import RowLoss, Squared
 from ..problem import LOSS_FREE, Problem
@@ -74,6 +74,7 @@ class FittedWalk(Walk):
         self.problem, self.alpha, self.p, self.scale, self.forcing = problem, problem.alpha, 1, problem.scale, forcing
         self.data = problem.once("tasks", lambda: gathered(problem))
         self.order = np.concatenate([part.bucket.tasks for part in self.data])
+        self.mean = np.concatenate([part.mean for part in self.data])
         self.accuracy = 1e-3 * self.scale
         self.enough = PROMISE * tol * self.scale
         if start is None:
@@ -81,7 +82,8 @@ class FittedWalk(Walk):
             W = self._alone(c)
             Q = self._factor_of(W, SHRINK)
         else:
-            W, c = start[0].T[self.order], start[1][self.order]
+            W = start[0].T[self.order]
+            c = start[1][self.order] + row_products(self.mean, W)
             Q = self._factor_of(W)
         self.here = self._fitted(Q, [(W, c)])
         self.doubtful = start is not None
@@ -204,7 +206,7 @@ class ReweightedRun(Run):
     def _iterate(self) -> Iterate:
         problem, seen, here = self.problem, self.problem.observations, self.walk.here
         W, b = np.empty_like(here.W), np.empty_like(here.c)
-        W[self.walk.order], b[self.walk.order] = here.W, here.c
+        W[self.walk.order], b[self.walk.order] = here.W, here.c - row_products(self.walk.mean, here.W)
         z = here.by_observation(lambda part: part.z, seen.y.size)
         slopes = problem.loss.slope(seen.y, z)
         G = problem.dual_candidate(slopes)
