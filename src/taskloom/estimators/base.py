@@ -295,8 +295,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         spread, b = data.scale.spread, b * data.scale.spread + data.scale.mean
         C: Any = data.features.coef(W) if isinstance(data.features, LinearFeatures) else data.features.dual_coef(W)
         each = [c * spread for c in (C if isinstance(C, list) else [C])]
-        targets = np.abs(data.problem.observations.y).max() * spread
-        self._dtype = data.inputs.dtype if all(map(fits_single, (*each, b, targets))) else np.dtype(float)
+        self._dtype = data.inputs.dtype if all(map(fits_single, (*each, b))) else np.dtype(float)
         attributes: dict[str, Any] = {"intercept_": b.astype(self._dtype)}
         if isinstance(data.features, MappedFeatures):
             attributes["feature_map_"] = data.features.map
