@@ -177,7 +177,7 @@ class _SolvedRows:
         left = block.y - self.d * (self.B @ self.Q.T)
         self.least = row_products(block.y, left)
         total = row_products(block.y, block.y)
-        self.free = _root(self.least / (total + float(namespace(total).finfo(total.dtype).tiny)))
+        self.free = _root(self.least / (total + float(namespace(total).finfo(total.dtype).smallest_normal)))
         self.Z = 2 * self.d * left * block.root
 
     def _solve(self, x: Array) -> Array:
