@@ -13,7 +13,7 @@ from .reweighted import Reweighted
 from .shared import SharedInputs
 from .smooth import Smooth
 
-COPY = 6e7  # the most numbers that a copy of the inputs, one block for each task, may hold
+COPY = 2e8  # the most numbers that a copy of the inputs, one block for each task, may hold
 WIDE, SEVERAL = 200, 20  # features and tasks from which on products of matrices beat systems of their own for tasks
 SYSTEMS = 3e7  # the most numbers that the systems of all tasks may hold
 FEW = 50  # tasks, below which a factor copes better with kinks than the structure does
