@@ -47,6 +47,7 @@ LAYERS = [
     {"ordering"},
     {"losses", "structures", "features", "tasks", "tables", "moments", "parquet"},
     {"rows", "approximation"},
+    {"constants"},
     {"problem", "solution", "maps", "metrics", "preprocessing", "testing"},
     {"solvers", "posterior", "leave_one_out"},
     {"model_file"},
