@@ -98,7 +98,7 @@ class TestRegressor:
 
     def test_warm_start_goes_on_from_the_last_fit(self):
         for kernel in ("linear", "rbf"):
-            model = MultiTaskRegressor(kernel=kernel, warm_start=True, tol=1e-6).fit(X, Y)
+            model = MultiTaskRegressor("frobenius", loss="huber", kernel=kernel, warm_start=True, tol=1e-6).fit(X, Y)
             first = model.n_iter_
             assert model.fit(X, Y).n_iter_ < first
             assert model.fit(X[:, :3], Y[:, :2]).predict(X[:, :3]).shape == (40, 2)  # other shapes: it starts afresh
