@@ -41,7 +41,7 @@ def test_eigenvalues_that_are_slightly_negative_do_not_raise_the_dual():
 
 
 def test_a_gap_is_never_smaller_than_rounding():
-    """With tiny targets the least value of this penalty, which has no closed form, swallows the loss: there is no proof to claim."""
+    """With tiny targets the least value of this penalty, which no formula gives, swallows the loss: no proof to claim."""
     certificate = solve(Problem(X, 1e-9 * Y, "squared", structures.LogDet(1.0, 0.1), 1e-3), max_iter=50).certificate
     assert not certificate.optimal
     assert certificate.gap > 0
