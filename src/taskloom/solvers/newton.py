@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from ..losses.base import Loss
+from .interior import follows, interior
 
 Array = np.ndarray
 MAX_STEPS = 200
+TRIAL, POLISH = 8, 10  # steps before and after another way to a loss of straight pieces
 CAUTION = (1.0, 1e-2, 1e-4)  # shares of the majorant that a step expects at least, where its own curvature led astray
 PATIENCE = 25  # steps without a clear fall of the decrement after which only rounding is left
 
@@ -101,6 +104,8 @@ class OnePerTask(Intercepts):
 
 class Design(ABC):
     """The inputs of a batch, in the form that makes the smaller systems."""
+
+    direct: ClassVar[bool] = True  # systems are solved, not approached
 
     @abstractmethod
     def start(self, u: Array) -> Array:
@@ -268,6 +273,11 @@ class Batch:
         intercepts = None if self.intercepts is None else self.intercepts.pick(which)
         return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), intercepts, self.enough)
 
+    @property
+    def inside(self) -> bool:
+        """Whether there is a way around the pieces of the loss: it asks for systems that are solved exactly."""
+        return self.design.direct and follows(self.loss)
+
     def offsets(self, b: Array) -> Array | float:
         return 0.0 if self.intercepts is None else self.intercepts.spread(b)
 
@@ -295,10 +305,19 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     _come_back(batch, coef, b)
     if batch.loss.quadratic:
         return _one_step(batch, coef, b)
-    active = np.arange(len(batch.y))
-    least = np.full(active.size, np.inf)
-    idle = np.zeros(active.size, int)
-    for _ in range(MAX_STEPS):
+    left = _newton_steps(batch, coef, b, np.arange(len(batch.y)), TRIAL if batch.inside else MAX_STEPS)
+    if batch.inside and left.size:
+        part = batch.pick(left)
+        coef[left], b[left] = interior(part, coef[left], b[left])
+        _newton_steps(batch, coef, b, left, POLISH)
+    return batch.finish(coef, b)
+
+
+def _newton_steps(batch: Batch, coef: Array, b: Array, active: Array, limit: int) -> Array:
+    """Steps of the elements ``active``, in place; those that are still on their way when the limit is reached."""
+    least = np.full(len(batch.y), np.inf)
+    idle = np.zeros(len(batch.y), int)
+    for _ in range(limit):
         part = batch if active.size == len(batch.y) else batch.pick(active)
         coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active])
         idle[active] = np.where(decrement < 0.5 * least[active], 0, idle[active] + 1)
@@ -307,7 +326,7 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
         active = active[(decrement > floor) & (idle[active] < PATIENCE)]
         if active.size == 0:
             break
-    return batch.finish(coef, b)
+    return active
 
 
 def _come_back(batch: Batch, coef: Array, b: Array) -> None:

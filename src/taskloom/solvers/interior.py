@@ -1,0 +1,122 @@
+"""Losses of straight pieces at weak strengths: a path through the inside of their slopes, to where Newton's method can start.
+
+Newton's method on a smoothed loss sees the pieces that the observations lie on. Where the strength is weak it meets them one
+by one, and creeps. An interior-point method is blind to pieces: with ``l(y, z) = sup_s s z - l*(y, s)`` and ``l*`` linear on
+``[lower, 0]`` and on ``[0, upper]`` (kinks at two places ``k``, or at one), the conditions of the smoothed problem are
+
+    z = k + width (s - guess) + q - p,     s = sum of both parts,     p (part - low) = q (high - part) = mu -> 0,
+
+with ``p, q >= 0``; one step solves a system of the form that Newton's own has, and a dozen or two steps reach any accuracy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..losses.base import Loss
+from ..losses.smoothed import Smoothed
+
+if TYPE_CHECKING:
+    from .newton import Batch
+
+Array = np.ndarray
+STEPS = 60
+EXACT = 1e-13  # the share of the loss at the start at which the products ``mu`` may end
+INSIDE = 0.99  # how much of the way to the boundary a step may take
+
+
+def follows(loss: Loss) -> bool:
+    """Whether this is a smoothed loss of straight pieces."""
+    return isinstance(loss, Smoothed)
+
+
+def interior(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array]:
+    """Coefficients and intercepts near the minimum of a smoothed loss of straight pieces."""
+    return _Path(batch, coef, b).follow()
+
+
+class _Path:
+    """Where the method stands. Parts of the slopes come first: arrays are ``2 x B x m``."""
+
+    def __init__(self, batch: Batch, coef: Array, b: Array):
+        self.batch, self.coef, self.b = batch, np.zeros_like(coef), b.copy()
+        loss: Smoothed = batch.loss  # type: ignore[assignment]
+        ends = np.array([np.broadcast_to(end, batch.y.shape) for end in loss.loss.slopes(batch.y)], dtype=float)
+        self.there = (ends != 0) & (batch.v > 0)
+        ends = np.where(self.there, ends, 1.0)
+        self.low, self.high = np.minimum(ends, 0.0), np.maximum(ends, 0.0)
+        kinks = [loss.loss.conjugate(batch.y, end) / end for end in np.where(self.there, ends, 0.0) + 1e-300 * ~self.there]
+        self.k = np.where(self.there, kinks, 0.0)
+        self.width, self.guess = loss.width, loss.guess
+        self.s = ends / 2
+        self.z = np.zeros_like(batch.y) + batch.offsets(b)
+        rest = np.where(self.there, self._distance(), 0.0)
+        apart = 0.1 * np.abs(rest).max(axis=(0, 2)) + np.mean(self.width)
+        self.p, self.q = np.maximum(-rest, 0.0) + apart[:, None], np.maximum(rest, 0.0) + apart[:, None]
+
+    def _slopes(self) -> Array:
+        return np.where(self.there, self.s, 0.0).sum(axis=0)
+
+    def _distance(self) -> Array:
+        """``z - k - width (s - guess)``, which ``q - p`` is to be."""
+        return self.z - self.k - self.width * (self._slopes() - self.guess)
+
+    def _products(self) -> tuple[Array, Array]:
+        """The weighted mean of all products for each element, and their sum."""
+        products = self.p * (self.s - self.low) + self.q * (self.high - self.s)
+        v = np.where(self.there, self.batch.v, 0.0)
+        total = np.einsum("kbm,kbm->b", v, products)
+        return total / np.maximum(2 * v.sum(axis=(0, 2)), 1e-300), total
+
+    def follow(self) -> tuple[Array, Array]:
+        begin = self._products()[1]
+        for _ in range(STEPS):
+            mu, total = self._products()
+            if np.all(total <= EXACT * begin):
+                break
+            self._step(mu)
+        return self.coef, self.b
+
+    def _step(self, mu: Array) -> None:
+        """Mehrotra's: a step to ``mu = 0`` tells how far to go, and what the products of its changes will be."""
+        below, above = self.s - self.low, self.high - self.s
+        steep = self.p / below + self.q / above
+        ease = np.where(self.there, 1 / steep, 0.0)
+        share = 1 + self.width * ease.sum(axis=0)
+        h = self.batch.v * ease.sum(axis=0) / share
+        damping = None if self.batch.intercepts is None else 1e-14 * self.batch.intercepts.gather(h) + 1e-300
+        direction = self.batch.design.factor(h, self.batch.intercepts, damping)
+        missed = self.q - self.p - self._distance()
+
+        def towards(low: Array, high: Array) -> tuple[Array, ...]:
+            """The changes after which the products are about ``low`` and ``high``."""
+            rest = missed + (high / above - self.q) - (low / below - self.p)
+            pulled = (ease * rest).sum(axis=0) / share
+            dcoef, db = direction(self.coef, self.batch.v * (self._slopes() - pulled))
+            dz = self.batch.design.predict(dcoef) + self.batch.offsets(db)
+            change = dz - self.width * (dz * ease.sum(axis=0) / share - pulled)
+            ds = ease * (change - rest)
+            dp = low / below - self.p - self.p / below * ds
+            dq = high / above - self.q + self.q / above * ds
+            return dcoef, db, dz, ds, dp, dq
+
+        nothing = np.zeros_like(self.s)
+        ds, dp, dq = towards(nothing, nothing)[3:]
+        t = self._length(ds, dp, dq, 1.0)[:, None]
+        v = np.where(self.there, self.batch.v, 0.0)
+        ahead = (self.p + t * dp) * (below + t * ds) + (self.q + t * dq) * (above - t * ds)
+        left = np.einsum("kbm,kbm->b", v, ahead) / np.maximum(2 * v.sum(axis=(0, 2)), 1e-300)
+        goal = (mu * (left / mu) ** 3)[:, None]
+        dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
+        t = self._length(ds, dp, dq, INSIDE)[:, None]
+        self.coef, self.b, self.z = self.coef + t * dcoef, self.b + t * db, self.z + t * dz
+        self.s, self.p, self.q = self.s + t * ds, self.p + t * dp, self.q + t * dq
+
+    def _length(self, ds: Array, dp: Array, dq: Array, inside: float) -> Array:
+        """The longest step for each element, up to 1, that leaves everything positive."""
+        room = np.array([self.s - self.low, self.high - self.s, self.p, self.q])
+        pace = np.array([ds, -ds, dp, dq])
+        fall = np.where(self.there, np.maximum(-pace / room, 0.0), 0.0).max(axis=(0, 1, 3))
+        return np.minimum(1.0, inside / np.maximum(fall, 1e-300))
