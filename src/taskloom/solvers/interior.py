@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..losses.base import Loss
+from ..losses.mixed import Mixed
 from ..losses.smoothed import Smoothed
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ INSIDE = 0.99  # how much of the way to the boundary a step may take
 
 
 def follows(loss: Loss) -> bool:
-    """Whether this is a smoothed loss of straight pieces."""
-    return isinstance(loss, Smoothed)
+    """Whether this is a smoothed loss of straight pieces, or that of some tasks."""
+    return loss.stands_in and isinstance(loss, Smoothed | Mixed)
 
 
 def interior(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array]:
@@ -38,26 +39,36 @@ def interior(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array]:
 
 
 class _Path:
-    """Where the method stands. Parts of the slopes come first: arrays are ``2 x B x m``."""
+    """Where the method stands. Parts of the slopes come first: arrays are ``2 x B x m``.
+
+    Observations under other losses (``plain``) take part in every step with their slopes and the majorant of their
+    curvatures, which leads nobody astray.
+    """
 
     def __init__(self, batch: Batch, coef: Array, b: Array):
         self.batch, self.coef, self.b = batch, np.zeros_like(coef), b.copy()
-        loss: Smoothed = batch.loss  # type: ignore[assignment]
-        ends = np.array([np.broadcast_to(end, batch.y.shape) for end in loss.loss.slopes(batch.y)], dtype=float)
+        ends, self.k = np.zeros((2, *batch.y.shape)), np.zeros((2, *batch.y.shape))
+        self.width, self.guess, self.plain = np.ones(batch.y.shape), np.zeros(batch.y.shape), np.ones(batch.y.shape, bool)
+        for place, part in batch.loss.pieces if isinstance(batch.loss, Mixed) else [(..., batch.loss)]:
+            if isinstance(part, Smoothed):
+                y = batch.y[place]
+                self.width[place], self.guess[place], self.plain[place] = part.width, part.guess, False
+                for end, k, of_all in zip(ends, self.k, part.loss.slopes(y), strict=True):
+                    end[place] = of_all
+                    k[place] = np.divide(part.loss.conjugate(y, end[place]), end[place], out=np.zeros_like(y), where=end[place] != 0)
         self.there = (ends != 0) & (batch.v > 0)
+        self.v = np.where(self.there, batch.v, 0.0)
         ends = np.where(self.there, ends, 1.0)
         self.low, self.high = np.minimum(ends, 0.0), np.maximum(ends, 0.0)
-        kinks = [loss.loss.conjugate(batch.y, end) / end for end in np.where(self.there, ends, 0.0) + 1e-300 * ~self.there]
-        self.k = np.where(self.there, kinks, 0.0)
-        self.width, self.guess = loss.width, loss.guess
         self.s = ends / 2
         self.z = np.zeros_like(batch.y) + batch.offsets(b)
         rest = np.where(self.there, self._distance(), 0.0)
-        apart = 0.1 * np.abs(rest).max(axis=(0, 2)) + np.mean(self.width)
+        apart = 0.1 * np.abs(rest).max(axis=(0, 2)) + self.width.mean(axis=1)
         self.p, self.q = np.maximum(-rest, 0.0) + apart[:, None], np.maximum(rest, 0.0) + apart[:, None]
 
     def _slopes(self) -> Array:
-        return np.where(self.there, self.s, 0.0).sum(axis=0)
+        slopes = np.where(self.there, self.s, 0.0).sum(axis=0)
+        return np.where(self.plain, self.batch.loss.slope(self.batch.y, self.z), slopes) if self.plain.any() else slopes
 
     def _distance(self) -> Array:
         """``z - k - width (s - guess)``, which ``q - p`` is to be."""
@@ -66,9 +77,8 @@ class _Path:
     def _products(self) -> tuple[Array, Array]:
         """The weighted mean of all products for each element, and their sum."""
         products = self.p * (self.s - self.low) + self.q * (self.high - self.s)
-        v = np.where(self.there, self.batch.v, 0.0)
-        total = np.einsum("kbm,kbm->b", v, products)
-        return total / np.maximum(2 * v.sum(axis=(0, 2)), 1e-300), total
+        total = np.einsum("kbm,kbm->b", self.v, products)
+        return total / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300), total
 
     def follow(self) -> tuple[Array, Array]:
         begin = self._products()[1]
@@ -85,7 +95,10 @@ class _Path:
         steep = self.p / below + self.q / above
         ease = np.where(self.there, 1 / steep, 0.0)
         share = 1 + self.width * ease.sum(axis=0)
-        h = self.batch.v * ease.sum(axis=0) / share
+        bend = ease.sum(axis=0) / share
+        if self.plain.any():
+            bend = np.where(self.plain, self.batch.loss.majorant(self.batch.y, self.z), bend)
+        h = self.batch.v * bend
         damping = None if self.batch.intercepts is None else 1e-14 * self.batch.intercepts.gather(h) + 1e-300
         direction = self.batch.design.factor(h, self.batch.intercepts, damping)
         missed = self.q - self.p - self._distance()
@@ -96,7 +109,7 @@ class _Path:
             pulled = (ease * rest).sum(axis=0) / share
             dcoef, db = direction(self.coef, self.batch.v * (self._slopes() - pulled))
             dz = self.batch.design.predict(dcoef) + self.batch.offsets(db)
-            change = dz - self.width * (dz * ease.sum(axis=0) / share - pulled)
+            change = dz - self.width * (dz * bend - pulled)
             ds = ease * (change - rest)
             dp = low / below - self.p - self.p / below * ds
             dq = high / above - self.q + self.q / above * ds
@@ -105,9 +118,8 @@ class _Path:
         nothing = np.zeros_like(self.s)
         ds, dp, dq = towards(nothing, nothing)[3:]
         t = self._length(ds, dp, dq, 1.0)[:, None]
-        v = np.where(self.there, self.batch.v, 0.0)
         ahead = (self.p + t * dp) * (below + t * ds) + (self.q + t * dq) * (above - t * ds)
-        left = np.einsum("kbm,kbm->b", v, ahead) / np.maximum(2 * v.sum(axis=(0, 2)), 1e-300)
+        left = np.einsum("kbm,kbm->b", self.v, ahead) / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300)
         goal = (mu * (left / mu) ** 3)[:, None]
         dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
         t = self._length(ds, dp, dq, INSIDE)[:, None]

@@ -114,7 +114,8 @@ class TaskSide(Side):
         if isinstance(problem.loss, RowLoss):
             return self._read(*row_fit(problem, None, L, self._dual, self._W, self._b))
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
-        large = min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit
+        work = N * (r * q) ** 2 if r * q <= N else N * N * (r + q + N)
+        large = min(N, r * q) > self.dense_limit or work > self.work_limit
         if large or issparse(problem.features):
             design: Design = (coupled := Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)), self.enough))
             if (squares := CoupledSquares.of(coupled)) is not None:
