@@ -20,7 +20,7 @@ from .interior import follows, interior
 
 Array = np.ndarray
 MAX_STEPS = 200
-TRIAL, POLISH = 8, 10  # steps before and after another way to a loss of straight pieces
+TRIAL, POLISH = 8, 30  # steps before and after another way to a loss of straight pieces
 CAUTION = (1.0, 1e-2, 1e-4)  # shares of the majorant that a step expects at least, where its own curvature led astray
 PATIENCE = 25  # steps without a clear fall of the decrement after which only rounding is left
 
@@ -385,8 +385,7 @@ def _damped_step(batch: Batch, coef: Array, b: Array, cautious: bool) -> tuple[A
                 np.where(better, new, old) for new, old in ((other[0], t), (other[3], drop), (other[4], reached))
             )
             dcoef, db = np.where(pick, other[1], dcoef), np.where(pick, other[2], db)
-    stuck = (t == 0) & (cautious | (-drop <= 1e-9 * np.abs(value)))
-    return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where(stuck, 0.0, -drop), value
+    return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where((t == 0) & cautious, 0.0, -drop), value
 
 
 def _search(
