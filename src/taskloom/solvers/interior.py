@@ -26,6 +26,7 @@ Array = np.ndarray
 STEPS = 60
 EXACT = 1e-13  # the share of the loss at the start at which the products ``mu`` may end
 INSIDE = 0.99  # how much of the way to the boundary a step may take
+LONGEST, CLOSE = 2.0, 1e-8  # steps of margins under other losses: the longest, and one at which they have arrived
 
 
 def follows(loss: Loss) -> bool:
@@ -41,26 +42,30 @@ def interior(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array]:
 class _Path:
     """Where the method stands. Parts of the slopes come first: arrays are ``2 x B x m``.
 
-    Observations under other losses (``plain``) take part in every step with their slopes and the majorant of their
-    curvatures, which leads nobody astray.
+    Observations under other losses (``plain``) take part in every step with their own slopes and curvatures; exponentials
+    (``margins``) hold for short steps only.
     """
 
     def __init__(self, batch: Batch, coef: Array, b: Array):
         self.batch, self.coef, self.b = batch, np.zeros_like(coef), b.copy()
         ends, self.k = np.zeros((2, *batch.y.shape)), np.zeros((2, *batch.y.shape))
         self.width, self.guess, self.plain = np.ones(batch.y.shape), np.zeros(batch.y.shape), np.ones(batch.y.shape, bool)
+        self.margins = np.zeros(batch.y.shape, bool)
         for place, part in batch.loss.pieces if isinstance(batch.loss, Mixed) else [(..., batch.loss)]:
-            if isinstance(part, Smoothed):
-                y = batch.y[place]
-                self.width[place], self.guess[place], self.plain[place] = part.width, part.guess, False
-                for end, k, of_all in zip(ends, self.k, part.loss.slopes(y), strict=True):
-                    end[place] = of_all
-                    k[place] = np.divide(part.loss.conjugate(y, end[place]), end[place], out=np.zeros_like(y), where=end[place] != 0)
+            if not isinstance(part, Smoothed):
+                self.margins[place] = (part.targets == "signs") & (batch.v[place] > 0)
+                continue
+            y = batch.y[place]
+            self.width[place], self.guess[place], self.plain[place] = part.width, part.guess, False
+            for end, k, slope in zip(ends, self.k, part.loss.slopes(y), strict=True):
+                end[place] = slope = np.broadcast_to(slope, y.shape)
+                k[place] = np.divide(part.loss.conjugate(y, slope), slope, out=np.zeros_like(y), where=slope != 0)
         self.there = (ends != 0) & (batch.v > 0)
         self.v = np.where(self.there, batch.v, 0.0)
         ends = np.where(self.there, ends, 1.0)
         self.low, self.high = np.minimum(ends, 0.0), np.maximum(ends, 0.0)
         self.s = ends / 2
+        self.far = np.where(self.margins, np.inf, 0.0).max(axis=1)  # how far margins wanted to go in the last step
         self.z = np.zeros_like(batch.y) + batch.offsets(b)
         rest = np.where(self.there, self._distance(), 0.0)
         apart = 0.1 * np.abs(rest).max(axis=(0, 2)) + self.width.mean(axis=1)
@@ -78,13 +83,13 @@ class _Path:
         """The weighted mean of all products for each element, and their sum."""
         products = self.p * (self.s - self.low) + self.q * (self.high - self.s)
         total = np.einsum("kbm,kbm->b", self.v, products)
-        return total / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300), total
+        return np.maximum(total / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300), 1e-300), total
 
     def follow(self) -> tuple[Array, Array]:
         begin = self._products()[1]
         for _ in range(STEPS):
             mu, total = self._products()
-            if np.all(total <= EXACT * begin):
+            if np.all((total <= EXACT * begin) & (self.far <= CLOSE)):
                 break
             self._step(mu)
         return self.coef, self.b
@@ -97,7 +102,8 @@ class _Path:
         share = 1 + self.width * ease.sum(axis=0)
         bend = ease.sum(axis=0) / share
         if self.plain.any():
-            bend = np.where(self.plain, self.batch.loss.majorant(self.batch.y, self.z), bend)
+            curvature, most = (of(self.batch.y, self.z) for of in (self.batch.loss.curvature, self.batch.loss.majorant))
+            bend = np.where(self.plain, np.maximum(curvature, 1e-3 * most), bend)
         h = self.batch.v * bend
         damping = None if self.batch.intercepts is None else 1e-14 * self.batch.intercepts.gather(h) + 1e-300
         direction = self.batch.design.factor(h, self.batch.intercepts, damping)
@@ -122,7 +128,9 @@ class _Path:
         left = np.einsum("kbm,kbm->b", self.v, ahead) / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300)
         goal = (mu * (left / mu) ** 3)[:, None]
         dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
-        t = self._length(ds, dp, dq, INSIDE)[:, None]
+        t = self._length(ds, dp, dq, INSIDE)
+        self.far = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)
+        t = np.minimum(t, LONGEST / np.maximum(self.far, 1e-300))[:, None]
         self.coef, self.b, self.z = self.coef + t * dcoef, self.b + t * db, self.z + t * dz
         self.s, self.p, self.q = self.s + t * ds, self.p + t * dp, self.q + t * dq
 
