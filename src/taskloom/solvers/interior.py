@@ -63,8 +63,8 @@ class _Path:
         self.there = (ends != 0) & (batch.v > 0)
         self.v = np.where(self.there, batch.v, 0.0)
         ends = np.where(self.there, ends, 1.0)
-        self.low, self.high = np.minimum(ends, 0.0), np.maximum(ends, 0.0)
         self.s = ends / 2
+        self.below, self.above = np.abs(self.s), np.abs(self.s)  # what is left to either end: too small to be a difference
         self.far = np.where(self.margins, np.inf, 0.0).max(axis=1)  # how far margins wanted to go in the last step
         self.z = np.zeros_like(batch.y) + batch.offsets(b)
         rest = np.where(self.there, self._distance(), 0.0)
@@ -81,7 +81,7 @@ class _Path:
 
     def _products(self) -> tuple[Array, Array]:
         """The weighted mean of all products for each element, and their sum."""
-        products = self.p * (self.s - self.low) + self.q * (self.high - self.s)
+        products = self.p * self.below + self.q * self.above
         total = np.einsum("kbm,kbm->b", self.v, products)
         return np.maximum(total / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300), 1e-300), total
 
@@ -96,7 +96,7 @@ class _Path:
 
     def _step(self, mu: Array) -> None:
         """Mehrotra's: a step to ``mu = 0`` tells how far to go, and what the products of its changes will be."""
-        below, above = self.s - self.low, self.high - self.s
+        below, above = self.below, self.above
         steep = self.p / below + self.q / above
         ease = np.where(self.there, 1 / steep, 0.0)
         share = 1 + self.width * ease.sum(axis=0)
@@ -132,11 +132,12 @@ class _Path:
         self.far = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)
         t = np.minimum(t, LONGEST / np.maximum(self.far, 1e-300))[:, None]
         self.coef, self.b, self.z = self.coef + t * dcoef, self.b + t * db, self.z + t * dz
-        self.s, self.p, self.q = self.s + t * ds, self.p + t * dp, self.q + t * dq
+        self.s, self.below, self.above = self.s + t * ds, below + t * ds, above - t * ds
+        self.p, self.q = self.p + t * dp, self.q + t * dq
 
     def _length(self, ds: Array, dp: Array, dq: Array, inside: float) -> Array:
         """The longest step for each element, up to 1, that leaves everything positive."""
-        room = np.array([self.s - self.low, self.high - self.s, self.p, self.q])
+        room = np.array([self.below, self.above, self.p, self.q])
         pace = np.array([ds, -ds, dp, dq])
         fall = np.where(self.there, np.maximum(-pace / room, 0.0), 0.0).max(axis=(0, 1, 3))
         return np.minimum(1.0, inside / np.maximum(fall, 1e-300))

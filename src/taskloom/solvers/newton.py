@@ -10,7 +10,7 @@ decoupled tasks of the feature side. Padding has weight 0.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -256,6 +256,7 @@ class Fit:
     coef: Array
     b: Array
     norm: float
+    steps: int = 0  # that it took, where they were counted
 
 
 @dataclass(eq=False)
@@ -307,9 +308,9 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
         return _one_step(batch, coef, b)
     everyone = np.arange(len(batch.y))
     if not (batch.design.direct and follows(batch.loss)):  # another way, which asks for systems that are solved exactly
-        _newton_steps(batch, coef, b, everyone, MAX_STEPS)
-        return batch.finish(coef, b)
-    left = _newton_steps(batch, coef, b, everyone, TRIAL, cautious=False)
+        steps = _newton_steps(batch, coef, b, everyone, MAX_STEPS)[1]
+        return replace(batch.finish(coef, b), steps=steps)
+    left = _newton_steps(batch, coef, b, everyone, TRIAL, cautious=False)[0]
     if left.size:
         part = batch.pick(left)
         found = interior(part, coef[left], b[left])
@@ -319,20 +320,20 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     return batch.finish(coef, b)
 
 
-def _newton_steps(batch: Batch, coef: Array, b: Array, active: Array, limit: int, cautious: bool = True) -> Array:
-    """Steps of the elements ``active``, in place; those that are still on their way when the limit is reached."""
+def _newton_steps(batch: Batch, coef: Array, b: Array, active: Array, limit: int, cautious: bool = True) -> tuple[Array, int]:
+    """Steps of the elements ``active``, in place; those that are still on their way after ``limit``, and how many it took."""
     least = np.full(len(batch.y), np.inf)
     idle = np.zeros(len(batch.y), int)
-    for _ in range(limit):
+    steps = 0
+    while active.size and steps < limit:
         part = batch if active.size == len(batch.y) else batch.pick(active)
         coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active], cautious)
         idle[active] = np.where(decrement < 0.5 * least[active], 0, idle[active] + 1)
         least[active] = np.minimum(least[active], decrement)
         floor = np.maximum(1e-15 * np.maximum(np.abs(value), 1e-300), batch.enough)
         active = active[(decrement > floor) & (idle[active] < PATIENCE)]
-        if active.size == 0:
-            break
-    return active
+        steps += 1
+    return active, steps
 
 
 def _come_back(batch: Batch, coef: Array, b: Array) -> None:
