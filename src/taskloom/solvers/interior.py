@@ -89,13 +89,17 @@ class _Path:
         begin = self._products()[1]
         for _ in range(STEPS):
             mu, total = self._products()
-            if np.all((total <= EXACT * begin) & (self.far <= CLOSE)):
+            going = (total > EXACT * begin) | (self.far > CLOSE)
+            if not going.any():
                 break
-            self._step(mu)
+            self._step(mu, going)
         return self.coef, self.b
 
-    def _step(self, mu: Array) -> None:
-        """Mehrotra's: a step to ``mu = 0`` tells how far to go, and what the products of its changes will be."""
+    def _step(self, mu: Array, going: Array) -> None:
+        """Mehrotra's: a step to ``mu = 0`` tells how far to go, and what the products of its changes will be.
+
+        Only elements that are still ``going`` move.
+        """
         below, above = self.below, self.above
         steep = self.p / below + self.q / above
         ease = np.where(self.there, 1 / steep, 0.0)
@@ -117,8 +121,8 @@ class _Path:
             dz = self.batch.design.predict(dcoef) + self.batch.offsets(db)
             change = dz - self.width * (dz * bend - pulled)
             ds = ease * (change - rest)
-            dp = low / below - self.p - self.p / below * ds
-            dq = high / above - self.q + self.q / above * ds
+            dp = np.where(self.there, low / below - self.p - self.p / below * ds, 0.0)
+            dq = np.where(self.there, high / above - self.q + self.q / above * ds, 0.0)
             return dcoef, db, dz, ds, dp, dq
 
         nothing = np.zeros_like(self.s)
@@ -130,7 +134,7 @@ class _Path:
         dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
         t = self._length(ds, dp, dq, INSIDE)
         self.far = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)
-        t = np.minimum(t, LONGEST / np.maximum(self.far, 1e-300))[:, None]
+        t = (going * np.minimum(t, LONGEST / np.maximum(self.far, 1e-300)))[:, None]
         self.coef, self.b, self.z = self.coef + t * dcoef, self.b + t * db, self.z + t * dz
         self.s, self.below, self.above = self.s + t * ds, below + t * ds, above - t * ds
         self.p, self.q = self.p + t * dp, self.q + t * dq

@@ -131,7 +131,7 @@ class TaskSide(Side):
             spread = self._spread(L)
             design = Gram((self._observation_gram() * (spread @ spread.T))[None])
         fit = self._newton(design)
-        self._creeps |= large and problem.loss.stands_in and fit.steps > self.creeping and N <= self.creeping_limit
+        self._creeps |= large and problem.loss.stands_in and fit.steps > self.creeping and self.creeping_limit >= N
         b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
         if isinstance(design, Gram):
             W = (problem.correlate(fit.coef[0]) @ L) @ L.T / (2 * problem.alpha)
