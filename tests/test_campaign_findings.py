@@ -7,8 +7,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
-from taskloom.losses import Squared
-from taskloom.solvers.newton import Batch, Gram, newton
+from taskloom.losses import Absolute, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
+from taskloom.solvers.interior import interior
+from taskloom.solvers.newton import Batch, Columns, Gram, OneEach, newton
 from taskloom.structures.box import newton_in_box
 from taskloom.structures.learned_graphs import graphical_lasso, shrink
 
@@ -152,3 +153,37 @@ def test_newton_in_a_box_meets_its_conditions():
     x = newton_in_box(lambda x: (x @ H @ x / 2 + c @ x, H @ x + c, lambda free: H[np.ix_(free, free)]), 0 * c, low, high, 1e-12)
     slope = H @ x + c
     assert np.abs(x - np.clip(x - slope, low, high)).max() < 1e-10
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Absolute(), Quantile(0.2), EpsilonInsensitive(0.1)], ids=repr)
+@pytest.mark.parametrize("dense", [Columns, Gram])
+def test_a_smoothed_loss_is_minimised_at_any_strength(loss, dense):
+    """Newton met the pieces of the loss one by one, and gave up far from the minimum: its own duality gap was 1 or more."""
+    draw = np.random.default_rng(5)
+    inputs = 1e4 * draw.normal(size=(2, 40, 30)) * 10.0 ** -draw.uniform(0, 4, size=30)
+    y = draw.normal(size=(2, 40)) if loss.targets == "numbers" else draw.choice([-1.0, 1.0], size=(2, 40))
+    v = np.full((2, 40), 1 / 40)
+    v[1, -5:] = 0.0  # padded
+    design = Columns(inputs) if dense is Columns else Gram(inputs @ inputs.transpose(0, 2, 1))
+    smoothed = loss.smoothed(np.zeros((2, 40)), 0.01)
+    batch = Batch(smoothed, y, v, design, OneEach((v > 0).astype(float)))
+    fit = newton(batch, design.start(np.zeros((2, 40))), np.zeros((2, 1)))
+    z = design.predict(fit.coef) + batch.offsets(fit.b)
+    u = -v * smoothed.slope(y, z)
+    beta = fit.coef if dense is Columns else np.einsum("bmp,bm->bp", inputs, fit.coef)
+    gap = np.square(np.einsum("bmp,bm->bp", inputs, u) - beta).sum() / 2
+    assert gap <= 1e-6
+    assert np.abs(u.sum(axis=1)).max() <= 1e-6
+
+
+def test_kinks_of_some_tasks_beside_other_losses():
+    """Inside, observations under other losses take part as they are, and exponentials in short steps."""
+    draw = np.random.default_rng(4)
+    inputs, which = 30 * draw.normal(size=(1, 24, 8)), np.arange(24)[None] // 8
+    y = np.where(which == 0, draw.normal(size=(1, 24)), draw.choice([-1.0, 1.0], size=(1, 24)))
+    loss = Mixed([Squared(), Logistic(), Hinge()], which).smoothed(np.zeros((1, 24)), 0.01)
+    batch = Batch(loss, y, np.full((1, 24), 1 / 24), Columns(inputs), OneEach(np.ones((1, 24))))
+    coef, b = interior(batch, np.zeros((1, 8)), np.zeros((1, 1)))
+    slope = batch.v * loss.slope(y, batch.design.predict(coef) + batch.offsets(b))
+    assert np.square(np.einsum("bmp,bm->bp", inputs, slope) + coef).sum() / 2 <= 1e-9
+    assert abs(slope.sum()) <= 1e-9

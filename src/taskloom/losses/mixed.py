@@ -33,14 +33,14 @@ class Mixed(Loss):
 
     @property
     def max_curvature(self) -> float:  # type: ignore[override]
-        return max(part.max_curvature for _, part in self._pieces)
+        return max(part.max_curvature for _, part in self.pieces)
 
     @property
     def proof(self) -> str:  # type: ignore[override]
         return next((part.proof for part in self.parts if part.proof), "")
 
     @cached_property
-    def _pieces(self) -> list[tuple[tuple[Array, ...], Loss]]:
+    def pieces(self) -> list[tuple[tuple[Array, ...], Loss]]:
         """The places of each loss that occurs, and the loss cut down to them."""
         places = [(k, np.nonzero(self.which == k)) for k in np.unique(self.which)]
         return [(place, self.parts[k].pick(place)) for k, place in places]
@@ -48,7 +48,7 @@ class Mixed(Loss):
     def _entrywise(self, method: str, *arguments: Array) -> Array:
         """What this method of each loss says about its own entries."""
         out = np.empty(self.which.shape)
-        for place, part in self._pieces:
+        for place, part in self.pieces:
             out[place] = getattr(part, method)(*(argument[place] for argument in arguments))
         return out
 
@@ -69,7 +69,7 @@ class Mixed(Loss):
 
     def slopes(self, y: Array) -> tuple[Array, Array]:
         lower, upper = np.empty(self.which.shape), np.empty(self.which.shape)
-        for place, part in self._pieces:
+        for place, part in self.pieces:
             lower[place], upper[place] = part.slopes(y[place])
         return lower, upper
 

@@ -7,6 +7,8 @@ task's Gram matrix by the mean one makes a Kronecker sum, which two eigendecompo
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator, cg
@@ -56,6 +58,8 @@ class MeanGram:
 
 class Coupled(Design):
     """All tasks in one batch element; the coefficients are ``B`` (``r x q``), flattened."""
+
+    direct: ClassVar[bool] = False
 
     def __init__(self, problem: Problem, L: Array, mean: MeanGram, enough: float = 0.0):
         self.problem, self.L, self.mean, self.enough = problem, L / np.sqrt(2 * problem.alpha), mean, enough

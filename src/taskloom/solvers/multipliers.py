@@ -23,7 +23,7 @@ class Multipliers:
         constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
         self.true = problem
         self.width = 0.3 * _unit(problem, seen.y - constants[seen.task])
-        self.narrowest = 1e-3 * self.width
+        self.narrowest = 1e-6 * self.width
         self.reached = np.inf
         self.renew(np.zeros(seen.y.size))
 

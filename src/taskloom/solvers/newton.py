@@ -10,14 +10,17 @@ decoupled tasks of the feature side. Padding has weight 0.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from ..losses.base import Loss
+from .interior import follows, interior
 
 Array = np.ndarray
 MAX_STEPS = 200
+TRIAL, POLISH = 8, 30  # steps before and after another way to a loss of straight pieces
 CAUTION = (1.0, 1e-2, 1e-4)  # shares of the majorant that a step expects at least, where its own curvature led astray
 PATIENCE = 25  # steps without a clear fall of the decrement after which only rounding is left
 
@@ -101,6 +104,8 @@ class OnePerTask(Intercepts):
 
 class Design(ABC):
     """The inputs of a batch, in the form that makes the smaller systems."""
+
+    direct: ClassVar[bool] = True  # systems are solved, not approached
 
     @abstractmethod
     def start(self, u: Array) -> Array:
@@ -251,6 +256,7 @@ class Fit:
     coef: Array
     b: Array
     norm: float
+    steps: int = 0  # that it took, where they were counted
 
 
 @dataclass(eq=False)
@@ -270,6 +276,11 @@ class Batch:
 
     def offsets(self, b: Array) -> Array | float:
         return 0.0 if self.intercepts is None else self.intercepts.spread(b)
+
+    def value(self, coef: Array, b: Array) -> Array:
+        plain = self.design.predict(coef)
+        losses = self.loss.value(self.y, plain + self.offsets(b))
+        return np.einsum("bm,bm->b", self.v, losses) + self.design.inner(coef, coef, plain) / 2
 
     def finish(self, coef: Array, b: Array) -> Fit:
         return Fit(coef, b, float(self.design.inner(coef, coef, self.design.predict(coef)).sum()) / 2)
@@ -295,19 +306,34 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     _come_back(batch, coef, b)
     if batch.loss.quadratic:
         return _one_step(batch, coef, b)
-    active = np.arange(len(batch.y))
-    least = np.full(active.size, np.inf)
-    idle = np.zeros(active.size, int)
-    for _ in range(MAX_STEPS):
+    everyone = np.arange(len(batch.y))
+    if not (batch.design.direct and follows(batch.loss)):  # another way, which asks for systems that are solved exactly
+        steps = _newton_steps(batch, coef, b, everyone, MAX_STEPS)[1]
+        return replace(batch.finish(coef, b), steps=steps)
+    left = _newton_steps(batch, coef, b, everyone, TRIAL, cautious=False)[0]
+    if left.size:
+        part = batch.pick(left)
+        found = interior(part, coef[left], b[left])
+        better = part.value(*found) < part.value(coef[left], b[left])
+        coef[left[better]], b[left[better]] = found[0][better], found[1][better]
+        _newton_steps(batch, coef, b, left, POLISH)
+    return batch.finish(coef, b)
+
+
+def _newton_steps(batch: Batch, coef: Array, b: Array, active: Array, limit: int, cautious: bool = True) -> tuple[Array, int]:
+    """Steps of the elements ``active``, in place; those that are still on their way after ``limit``, and how many it took."""
+    least = np.full(len(batch.y), np.inf)
+    idle = np.zeros(len(batch.y), int)
+    steps = 0
+    while active.size and steps < limit:
         part = batch if active.size == len(batch.y) else batch.pick(active)
-        coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active])
+        coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active], cautious)
         idle[active] = np.where(decrement < 0.5 * least[active], 0, idle[active] + 1)
         least[active] = np.minimum(least[active], decrement)
         floor = np.maximum(1e-15 * np.maximum(np.abs(value), 1e-300), batch.enough)
         active = active[(decrement > floor) & (idle[active] < PATIENCE)]
-        if active.size == 0:
-            break
-    return batch.finish(coef, b)
+        steps += 1
+    return active, steps
 
 
 def _come_back(batch: Batch, coef: Array, b: Array) -> None:
@@ -316,16 +342,10 @@ def _come_back(batch: Batch, coef: Array, b: Array) -> None:
     From where an exponential carried it the way back is long; and one step of an ill-conditioned system is off by a share of
     its start, so that starts that come from each other could grow without end.
     """
-
-    def value(coef: Array, b: Array) -> Array:
-        plain = batch.design.predict(coef)
-        losses = batch.loss.value(batch.y, plain + batch.offsets(b))
-        return np.einsum("bm,bm->b", batch.v, losses) + batch.design.inner(coef, coef, plain) / 2
-
     for away in (coef, b):
-        here, kept = value(coef, b), away.copy()
+        here, kept = batch.value(coef, b), away.copy()
         away[:] = 0.0
-        stay = here <= value(coef, b)
+        stay = here <= batch.value(coef, b)
         away[stay] = kept[stay]
 
 
@@ -345,8 +365,8 @@ def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
     return batch.finish(coef, b)
 
 
-def _damped_step(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array, Array, Array]:
-    """One Newton step with a line search; the new point, the decrement (0 where no step helps) and the value before.
+def _damped_step(batch: Batch, coef: Array, b: Array, cautious: bool) -> tuple[Array, Array, Array, Array]:
+    """One Newton step with a line search; the new point, the decrement (0 where no step will help) and the value before.
 
     Where the line search cuts the step short, the curvature at hand says little about the way ahead (most observations
     lie on straight pieces of the loss): steps with more of the majorant are tried too, and the best one is taken.
@@ -356,7 +376,7 @@ def _damped_step(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array, Arr
     fixed = batch.design.inner(coef, coef, plain) / 2
     value = np.einsum("bm,bm->b", batch.v, batch.loss.value(batch.y, z)) + fixed
     t, dcoef, db, drop, reached = _search(batch, coef, plain, z, value, fixed, batch.loss.curvature(batch.y, z))
-    if np.any(short := t < 0.2):
+    if cautious and np.any(short := t < 0.2):
         curvature, majorant = batch.loss.curvature(batch.y, z), batch.loss.majorant(batch.y, z)
         for share in CAUTION:
             other = _search(batch, coef, plain, z, value, fixed, np.maximum(curvature, share * majorant))
@@ -366,7 +386,7 @@ def _damped_step(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array, Arr
                 np.where(better, new, old) for new, old in ((other[0], t), (other[3], drop), (other[4], reached))
             )
             dcoef, db = np.where(pick, other[1], dcoef), np.where(pick, other[2], db)
-    return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where(t > 0, -drop, 0.0), value
+    return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where((t == 0) & cautious, 0.0, -drop), value
 
 
 def _search(

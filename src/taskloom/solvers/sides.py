@@ -96,11 +96,14 @@ class TaskSide(Side):
     near_counts = True
     dense_limit: int = 600  # largest dense system
     work_limit: float = 2e8  # and most multiplications to set it up
+    creeping: int = 30  # Newton steps over the pieces of a loss with kinks, after which the next system is dense,
+    creeping_limit: int = 1500  # with up to so many observations
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
         self.dim = problem.n_tasks
         self._gram: Array | None = None
+        self._creeps = False
         self._Z: Array | None = None
 
     def moment_root(self, W: Array) -> Array:
@@ -114,18 +117,21 @@ class TaskSide(Side):
         if isinstance(problem.loss, RowLoss):
             return self._read(*row_fit(problem, None, L, self._dual, self._W, self._b))
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
-        large = min(N, r * q) > self.dense_limit or N * r * q * min(N, r * q) > self.work_limit
+        work = N * (r * q) ** 2 if r * q <= N else N * N * (r + q + N)
+        large = min(N, r * q) > self.dense_limit or work > self.work_limit
+        large = large and not self._creeps
         if large or issparse(problem.features):
             design: Design = (coupled := Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)), self.enough))
             if (squares := CoupledSquares.of(coupled)) is not None:
                 return self._hold(*squares.solve(self._Z))
-        elif r * q <= N:
+        elif r * q <= (N / 2 if self._creeps else N):
             phi = problem.features[problem.observations.row]
             design = Columns((phi[:, :, None] * self._spread(L)[:, None, :]).reshape(1, N, r * q))
         else:
             spread = self._spread(L)
             design = Gram((self._observation_gram() * (spread @ spread.T))[None])
         fit = self._newton(design)
+        self._creeps |= large and problem.loss.stands_in and fit.steps > self.creeping and self.creeping_limit >= N
         b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
         if isinstance(design, Gram):
             W = (problem.correlate(fit.coef[0]) @ L) @ L.T / (2 * problem.alpha)
