@@ -9,8 +9,9 @@ further strength on the same data, as ``path`` solves it (weights, structure and
 Then everyone chooses for himself: ours, scikit-learn's ``KernelRidge`` and himalaya's each fit 8 strengths on the same four
 fifths of the rows, take the best on the last fifth and fit it on all rows; "fit s" is all of that. GPyTorch's multitask exact
 Gaussian process has the same length scale and learns the tasks' covariance (rank 4) and the noise, by Adam steps on the
-likelihood: as many (at most 50) as ``--peer-limit`` seconds allow. ``R2`` is that of new rows against the noiseless targets, by
-one function for all of them. From 5000 rows on only 50 tasks, only the trace, and nobody chooses.
+likelihood: as many (at most 50) as ``--peer-limit`` seconds allow, on up to 10 000 outputs (``n T``). ``R2`` is that of new
+rows against the noiseless targets, by one function for all of them. From 5000 rows on only 50 tasks, only the trace, and
+nobody chooses.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ THREADS = int(os.environ["OMP_NUM_THREADS"])
 TOL, SHARES, D = 1e-6, (0.1, 0.01), 5
 STEPS, ALPHAS = np.logspace(-1, -6.25, 8), np.logspace(1, -4.25, 8)  # what is chosen from: shares of the top; ridges
 LARGE = 5000  # rows from which on only 50 tasks are learned, and only with the trace
+DENSE = 10_000  # outputs in all, beyond which the covariance matrix of a Gaussian process of all of them fills the memory
 LEAST_STEPS = 5  # of Adam, below which there is nothing to predict with
 
 
@@ -83,7 +85,7 @@ def peers(n: int, n_tasks: int, gamma: float, missing: float, eigh: float, limit
     methods["scikit-learn KernelRidge, chosen"] = lambda: by_scikit(X, Y, X_new, gamma, split)
     if not missing and importlib.util.find_spec("himalaya"):
         methods["himalaya KernelRidgeCV, chosen"] = lambda: by_himalaya(X, Y, X_new, gamma, split)
-    if not missing and importlib.util.find_spec("gpytorch"):
+    if not missing and n * n_tasks <= DENSE and importlib.util.find_spec("gpytorch"):
         methods["GPyTorch multitask"] = lambda: by_gpytorch(X, Y, X_new, gamma, limit)
     rows = []
     for name, method in methods.items():

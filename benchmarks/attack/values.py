@@ -278,7 +278,17 @@ def _clusters(spec: dict[str, Any], A: Array) -> float:
 
 
 def objective(instance: Instance, model: Any) -> Value | None:
-    """``J`` at a fitted model; ``None`` where a model does not show what its penalty sees (addends of kernels)."""
+    """``J`` at a fitted model; ``None`` where a model does not show what its penalty sees (addends of kernels).
+
+    ``None`` as well where the penalty is one of ``A^-1``, and the ``A`` handed back is too close to singular to have one.
+    """
+    try:
+        return _objective(instance, model)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _objective(instance: Instance, model: Any) -> Value | None:
     instance = instance.by_observation() if instance.long else instance
     eps = float(np.finfo(model.intercept_.dtype).eps)
     b, alpha, spec = model.intercept_.astype(Long), Long(instance.alpha), instance.structure
