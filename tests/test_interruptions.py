@@ -137,6 +137,7 @@ def test_a_real_ctrl_c_in_a_script():
     from taskloom import MultiTaskRegressor, structures
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(400, 20)), rng.normal(size=(400, 100))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background inherit that it is ignored
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
