@@ -42,9 +42,13 @@ def dual(instance: Instance, G: Array, enough: float = np.inf) -> tuple[float, f
     v, y = v.T[order], instance.Y.T[order].astype(Long)
     dense = np.zeros(instance.Y.shape, Long)
     dense.T[order] = G
-    if instance.fit_intercept and np.any(np.abs(dense.sum(axis=0)) > EDGE * (np.abs(dense).sum(axis=0) + 1e-300)):
-        return -np.inf, 0.0
-    Z = instance.X.astype(Long).T @ dense / (2 * np.sqrt(Long(instance.alpha)))
+    X = instance.X.astype(Long)
+    if instance.fit_intercept:
+        sizes = np.abs(dense).sum(axis=0)
+        if np.any(np.abs(dense.sum(axis=0)) > EDGE * sizes + 1e-20 * sizes.sum()):
+            return -np.inf, 0.0
+        X = X - X.mean(axis=0)  # the same where G adds up to 0, and no rounding of that sum times a column far from zero
+    Z = X.T @ dense / (2 * np.sqrt(Long(instance.alpha)))
     ray = penalty_ray(instance.structure, Z)
     if ray is None:
         return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics.pairwise import pairwise_kernels
 
 from .build import Instance
 
@@ -44,6 +45,16 @@ def kernel_matrices(instance: Instance) -> list[Array]:
     """One matrix for each kernel of the instance, in extended precision."""
     names = instance.kernel if isinstance(instance.kernel, list) else [instance.kernel]
     return [_kernel(name, instance.X.astype(Long), Long(instance.gamma)) for name in names]
+
+
+def rounded_kernel_matrices(instance: Instance) -> list[Array]:
+    """The same as scikit-learn computes them: distances of inputs far from zero are differences of large numbers."""
+    names = instance.kernel if isinstance(instance.kernel, list) else [instance.kernel]
+    X, shape = instance.X.astype(float), {"gamma": float(instance.gamma), "degree": 3, "coef0": 1}
+    given = {
+        name: X if name == "precomputed" else pairwise_kernels(X, metric=name, filter_params=True, **shape) for name in names
+    }
+    return [given[name].astype(Long) for name in names]
 
 
 def _kernel(name: str, X: Array, gamma: Any) -> Array:
@@ -282,14 +293,19 @@ def objective(instance: Instance, model: Any) -> Value | None:
 
     ``None`` as well where the penalty is one of ``A^-1``, and the ``A`` handed back is too close to singular to have one.
     """
+    instance = instance.by_observation() if instance.long else instance
     try:
-        return _objective(instance, model)
+        value = _objective(instance, model, kernel_matrices(instance))
+        if value is None or hasattr(model, "coef_"):
+            return value
+        rounded = _objective(instance, model, rounded_kernel_matrices(instance))
     except np.linalg.LinAlgError:
         return None
+    assert rounded is not None
+    return Value(value.total, value.blur + abs(value.total - rounded.total))
 
 
-def _objective(instance: Instance, model: Any) -> Value | None:
-    instance = instance.by_observation() if instance.long else instance
+def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | None:
     eps = float(np.finfo(model.intercept_.dtype).eps)
     b, alpha, spec = model.intercept_.astype(Long), Long(instance.alpha), instance.structure
     root = np.sqrt(alpha)
@@ -311,7 +327,7 @@ def _objective(instance: Instance, model: Any) -> Value | None:
         Cs = model.dual_coef_ if isinstance(model.dual_coef_, list) else [model.dual_coef_]
         As = model.structure_ if isinstance(model.structure_, list) else [model.structure_]
         Z, room, paid, ridge, lost = b + np.zeros(instance.Y.shape, Long), np.abs(b), 0.0, Long(0), 0.0
-        for K, C, A in zip(kernel_matrices(instance), Cs, As, strict=True):
+        for K, C, A in zip(kernels, Cs, As, strict=True):
             C = C.astype(Long)
             Z, room = Z + K @ C, room + np.abs(K) @ np.abs(C)
             R = _function_root(K, C)
