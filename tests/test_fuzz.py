@@ -78,6 +78,7 @@ FOUND = {
     "a sentence without end": on_model(lambda m, a: m["params"].update({"x" * 100_000: 1})),
     "one number alone": on_model(lambda m, a: a.update({m["fitted"]["intercept_"]["name"]: np.array(1.0)})),
     "half precision": on_model(lambda m, a: a.update({(name := m["training"]["solution"]["A"]["name"]): a[name].astype("f2")})),
+    "a task column that is not there": on_model(lambda m, a: m["params"].update({"task_column": "nowhere"})),
     "other columns than those of the preprocessing": on_model(
         lambda m, a: m["fitted"]["feature_names_in_"]["values"].__setitem__(0, "other")
     ),
@@ -111,6 +112,15 @@ def test_a_cell_of_a_megabyte_is_not_repeated(saved, folder, tmp_path, capsys):
     said = capsys.readouterr().err
     assert len(said) < 1100
     assert "\x1b" not in said
+
+
+def test_numbers_whose_squares_overflow_are_refused_in_a_sentence(tmp_path, capsys):
+    for row, name in (("1e308,0.5,a,0.1", "column 'p'"), ("0.5,0.5,a,-1e308", "of y")):
+        lines = ["p,q,shop,y", *[f"{k / 7:.3f},{k % 3},{'ab'[k % 2]},{k % 5}" for k in range(20)], row]
+        (tmp_path / "t.csv").write_text("\n".join(lines))
+        assert taskloom_("fit", tmp_path / "t.csv", "--target", "y", "--task", "shop", "--alphas", "2", "--cv", "2", "-q") == 1
+        assert name in (sentence := capsys.readouterr().err)
+        assert "unexpected" not in sentence
 
 
 def test_utf_16_without_its_mark_is_refused_in_our_words(tmp_path):

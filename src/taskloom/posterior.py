@@ -51,7 +51,10 @@ class Posterior:
     """
 
     def __init__(self, problem: Problem, W: Array, b: Array, A: Array, noise: float | None = None):
-        require(noise is None or (is_number(noise) and noise > 0), f"noise must be a positive number or None, got {noise!r}")
+        require(
+            noise is None or (is_number(noise) and 0 < noise < 1e150),
+            f"noise must be None or a positive number whose square is one, got {noise!r}",
+        )
         seen = problem.observations
         rho = problem.ridge / problem.alpha
         self.n_tasks = problem.n_tasks

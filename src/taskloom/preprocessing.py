@@ -274,5 +274,9 @@ def _scale(values: Array, name: str) -> tuple[float, float, float]:
     require(not np.isnan(values).all(), f"column {name!r} is empty; leave it out")
     median = float(np.nanmedian(values))
     filled = np.where(np.isnan(values), median, values)
+    require(
+        float(np.abs(filled).max()) < 1e150,
+        f"column {name!r} holds {filled[np.abs(filled).argmax()]:.3g}, whose square is no number; divide it, or leave it out",
+    )
     mean, spread = float(filled.mean()), float(filled.std())
     return median, mean, spread if spread > 1e-12 * max(abs(mean), np.finfo(float).tiny) else 1.0

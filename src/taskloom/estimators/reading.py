@@ -200,7 +200,9 @@ def _natural_number(distances: Array, tree: Array) -> int:
     cuts = [fcluster(tree, n, "maxclust") for n in range(2, max(T // 2, 2) + 1)]
     cuts = [cut for cut in cuts if cut.max() > 1]  # merges of one height cannot be told apart: all or none
     scores = [silhouette_score(distances, cut, metric="precomputed") for cut in cuts]
-    return int(cuts[int(np.argmax(scores))].max()) if cuts else 1
+    if max(scores, default=0.0) <= 1e-9:
+        return 1  # tasks that are all equally far from each other fall into groups by rounding alone
+    return int(cuts[int(np.argmax(scores))].max())
 
 
 def _leading(A: Array, n: int) -> Array:

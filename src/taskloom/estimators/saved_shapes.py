@@ -148,6 +148,13 @@ def _check_names(model: Any, T: int) -> None:
             isinstance(names, np.ndarray) and names.shape == (model.n_features_in_,) and all(isinstance(n, str) for n in names),
             "the names of the columns are not readable",
         )
+    column, width = model.task_column, model.n_features_in_
+    if isinstance(column, str):
+        check(
+            column in state.get("feature_names_in_", ()), f"there is no column called {column!r}, as the task column should be"
+        )
+    elif column is not None:
+        check(-width <= column < width, f"there is no column {column} among {width}, as the task column should be")
 
 
 def _labels(classes: Any, count: int) -> bool:
@@ -191,6 +198,7 @@ def check_training(model: Any) -> None:
     _numbers("the weights of the observations", seen.weight, (count,))
     check(bool((seen.weight > 0).all()), "an observation has no weight")
     check(problem.loss.quadratic, "the training data are kept for the squared loss only")
+    check(type(problem.fit_intercept) is bool, "nobody knows whether the training data have intercepts")
     features = data.features
     _numbers("the features", entries(features.phi), entries(features.phi).shape)
     if hasattr(features, "U"):
