@@ -95,6 +95,8 @@ class ReadStructure(MultiTaskEstimator):
             distances = np.maximum(1 - C, 0.0)
             tree = linkage(squareform(distances, checks=False), "average")
             n = _natural_number(distances, tree) if n is None else n
+        if n == T:
+            return np.arange(T)  # where all are equally far apart, rounding would decide which of them are one group
         label = fcluster(tree, n, "maxclust")
         return np.unique(label, return_index=True)[1].argsort().argsort()[label - 1]
 
