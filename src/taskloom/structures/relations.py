@@ -84,7 +84,7 @@ class Relations(Remembering, SpectralStructure):
         shifted, mu = a - step, self.strengths[0]
         if mu == 0:
             return np.maximum(shifted, 0.0)
-        root = np.sqrt(shifted**2 + 4 * step * mu)  # where shifted < 0 the sum would cancel, and A must not be singular
+        root = np.hypot(shifted, 2 * np.sqrt(step * mu))  # where shifted < 0 the sum would cancel, and A must not be singular
         return np.where(shifted >= 0, (shifted + root) / 2, 2 * step * mu / np.where(shifted >= 0, 1.0, root - shifted))
 
     def remembering(self) -> Structure:
