@@ -229,10 +229,12 @@ class Walk:
         self.doubtful, self.enough = True, self.enough / 10
         return moved
 
+    def _direction(self, metric: Callable[[Array], Array], promise: float) -> Array:
+        """The Newton direction, as accurate as a step that promises so much deserves."""
+        return newton_direction(self.here, metric, float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3)))
+
     def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
-        here = self.here
-        forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
-        move = newton_direction(here, metric, forcing)
+        here, move = self.here, self._direction(metric, promise)
         fall, t = inner(here.slope, move), 1.0
         blind = promise < ROUNDING * float(namespace(here.Q).finfo(here.Q.dtype).eps) * abs(here.value)
         while t > 1e-6:

@@ -21,7 +21,7 @@ from ..losses import RowLoss, Squared
 from ..problem import LOSS_FREE, Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
-from .factor_newton import PROMISE, SHRINK, SMALL, Walk, newton_direction
+from .factor_newton import PROMISE, SHRINK, SMALL, Walk
 from .fitted_tasks import FittedPoint, Tasks, gathered
 from .proximal import Proximal
 from .repair import repaired
@@ -136,9 +136,7 @@ class FittedWalk(Walk):
         return moved
 
     def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
-        here = self.here
-        forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
-        move = newton_direction(here, metric, forcing)
+        here, move = self.here, self._direction(metric, promise)
         fall = float(np.vdot(here.slope, move))
         dB, dc = here.predicted(move)
         longest = min(1.0, float(np.linalg.norm(here.Q)) / float(np.linalg.norm(move)))
