@@ -17,13 +17,21 @@ from .build import Instance
 
 Array = np.ndarray
 Long = np.longdouble
+SPECTRAL = ("trace", "schatten", "schatten_norm", "unit_trace", "frobenius", "log_det")
+KNOWN = ("fixed", "output_metric", "output_code", "shared_mean", "task_graph")
+CLOSED = (*SPECTRAL, "independent", "feature_selection")  # the best penalty of given weights has a formula
 
 
 class Value(NamedTuple):
-    """The objective at a fitted model, and how far rounding of the fitted numbers may have moved it."""
+    """The objective at a fitted model, and how far rounding of the fitted numbers may have moved it.
+
+    ``kernel`` is how far the last digit of the kernel's entries moves the minimum itself: ``W`` minimises, so to first order
+    it is what it does to the penalty. Where all entries are nearly 1, that is more than a gap.
+    """
 
     total: float
     blur: float
+    kernel: float = 0.0
 
 
 # --- data -------------------------------------------------------------------------------------------------------
@@ -175,7 +183,7 @@ def rounding_of_the_loss(instance: Instance) -> float:
 def penalty(spec: dict[str, Any], R: Array, A: Array | None, eps: float = 1e-16) -> float:
     """``tr(A^+ R'R) + F(A)`` with the best ``A``, or with ``A`` where no closed form is known; ``R`` is ``sqrt(alpha) W``."""
     name, T = spec["name"], R.shape[1]
-    if name in ("trace", "schatten", "schatten_norm", "unit_trace", "frobenius", "log_det"):
+    if name in SPECTRAL:
         size = float(np.abs(R).max(initial=0.0))
         s = np.zeros(T, Long)
         if size > 0:
@@ -184,7 +192,7 @@ def penalty(spec: dict[str, Any], R: Array, A: Array | None, eps: float = 1e-16)
         return float(_of_singular_values(spec, s))
     if name == "independent":
         return float((R**2).sum())
-    if name in ("fixed", "output_metric", "output_code", "shared_mean", "task_graph"):
+    if name in KNOWN:
         return charge(R, _known(spec, T), eps)
     if name == "feature_selection":
         return float(2 * np.sqrt((R**2).sum(axis=1)).sum())
@@ -302,7 +310,7 @@ def objective(instance: Instance, model: Any) -> Value | None:
     except np.linalg.LinAlgError:
         return None
     assert rounded is not None
-    return Value(value.total, value.blur + abs(value.total - rounded.total))
+    return value._replace(blur=value.blur + abs(value.total - rounded.total))
 
 
 def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | None:
@@ -341,7 +349,16 @@ def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | 
     room = eps * (instance.X.shape[1] + 10) * room
     blur = max(abs(loss_term(instance, Z + room) - loss), abs(loss_term(instance, Z - room) - loss))
     rough = 40 * eps * (abs(loss) + abs(paid) + abs(ridge))
-    return Value(float(loss + paid + ridge), float(blur + rough) + lost + rounding_of_the_loss(instance))
+    return Value(float(loss + paid + ridge), float(blur + rough) + lost + rounding_of_the_loss(instance), lost)
+
+
+def objective_at(instance: Instance, phi: Array, W: Array, b: Array) -> float | None:
+    """``J`` at weights on given features, where the best ``A`` has a closed form."""
+    if instance.structure["name"] not in CLOSED:
+        return None
+    W, Z = W.astype(Long), phi.astype(Long) @ W.astype(Long) + b.astype(Long)
+    paid = penalty(instance.structure, np.sqrt(Long(instance.alpha)) * W, None)
+    return float(loss_term(instance, Z) + paid + Long(instance.ridge) * (W**2).sum())
 
 
 def _function_root(K: Array, C: Array) -> Array:
