@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, diags_array, issparse
+from sklearn import config_context
 
 from ._component import require
 from ._linalg import symmetric
@@ -210,7 +211,7 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
     """``k(X, Z)`` for a scikit-learn kernel name, a Gaussian-process kernel, or a callable of two matrices."""
     if callable(kernel):
         return lambda X, Z: densely(kernel(X, Z))
-    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels  # slow: only where a kernel is named
+    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow: only where a kernel is named
 
     known = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
     require(
@@ -221,7 +222,13 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
         return lambda X, _: X
     given = {"gamma": gamma, "degree": degree, "coef0": coef0}
     parameters = {name: given[name] for name in _TAKES.get(kernel, ()) if given[name] is not None}
-    return lambda X, Z: pairwise_kernels(X, Z, metric=kernel, **parameters)
+    function = PAIRWISE_KERNEL_FUNCTIONS[kernel]
+
+    def values(X: Any, Z: Any) -> Array:
+        with config_context(assume_finite=True, skip_parameter_validation=True):  # inputs were checked
+            return function(X, Z, **parameters)
+
+    return values
 
 
 def densely(K: Any) -> Array:
