@@ -93,8 +93,7 @@ def solve(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
         )
     reduced = Partial.of(problem) if problem.structure.convex else None
-    while reduced is not None:
-        inner = reduced.at(problem.alpha, problem.structure)
+    while reduced is not None and chosen.accepts(inner := reduced.at(problem.alpha, problem.structure)) is None:
         first, status = _run(inner, chosen, tol, reduced.inward(start), limits, reduced.outward, reduced.constant)
         book = _Book(problem, tol)
         book.take_over(first, reduced.outward)
