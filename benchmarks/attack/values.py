@@ -23,15 +23,10 @@ CLOSED = (*SPECTRAL, "independent", "feature_selection")  # the best penalty of 
 
 
 class Value(NamedTuple):
-    """The objective at a fitted model, and how far rounding of the fitted numbers may have moved it.
-
-    ``kernel`` is how far the last digit of the kernel's entries moves the minimum itself: ``W`` minimises, so to first order
-    it is what it does to the penalty. Where all entries are nearly 1, that is more than a gap.
-    """
+    """The objective at a fitted model, and how far rounding of the fitted numbers may have moved it."""
 
     total: float
     blur: float
-    kernel: float = 0.0
 
 
 # --- data -------------------------------------------------------------------------------------------------------
@@ -349,7 +344,7 @@ def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | 
     room = eps * (instance.X.shape[1] + 10) * room
     blur = max(abs(loss_term(instance, Z + room) - loss), abs(loss_term(instance, Z - room) - loss))
     rough = 40 * eps * (abs(loss) + abs(paid) + abs(ridge))
-    return Value(float(loss + paid + ridge), float(blur + rough) + lost + rounding_of_the_loss(instance), lost)
+    return Value(float(loss + paid + ridge), float(blur + rough) + lost + rounding_of_the_loss(instance))
 
 
 def objective_at(instance: Instance, phi: Array, W: Array, b: Array) -> float | None:

@@ -375,7 +375,8 @@ class _Book:
         picked = f"{'auto picked ' if automatic else ''}solver {solver!r}"
         message = sentence(status, relative, slope, len(self.history), self.tol, picked)
         message = " ".join([message, *self._notes()])
-        certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message, slope)
+        primal, dual, gap, relative = (float(number) for number in (self.primal, self.dual, self.gap, relative))
+        certificate = Certificate(primal, dual, gap, relative, status, message, slope)
         assert self.A is not None
         self.b = problem.loss.intercepts(self.b)
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
