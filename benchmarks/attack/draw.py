@@ -53,6 +53,7 @@ NOT_CONVEX = ("low_rank", "learned_graph", "sparse_precision")
 ON_COLUMNS = ("feature_selection", "dirty")
 SUMS = ("robust", "dirty")
 KERNELS = {"linear": 70, "rbf": 9, "poly": 4, "laplacian": 3, "cosine": 2, "precomputed": 5, "linear+rbf": 4}
+RARE_KERNELS = ("sigmoid", "chi2", "additive_chi2", "callable")  # some of them never positive semidefinite, and refused
 FAULTS = (
     "repeated rows",
     "constant column",
@@ -148,4 +149,8 @@ def draw(seed: int, k: int) -> Description:
         "invariances": sorted(str(i) for i in rng.choice(INVARIANCES, size=2, replace=False)),
         "drop": {"tasks": [], "rows": [], "columns": []},  # what shrinking leaves out
     }
-    return about | SUITED.get(about["solver"], {}) if rng.random() < 0.8 else about
+    about |= SUITED.get(about["solver"], {}) if rng.random() < 0.8 else {}
+    if kernel == "rbf" and rng.random() < 0.2:
+        about["kernel"] = str(rng.choice(RARE_KERNELS))
+    about["sparse"] = bool(kernel == "linear" and layout != "long" and rng.random() < 0.15)
+    return about

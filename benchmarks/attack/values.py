@@ -54,10 +54,13 @@ def rounded_kernel_matrices(instance: Instance) -> list[Array]:
     """The same as scikit-learn computes them: distances of inputs far from zero are differences of large numbers."""
     names = instance.kernel if isinstance(instance.kernel, list) else [instance.kernel]
     X, shape = instance.X.astype(float), {"gamma": float(instance.gamma), "degree": 3, "coef0": 1}
-    given = {
-        name: X if name == "precomputed" else pairwise_kernels(X, metric=name, filter_params=True, **shape) for name in names
-    }
-    return [given[name].astype(Long) for name in names]
+
+    def rounded(name: str) -> Array:
+        if name in ("precomputed", "callable"):
+            return _kernel(name, X, shape["gamma"])
+        return pairwise_kernels(X, metric=name, filter_params=True, **shape)
+
+    return [rounded(name).astype(Long) for name in names]
 
 
 def _kernel(name: str, X: Array, gamma: Any) -> Array:
@@ -66,13 +69,19 @@ def _kernel(name: str, X: Array, gamma: Any) -> Array:
     inner = X @ X.T
     if name == "linear":
         return inner
-    if name == "poly":
-        return (gamma * inner + 1) ** 3
+    if name in ("poly", "callable"):
+        return (gamma * inner + 1) ** (3 if name == "poly" else 2)
+    if name == "sigmoid":
+        return np.tanh(gamma * inner + 1)
     if name == "cosine":
         size = np.sqrt(np.diag(inner))
         size = np.where(size > 0, size, 1)
         return inner / np.outer(size, size)
     apart = X[:, None, :] - X[None, :, :]
+    if name in ("chi2", "additive_chi2"):
+        both = X[:, None, :] + X[None, :, :]
+        away = np.divide(apart**2, both, out=np.zeros_like(apart), where=both > 0).sum(axis=2)
+        return np.exp(-gamma * away) if name == "chi2" else -away
     away = np.abs(apart).sum(axis=2) if name == "laplacian" else (apart**2).sum(axis=2)
     return np.exp(-gamma * away)
 

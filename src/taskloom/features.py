@@ -16,6 +16,7 @@ from ._linalg import symmetric
 from .decompositions import asymmetry, centred_eigenvectors, decays, pivoted_cholesky
 
 Array = np.ndarray
+SMALL = 100_000  # entries of a sparse matrix, zeros included, up to which a dense one is the better choice
 Matrix: TypeAlias = np.ndarray | csr_array  # features are dense, or sparse by rows
 LARGE = 400  # rows from which a kernel matrix is worth a look at how to decompose it
 _TAKES = {  # which of gamma, degree and coef0 a named kernel understands
@@ -61,9 +62,9 @@ def weighted_gram(phi: Matrix, h: Array) -> Array:
 class LinearFeatures:
     """``Phi = X``; with more columns than rows, ``X' = QR`` and ``Phi = R'``, so that ``r`` is at most ``n``.
 
-    No ``n x n`` matrix is formed when there are fewer columns than rows, and a sparse ``X`` is never made dense: it has no
-    sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``. With
-    ``keep_columns`` the features are the columns, however many.
+    No ``n x n`` matrix is formed when there are fewer columns than rows, and a large sparse ``X`` is never made dense: it has
+    no sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``. A small one
+    is: dense systems are quicker and lose fewer digits. With ``keep_columns`` the features are the columns, however many.
     """
 
     note = ""  # nothing to know about: no matrix is repaired
@@ -71,6 +72,8 @@ class LinearFeatures:
     def __init__(self, X: Matrix, keep_columns: bool = False):
         self.basis: Array | None = None
         self.kernel: KernelFeatures | None = None
+        if issparse(X) and X.shape[0] * X.shape[1] <= SMALL:
+            X = densely(X)
         self.X = self.phi = as_csr(X) if issparse(X) else X
         self.n_inputs = X.shape[1]  # how many weights a user sees: one for each column
         if keep_columns:
