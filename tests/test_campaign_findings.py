@@ -187,3 +187,26 @@ def test_kinks_of_some_tasks_beside_other_losses():
     slope = batch.v * loss.slope(y, batch.design.predict(coef) + batch.offsets(b))
     assert np.square(np.einsum("bmp,bm->bp", inputs, slope) + coef).sum() / 2 <= 1e-9
     assert abs(slope.sum()) <= 1e-9
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e-5, 1e-12, 1e-38])
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_tasks_that_grow_together_under_a_learned_graph(unit, loss):
+    """Edges grew until ``gamma`` was lost beside them, and a loss of 1e-10 beside the trace: no progress after 300 steps."""
+    alpha = 1e-2 if loss == "squared" else 1e-2 / unit
+    model = MultiTaskRegressor(structures.LearnedGraph(2.0), alpha=alpha, loss=loss, max_iter=50).fit(X, unit * Y)
+    assert model.certificate_.status == "stationary", model.certificate_.message
+    pooled = model.coef_ - model.coef_.mean(axis=0)
+    assert np.abs(pooled).max() <= 1e-3 * np.abs(model.coef_).max() or unit > 1e-4
+
+
+def test_a_structure_made_of_huge_edges_is_told_from_one_that_is_not():
+    F = structures.LearnedGraph(2.0, sparsity=0.1).remembering()
+    R = np.array([[1.0, 1.0, 1.0], [0.0, 1e-13, 3.0]])
+    A, penalty = structures.LearnedGraph(2.0).best_of_root(R)
+    assert structures.LearnedGraph(2.0).value(A) == np.trace(A)
+    assert np.isclose(penalty, np.trace(np.linalg.solve(A, R.T @ R)) + np.trace(A), rtol=1e-4)
+    made, price = F.best_of_root(R)
+    w = F.weights(made)
+    assert np.isclose(price, np.trace(F.precision(w, 3) @ R.T @ R) + np.trace(made) + 0.1 * w.sum())
+    assert F.value(made - 1e-3 * np.eye(3)) == np.inf
