@@ -7,9 +7,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
-from taskloom.losses import Absolute, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
-from taskloom.solvers.interior import interior
+from taskloom.losses import Absolute, CustomLoss, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
+from taskloom.solvers.interior import _Path, interior
 from taskloom.solvers.newton import Batch, Columns, Gram, OneEach, newton
+from taskloom.solvers.positive import Positive
+from taskloom.solvers.sides import TaskSide
 from taskloom.structures.box import newton_in_box
 from taskloom.structures.learned_graphs import graphical_lasso, shrink
 
@@ -210,3 +212,61 @@ def test_a_structure_made_of_huge_edges_is_told_from_one_that_is_not():
     w = F.weights(made)
     assert np.isclose(price, np.trace(F.precision(w, 3) @ R.T @ R) + np.trace(made) + 0.1 * w.sum())
     assert F.value(made - 1e-3 * np.eye(3)) == np.inf
+
+
+def test_many_observations_under_kinks_leave_conjugate_gradients_that_creep():
+    """Hundreds of directions took hundreds of iterations each: 20 CPU seconds, where dense systems take one."""
+    draws = np.random.default_rng(3)
+    phi = draws.normal(size=(24, 10))
+    Y = np.sign(phi @ draws.normal(size=(10, 18)) + 0.5 * draws.normal(size=(24, 18)))
+    loss = Hinge().smoothed(np.zeros(Y.size), 1e-3)
+    problem = Problem(phi, Y, "hinge", structures.SharedMean(2.0), 1e-7).with_loss(loss)
+    root = problem.structure.root(problem.structure.matrix(18))
+    dense, large = TaskSide(problem), TaskSide(problem)
+    dense.dense_limit, dense.work_limit, large.dense_limit = 10**6, np.inf, 1
+    expected, found = dense.supervise(root), large.supervise(root)
+    assert large._creeps
+    assert np.isclose(found.norm + problem.loss_term(found.z), expected.norm + problem.loss_term(expected.z), rtol=1e-9)
+
+
+def test_interior_steps_end_where_only_rounding_is_left(monkeypatch):
+    """After a dozen steps to 1e-12 followed fifty of length 1e-36."""
+    taken = []
+    step = _Path._step
+    monkeypatch.setattr(_Path, "_step", lambda *given: taken.append(1) or step(*given))
+    monkeypatch.setattr(_Path, "_length", lambda self, *_: np.full(len(self.batch.y), 1e-30))
+    y = np.sign(rng.normal(size=(1, 40)))
+    loss = Hinge().smoothed(np.zeros((1, 40)), 1e-2)
+    interior(Batch(loss, y, np.ones((1, 40)), Columns(rng.normal(size=(1, 40, 5))), None), np.zeros((1, 5)), np.zeros((1, 0)))
+    assert len(taken) == 3
+
+
+def test_systems_are_factored_once_or_solved_as_before():
+    M = X.T @ X + np.eye(4)
+    singular = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
+    for A in (M[None], np.array([M, 2 * M]), singular[None] - 1e-14 * np.eye(2)):
+        b = np.ones((len(A), A.shape[-1], 1))
+        system = Positive(A)
+        assert np.allclose(A @ system.solve(b), b)
+        assert np.allclose(A @ system.solve(2 * b), 2 * b)
+
+
+@pytest.mark.parametrize("unit", [1e-36, 1e-5, 1.0, 1e30])
+def test_a_smooth_loss_of_a_user_is_known_in_any_unit(unit):
+    """Curvatures were differences over 1e-5, conjugates searched from 1 on, whatever the targets: a gap of 1e7."""
+
+    class LogCosh:
+        def value(self, y, z):
+            return np.logaddexp((z - y) / unit, (y - z) / unit) - np.log(2)
+
+        def slope(self, y, z):
+            return np.tanh((z - y) / unit) / unit
+
+    model = MultiTaskRegressor(structures.Trace(), loss=LogCosh(), alpha=1e-2 / unit**2).fit(X, unit * Y)
+    one = CustomLoss(LogCosh())
+    assert model.certificate_.optimal, model.certificate_.message
+    y = unit * Y.ravel()
+    z = unit * rng.normal(size=y.size)
+    assert np.allclose(one.curvature(y, z), np.cosh((z - y) / unit) ** -2 / unit**2, rtol=1e-6)
+    s = one.slope(y, z)
+    assert np.allclose(one.conjugate(y, s), s * z - one.value(y, z), rtol=1e-9, atol=1e-12)

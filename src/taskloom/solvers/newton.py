@@ -17,6 +17,7 @@ import numpy as np
 
 from ..losses.base import Loss
 from .interior import follows, interior
+from .positive import Positive, solve_spd
 
 Array = np.ndarray
 MAX_STEPS = 200
@@ -32,15 +33,6 @@ def apply(M: Array, x: Array) -> Array:
 
 def transposed(M: Array) -> Array:
     return M.transpose(0, 2, 1)
-
-
-def solve_spd(M: Array, rhs: Array) -> Array:
-    """Symmetric positive definite systems, one for each batch element."""
-    try:
-        return np.linalg.solve(M, rhs)
-    except np.linalg.LinAlgError:
-        lift = 1e-12 * np.trace(M, axis1=-2, axis2=-1)[..., None, None]
-        return np.linalg.solve(M + lift * np.eye(M.shape[-1]), rhs)
 
 
 class Intercepts(ABC):
@@ -180,8 +172,9 @@ class _PrimalDirection(Direction):
 
     def __init__(self, design: PrimalDesign, h: Array, intercepts: Intercepts | None, damping: Array | None):
         self.design, self.intercepts = design, intercepts
-        self.M = design.gram(h)
-        self.M += np.eye(self.M.shape[-1])
+        M = design.gram(h)
+        M += np.eye(M.shape[-1])
+        self.system = Positive(M)
         if intercepts is not None and damping is not None:
             E = intercepts.dense()
             self.edge = design.gather(h[:, :, None] * E)
@@ -190,8 +183,8 @@ class _PrimalDirection(Direction):
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         rhs = -(self.design.start(g) + coef)[..., None]
         if self.intercepts is None:
-            return solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
-        both = solve_spd(self.M, np.concatenate([rhs, self.edge], axis=-1))
+            return self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
+        both = self.system.solve(np.concatenate([rhs, self.edge], axis=-1))
         step, through = both[..., :1], both[..., 1:]
         rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.edge), step)
         db = solve_spd(self.own - np.matmul(transposed(self.edge), through), rest)
@@ -232,7 +225,7 @@ class _GramDirection(Direction):
         self.K, self.intercepts, self.damping = K, intercepts, damping
         self.bent = h > 1e-14 * h.max(axis=1, keepdims=True, initial=0.0)
         self.root = np.sqrt(np.where(self.bent, h, 0.0))
-        self.M = self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1])
+        self.system = Positive(self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1]))
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         e = -g - coef
@@ -240,9 +233,9 @@ class _GramDirection(Direction):
         scaled = np.divide(e, self.root, out=np.zeros_like(e), where=self.bent)
         rhs = (scaled - self.root * apply(self.K, straight))[..., None]
         if self.intercepts is None or self.damping is None:
-            return straight + self.root * solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
+            return straight + self.root * self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
         E = self.intercepts.dense()
-        both = self.root[:, :, None] * solve_spd(self.M, np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
+        both = self.root[:, :, None] * self.system.solve(np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
         step, through = straight[..., None] + both[..., :1], both[..., 1:]
         schur = np.matmul(transposed(E), through) + self.damping[:, :, None] * np.eye(E.shape[-1])
         db = solve_spd(schur, self.intercepts.gather(step[..., 0] + coef)[..., None])
