@@ -244,11 +244,13 @@ def test_interior_steps_end_where_only_rounding_is_left(monkeypatch):
 def test_systems_are_factored_once_or_solved_as_before():
     M = X.T @ X + np.eye(4)
     singular = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
-    for A in (M[None], np.array([M, 2 * M]), singular[None] - 1e-14 * np.eye(2)):
+    P = rng.normal(size=(80, 80))
+    indefinite = P @ P.T - 1e-3 * np.eye(80)
+    for A in (M[None], np.array([M, 2 * M]), (P @ P.T + np.eye(80))[None], indefinite[None], singular[None] - 1e-14 * np.eye(2)):
         b = np.ones((len(A), A.shape[-1], 1))
         system = Positive(A)
-        assert np.allclose(A @ system.solve(b), b)
-        assert np.allclose(A @ system.solve(2 * b), 2 * b)
+        assert np.allclose(A @ system.solve(b), b, atol=1e-5)
+        assert np.allclose(A @ system.solve(2 * b), 2 * b, atol=1e-5)
 
 
 @pytest.mark.parametrize("unit", [1e-36, 1e-5, 1.0, 1e30])

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 Array = np.ndarray
+LARGE = 64  # unknowns from which on a factor is worth its calls
 
 
 def solve_spd(M: Array, rhs: Array) -> Array:
@@ -18,16 +19,16 @@ def solve_spd(M: Array, rhs: Array) -> Array:
 
 
 class Positive:
-    """Systems that are solved more than once. A single one, which may be large, is factored for good.
+    """Systems that are solved more than once. A single large one is factored for good.
 
-    Many small ones are solved together each time: calls, not arithmetic, are what they cost. So is one that rounding has made
+    Small ones are solved together each time: calls, not arithmetic, are what they cost. So is one that rounding has made
     indefinite.
     """
 
     def __init__(self, M: Array):
         self.M = M
         self._factor: tuple[Array, bool] | None = None
-        self._fails = len(M) > 1
+        self._fails = len(M) > 1 or M.shape[-1] < LARGE
 
     def solve(self, rhs: Array) -> Array:
         if self._factor is None and not self._fails:
