@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.losses import Absolute, CustomLoss, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
 from taskloom.solvers.interior import _Path, interior
+from taskloom.solvers.multipliers import Multipliers
 from taskloom.solvers.newton import Batch, Columns, Gram, OneEach, newton
 from taskloom.solvers.positive import Positive
 from taskloom.solvers.sides import TaskSide
@@ -246,7 +247,13 @@ def test_systems_are_factored_once_or_solved_as_before():
     singular = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
     P = rng.normal(size=(80, 80))
     indefinite = P @ P.T - 1e-3 * np.eye(80)
-    for A in (M[None], np.array([M, 2 * M]), (P @ P.T + np.eye(80))[None], indefinite[None], singular[None] - 1e-14 * np.eye(2)):
+    for A in (
+        M[None],
+        np.array([M, 2 * M]),
+        (P @ P.T + np.eye(80))[None],
+        indefinite[None],
+        singular[None] - 1e-14 * np.eye(2),
+    ):
         b = np.ones((len(A), A.shape[-1], 1))
         system = Positive(A)
         assert np.allclose(A @ system.solve(b), b, atol=1e-5)
@@ -272,3 +279,39 @@ def test_a_smooth_loss_of_a_user_is_known_in_any_unit(unit):
     assert np.allclose(one.curvature(y, z), np.cosh((z - y) / unit) ** -2 / unit**2, rtol=1e-6)
     s = one.slope(y, z)
     assert np.allclose(one.conjugate(y, s), s * z - one.value(y, z), rtol=1e-9, atol=1e-12)
+
+
+def test_a_task_of_zeros_under_an_absolute_loss_beside_other_losses():
+    """Its residuals were the rounding of its constant, 1e-20, and so was the width of its smoothing."""
+    labels = np.where(rng.normal(size=12) > 0, 1.0, -1.0)
+    problem = Problem(
+        X,
+        np.column_stack([labels, 0 * labels]),
+        Mixed((Logistic(), Absolute()), np.repeat([0, 1], 12)),
+        structures.SharedMean(3.0),
+        1e-3,
+    )
+    width = Multipliers(problem).width
+    assert np.min(width) > 0.1
+    assert solve(problem).certificate.optimal
+
+
+def test_newton_goes_on_where_its_start_was_flatter_than_the_way():
+    """25 steps whose decrement was above that of the first, on the plateau of an outlier, counted as rounding."""
+    y = np.where(np.arange(30) == 3, 1e6, rng.normal(size=30))[None]
+    away = 3e5 * rng.normal(size=(1, 4))
+    batch = Batch(CustomLoss(Plateau()), y, np.full((1, 30), 1 / 30), Columns(30 * rng.normal(size=(1, 30, 4))), None)
+    near, far = (newton(batch, start, np.zeros((1, 0))) for start in (np.zeros((1, 4)), away))
+    assert np.allclose(batch.value(far.coef, far.b), batch.value(near.coef, near.b), rtol=1e-9)
+
+
+class Plateau:
+    """``log cosh``, whose curvature vanishes within a few units."""
+
+    max_curvature = 1.0
+
+    def value(self, y, z):
+        return np.logaddexp(z - y, y - z) - np.log(2)
+
+    def slope(self, y, z):
+        return np.tanh(z - y)

@@ -23,7 +23,8 @@ Array = np.ndarray
 MAX_STEPS = 200
 TRIAL, POLISH = 8, 30  # steps before and after another way to a loss of straight pieces
 CAUTION = (1.0, 1e-2, 1e-4)  # shares of the majorant that a step expects at least, where its own curvature led astray
-PATIENCE = 25  # steps without a clear fall of the decrement after which only rounding is left
+PATIENCE = 25  # steps without a clear fall of the decrement, nor of the value by this share, after which only rounding is left
+FALL = 1e-6
 
 
 def apply(M: Array, x: Array) -> Array:
@@ -315,14 +316,15 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
 
 def _newton_steps(batch: Batch, coef: Array, b: Array, active: Array, limit: int, cautious: bool = True) -> tuple[Array, int]:
     """Steps of the elements ``active``, in place; those that are still on their way after ``limit``, and how many it took."""
-    least = np.full(len(batch.y), np.inf)
+    least, lowest = np.full(len(batch.y), np.inf), np.full(len(batch.y), np.inf)
     idle = np.zeros(len(batch.y), int)
     steps = 0
     while active.size and steps < limit:
         part = batch if active.size == len(batch.y) else batch.pick(active)
         coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active], cautious)
-        idle[active] = np.where(decrement < 0.5 * least[active], 0, idle[active] + 1)
-        least[active] = np.minimum(least[active], decrement)
+        clear = (decrement < 0.5 * least[active]) | (value < lowest[active] - FALL * np.abs(value))
+        idle[active] = np.where(clear, 0, idle[active] + 1)
+        least[active], lowest[active] = np.minimum(least[active], decrement), np.minimum(lowest[active], value)
         floor = np.maximum(1e-15 * np.maximum(np.abs(value), 1e-300), batch.enough)
         active = active[(decrement > floor) & (idle[active] < PATIENCE)]
         steps += 1
