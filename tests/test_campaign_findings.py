@@ -298,11 +298,17 @@ def test_a_task_of_zeros_under_an_absolute_loss_beside_other_losses():
 
 def test_newton_goes_on_where_its_start_was_flatter_than_the_way():
     """25 steps whose decrement was above that of the first, on the plateau of an outlier, counted as rounding."""
-    y = np.where(np.arange(30) == 3, 1e6, rng.normal(size=30))[None]
-    away = 3e5 * rng.normal(size=(1, 4))
-    batch = Batch(CustomLoss(Plateau()), y, np.full((1, 30), 1 / 30), Columns(30 * rng.normal(size=(1, 30, 4))), None)
-    near, far = (newton(batch, start, np.zeros((1, 0))) for start in (np.zeros((1, 4)), away))
-    assert np.allclose(batch.value(far.coef, far.b), batch.value(near.coef, near.b), rtol=1e-9)
+    draws = np.random.default_rng(363)
+    n, p = int(draws.integers(6, 40)), int(draws.integers(2, 12))
+    size = 10 ** draws.uniform(0, 4)
+    y = draws.normal(size=(1, n)) * 10 ** draws.uniform(0, 3)
+    y[0, draws.integers(n)] = 1e6
+    inputs = size * draws.normal(size=(1, n, p))
+    start = np.matmul(inputs.transpose(0, 2, 1), draws.normal(size=(1, n, 1)))[..., 0] * 10 ** draws.uniform(-3, 0)
+    batch = Batch(CustomLoss(Plateau()), y, np.full((1, n), 1 / n), Columns(inputs), OneEach(np.ones((1, n))))
+    found = newton(batch, start, np.zeros((1, 1)))
+    again = newton(batch, found.coef, found.b)
+    assert np.allclose(batch.value(found.coef, found.b), batch.value(again.coef, again.b), rtol=1e-6)
 
 
 class Plateau:
