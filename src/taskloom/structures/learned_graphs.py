@@ -6,6 +6,7 @@ import copy
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +29,14 @@ RECENT = 4  # structures whose weights a run remembers
 def contrasts(M: Array, one: Array, other: Array) -> Array:
     """``(e_t - e_s)' M (e_t - e_s)`` for each pair ``(t, s)``."""
     return M[one, one] + M[other, other] - 2 * M[one, other]
+
+
+@lru_cache(maxsize=8)
+def _contrasting(n_tasks: int) -> Array:
+    """An orthonormal basis of what adds up to zero over the tasks, as columns; not to be written to."""
+    basis = helmert(n_tasks).T
+    basis.flags.writeable = False
+    return basis
 
 
 @dataclass(eq=False, repr=False)
@@ -83,7 +92,7 @@ class LearnedGraph(NonConvex):
         """The edge weights behind a structure, over the pairs ``t < s`` row by row."""
         if (w := self._remembered(A)) is not None:
             return w
-        across = helmert(len(A)).T
+        across = _contrasting(len(A))
         laplacian = np.linalg.inv(across.T @ A @ across) - self.gamma * np.eye(len(A) - 1)
         return -(across @ laplacian @ across.T)[np.triu_indices(len(A), 1)]
 
@@ -102,7 +111,7 @@ class LearnedGraph(NonConvex):
 
     def root(self, A: Array) -> Array:
         """With the mean of the tasks apart: where tasks have grown together, ``A`` is tiny on their differences."""
-        across = helmert(len(A)).T
+        across = _contrasting(len(A))
         mean = np.full((len(A), 1), 1 / np.sqrt(self.gamma * len(A)))
         return np.hstack([mean, across @ psd_root(across.T @ A @ across, rtol=1e-17)])
 
@@ -134,7 +143,7 @@ class LearnedGraph(NonConvex):
 
     def _differences(self, n_tasks: int, w: Array) -> tuple[Array, Array]:
         """A basis of what is not the mean, and ``A`` there; the mean is apart: ``A`` is ``1 / gamma`` there, whatever ``w``."""
-        across = helmert(n_tasks).T
+        across = _contrasting(n_tasks)
         return across, inverse(across.T @ self.precision(w, n_tasks) @ across)
 
     def _structure(self, n_tasks: int, w: Array) -> Array:
