@@ -7,9 +7,12 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
-from taskloom.losses import Absolute, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
-from taskloom.solvers.interior import interior
+from taskloom.losses import Absolute, CustomLoss, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
+from taskloom.solvers.interior import _Path, interior
+from taskloom.solvers.multipliers import Multipliers
 from taskloom.solvers.newton import Batch, Columns, Gram, OneEach, newton
+from taskloom.solvers.positive import Positive
+from taskloom.solvers.sides import TaskSide
 from taskloom.structures.box import newton_in_box
 from taskloom.structures.learned_graphs import graphical_lasso, shrink
 
@@ -187,3 +190,134 @@ def test_kinks_of_some_tasks_beside_other_losses():
     slope = batch.v * loss.slope(y, batch.design.predict(coef) + batch.offsets(b))
     assert np.square(np.einsum("bmp,bm->bp", inputs, slope) + coef).sum() / 2 <= 1e-9
     assert abs(slope.sum()) <= 1e-9
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e-5, 1e-12, 1e-38])
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_tasks_that_grow_together_under_a_learned_graph(unit, loss):
+    """Edges grew until ``gamma`` was lost beside them, and a loss of 1e-10 beside the trace: no progress after 300 steps."""
+    alpha = 1e-2 if loss == "squared" else 1e-2 / unit
+    model = MultiTaskRegressor(structures.LearnedGraph(2.0), alpha=alpha, loss=loss, max_iter=50).fit(X, unit * Y)
+    assert model.certificate_.status == "stationary", model.certificate_.message
+    pooled = model.coef_ - model.coef_.mean(axis=0)
+    assert np.abs(pooled).max() <= 1e-3 * np.abs(model.coef_).max() or unit > 1e-4
+
+
+def test_a_structure_made_of_huge_edges_is_told_from_one_that_is_not():
+    F = structures.LearnedGraph(2.0, sparsity=0.1).remembering()
+    R = np.array([[1.0, 1.0, 1.0], [0.0, 1e-13, 3.0]])
+    A, penalty = structures.LearnedGraph(2.0).best_of_root(R)
+    assert structures.LearnedGraph(2.0).value(A) == np.trace(A)
+    assert np.isclose(penalty, np.trace(np.linalg.solve(A, R.T @ R)) + np.trace(A), rtol=1e-4)
+    made, price = F.best_of_root(R)
+    w = F.weights(made)
+    assert np.isclose(price, np.trace(F.precision(w, 3) @ R.T @ R) + np.trace(made) + 0.1 * w.sum())
+    assert F.value(made - 1e-3 * np.eye(3)) == np.inf
+
+
+def test_many_observations_under_kinks_leave_conjugate_gradients_that_creep():
+    """Hundreds of directions took hundreds of iterations each: 20 CPU seconds, where dense systems take one."""
+    draws = np.random.default_rng(3)
+    phi = draws.normal(size=(24, 10))
+    Y = np.sign(phi @ draws.normal(size=(10, 18)) + 0.5 * draws.normal(size=(24, 18)))
+    loss = Hinge().smoothed(np.zeros(Y.size), 1e-3)
+    problem = Problem(phi, Y, "hinge", structures.SharedMean(2.0), 1e-7).with_loss(loss)
+    root = problem.structure.root(problem.structure.matrix(18))
+    dense, large = TaskSide(problem), TaskSide(problem)
+    dense.dense_limit, dense.work_limit, large.dense_limit = 10**6, np.inf, 1
+    expected, found = dense.supervise(root), large.supervise(root)
+    assert large._creeps
+    assert np.isclose(found.norm + problem.loss_term(found.z), expected.norm + problem.loss_term(expected.z), rtol=1e-9)
+
+
+def test_interior_steps_end_where_only_rounding_is_left(monkeypatch):
+    """After a dozen steps to 1e-12 followed fifty of length 1e-36."""
+    taken = []
+    step = _Path._step
+    monkeypatch.setattr(_Path, "_step", lambda *given: taken.append(1) or step(*given))
+    monkeypatch.setattr(_Path, "_length", lambda self, *_: np.full(len(self.batch.y), 1e-30))
+    y = np.sign(rng.normal(size=(1, 40)))
+    loss = Hinge().smoothed(np.zeros((1, 40)), 1e-2)
+    interior(Batch(loss, y, np.ones((1, 40)), Columns(rng.normal(size=(1, 40, 5))), None), np.zeros((1, 5)), np.zeros((1, 0)))
+    assert len(taken) == 3
+
+
+def test_systems_are_factored_once_or_solved_as_before():
+    M = X.T @ X + np.eye(4)
+    singular = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
+    P = rng.normal(size=(80, 80))
+    indefinite = P @ P.T - 1e-3 * np.eye(80)
+    for A in (
+        M[None],
+        np.array([M, 2 * M]),
+        (P @ P.T + np.eye(80))[None],
+        indefinite[None],
+        singular[None] - 1e-14 * np.eye(2),
+    ):
+        b = np.ones((len(A), A.shape[-1], 1))
+        system = Positive(A)
+        assert np.allclose(A @ system.solve(b), b, atol=1e-5)
+        assert np.allclose(A @ system.solve(2 * b), 2 * b, atol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1e-36, 1e-5, 1.0, 1e30])
+def test_a_smooth_loss_of_a_user_is_known_in_any_unit(unit):
+    """Curvatures were differences over 1e-5, conjugates searched from 1 on, whatever the targets: a gap of 1e7."""
+
+    class LogCosh:
+        def value(self, y, z):
+            return np.logaddexp((z - y) / unit, (y - z) / unit) - np.log(2)
+
+        def slope(self, y, z):
+            return np.tanh((z - y) / unit) / unit
+
+    model = MultiTaskRegressor(structures.Trace(), loss=LogCosh(), alpha=1e-2 / unit**2).fit(X, unit * Y)
+    one = CustomLoss(LogCosh())
+    assert model.certificate_.optimal, model.certificate_.message
+    y = unit * Y.ravel()
+    z = unit * rng.normal(size=y.size)
+    assert np.allclose(one.curvature(y, z), np.cosh((z - y) / unit) ** -2 / unit**2, rtol=1e-6)
+    s = one.slope(y, z)
+    assert np.allclose(one.conjugate(y, s), s * z - one.value(y, z), rtol=1e-9, atol=1e-12)
+
+
+def test_a_task_of_zeros_under_an_absolute_loss_beside_other_losses():
+    """Its residuals were the rounding of its constant, 1e-20, and so was the width of its smoothing."""
+    labels = np.where(rng.normal(size=12) > 0, 1.0, -1.0)
+    problem = Problem(
+        X,
+        np.column_stack([labels, 0 * labels]),
+        Mixed((Logistic(), Absolute()), np.repeat([0, 1], 12)),
+        structures.SharedMean(3.0),
+        1e-3,
+    )
+    width = Multipliers(problem).width
+    assert np.min(width) > 0.1
+    assert solve(problem).certificate.optimal
+
+
+def test_newton_goes_on_where_its_start_was_flatter_than_the_way():
+    """25 steps whose decrement was above that of the first, on the plateau of an outlier, counted as rounding."""
+    draws = np.random.default_rng(363)
+    n, p = int(draws.integers(6, 40)), int(draws.integers(2, 12))
+    size = 10 ** draws.uniform(0, 4)
+    y = draws.normal(size=(1, n)) * 10 ** draws.uniform(0, 3)
+    y[0, draws.integers(n)] = 1e6
+    inputs = size * draws.normal(size=(1, n, p))
+    start = np.matmul(inputs.transpose(0, 2, 1), draws.normal(size=(1, n, 1)))[..., 0] * 10 ** draws.uniform(-3, 0)
+    batch = Batch(CustomLoss(Plateau()), y, np.full((1, n), 1 / n), Columns(inputs), OneEach(np.ones((1, n))))
+    found = newton(batch, start, np.zeros((1, 1)))
+    again = newton(batch, found.coef, found.b)
+    assert np.allclose(batch.value(found.coef, found.b), batch.value(again.coef, again.b), rtol=1e-6)
+
+
+class Plateau:
+    """``log cosh``, whose curvature vanishes within a few units."""
+
+    max_curvature = 1.0
+
+    def value(self, y, z):
+        return np.logaddexp(z - y, y - z) - np.log(2)
+
+    def slope(self, y, z):
+        return np.tanh(z - y)

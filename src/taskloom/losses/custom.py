@@ -86,8 +86,8 @@ class CustomLoss(Loss):
     def curvature(self, y: Array, z: Array) -> Array:
         if self._own("curvature") is not None:
             return self._call("curvature", y, z)
-        h = 1e-5 * np.maximum(np.abs(z), 1.0)
-        return np.maximum((self.slope(y, z + h) - self.slope(y, z - h)) / (2 * h), 0.0)
+        h = 1e-5 * np.maximum(np.maximum(np.abs(z), np.abs(y)), numeric.usual_size(y))
+        return np.clip((self.slope(y, z + h) - self.slope(y, z - h)) / (2 * h), 0.0, self.max_curvature)
 
     def majorant(self, y: Array, z: Array) -> Array:
         return self._call("majorant", y, z) if self._own("majorant") is not None else super().majorant(y, z)

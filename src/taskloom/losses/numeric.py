@@ -18,22 +18,28 @@ GROWTH = tuple(4.0**k for k in range(26))
 EPS = float(np.finfo(float).eps)
 
 
+def usual_size(y: Array) -> float:
+    """The unit of the targets: what most of them that are not zero are like."""
+    sizes = np.abs(y[y != 0])
+    return float(np.median(sizes)) if sizes.size else 1.0
+
+
 def conjugate(value: Callable[[Array, Array], Array], slopes: Slopes, y: Array, s: Array) -> Array:
     """``sup_z s z - l(y, z)``, bounded from above; infinite where no two points have slopes on both sides of ``s``."""
     y, s = (np.array(x, dtype=float) for x in np.broadcast_arrays(y, s))
     shape, y, s = s.shape, y.ravel(), s.ravel()
-    low, high, inside = _bracket(slopes, y, s)
+    low, high, inside = _bracket(slopes, y, s, usual_size(y))
     out = np.full(s.shape, np.inf)
     out[inside] = _close(value, slopes, y[inside], s[inside], low[inside], high[inside])
     return out.reshape(shape)
 
 
-def _bracket(slopes: Slopes, y: Array, s: Array) -> tuple[Array, Array, Array]:
-    """Places whose slopes lie below and above ``s``, and where they were found."""
+def _bracket(slopes: Slopes, y: Array, s: Array, unit: float) -> tuple[Array, Array, Array]:
+    """Places whose slopes lie below and above ``s``, searched for in units of the targets, and where they were found."""
     low, high = np.full(s.shape, -np.inf), np.full(s.shape, np.inf)
     for place, sign in ((low, -1.0), (high, 1.0)):
         open_ = np.arange(s.size)
-        for size in (*GROWTH, *FAR[4::-1]):
+        for size in (*(unit * growth for growth in GROWTH), *(far for far in FAR[4::-1] if far > unit * GROWTH[-1])):
             place[open_] = sign * size
             g = slopes(y[open_], place[open_])[1]
             open_ = open_[~(sign * (g - s[open_]) >= 0)]
@@ -44,30 +50,45 @@ def _bracket(slopes: Slopes, y: Array, s: Array) -> tuple[Array, Array, Array]:
 
 
 def _close(value: Callable, slopes: Slopes, y: Array, s: Array, low: Array, high: Array) -> Array:
-    """Close the brackets, by the Illinois rule and by halves in turn, until the tangents leave nothing to gain."""
+    """Close the brackets, by inverse quadratic interpolation or halves, until the tangents leave nothing to gain.
+
+    Chandrupatla's rule (1997) tells where interpolation is safe. ``here`` is the newest place, ``there`` the other end of the
+    bracket, ``past`` the one that was given up last.
+    """
     if not s.size:
         return s
     (z_low, g_low), (z_high, g_high) = slopes(y, low), slopes(y, high)
-    weight_low, weight_high = np.ones_like(s), np.ones_like(s)
-    for k in range(200):
-        below, above = s - g_low, g_high - s
-        slack = np.minimum(below, above) * (z_high - z_low)
-        size = np.abs(s) * np.minimum(np.abs(z_low), np.abs(z_high))
-        if np.all((slack <= EPS * np.maximum(size, 1.0)) | (high - low <= 4 * EPS * np.maximum(np.abs(low), np.abs(high)))):
+    here, there = np.array([low, z_low, g_low - s]), np.array([high, z_high, g_high - s])
+    share = np.full_like(s, 0.5)
+    for _ in range(200):
+        (x, z, f), (x_there, z_there, f_there) = here, there
+        slack = np.minimum(np.abs(f), np.abs(f_there)) * np.abs(z_there - z)
+        size = np.abs(s) * np.minimum(np.abs(z), np.abs(z_there))
+        width, least = np.abs(x_there - x), 4 * EPS * np.maximum(np.abs(x), np.abs(x_there))
+        if np.all((slack <= EPS * np.maximum(size, 1.0)) | (width <= least)):
             break
-        middle = low + (high - low) / 2
-        if k % 3 != 2:
-            total = weight_low * below + weight_high * above
-            share = np.divide(weight_low * below, total, out=np.full_like(s, 0.5), where=np.isfinite(total) & (total > 0))
-            secant = low + share * (high - low)
-            middle = np.where((secant > low) & (secant < high), secant, middle)
-        z, g = slopes(y, middle)
-        left = g <= s  # the new point takes the place of the lower end
-        weight_high = np.where(left, weight_high / 2, 1.0)
-        weight_low = np.where(left, 1.0, weight_low / 2)
-        low, z_low, g_low = np.where(left, middle, low), np.where(left, z, z_low), np.where(left, g, g_low)
-        high, z_high, g_high = np.where(left, high, middle), np.where(left, z_high, z), np.where(left, g_high, g)
-    return _tangents(value, y, s, (z_low, s - g_low), (z_high, g_high - s))
+        middle = x + share * (x_there - x)
+        z_new, g_new = slopes(y, middle)
+        new = np.array([middle, z_new, g_new - s])
+        stays = (new[2] <= 0) == (f <= 0)  # the new point takes the place of the newest, or the newest that of the other end
+        past, there = np.where(stays, here, there), np.where(stays, there, here)
+        here = new
+        share = _interpolated(here, there, past)
+        edge = np.minimum(least / np.maximum(np.abs(there[0] - here[0]), 1e-300), 0.5)
+        share = np.clip(share, edge, 1 - edge)
+    left = here[2] <= 0
+    lower, upper = np.where(left, here, there), np.where(left, there, here)
+    return _tangents(value, y, s, (lower[1], -lower[2]), (upper[1], upper[2]))
+
+
+def _interpolated(here: Array, there: Array, past: Array) -> Array:
+    """How far to go from ``here`` to ``there``: to where the parabola through all three meets zero, or half the way."""
+    (x, _, f), (x_there, _, f_there), (x_past, _, f_past) = here, there, past
+    along, rise = (x - x_there) / (x_past - x_there), (f - f_there) / (f_past - f_there)
+    straight = (rise**2 < along) & ((1 - rise) ** 2 < 1 - along)
+    guess = f / (f_there - f) * f_past / (f_there - f_past)
+    guess += (x_past - x) / (x_there - x) * f / (f_past - f) * f_there / (f_past - f_there)
+    return np.where(straight & np.isfinite(guess), guess, 0.5)
 
 
 def _tangents(value: Callable, y: Array, s: Array, lower: tuple[Array, Array], upper: tuple[Array, Array]) -> Array:

@@ -21,7 +21,8 @@ class Iterate:
     ``A`` is the structure at hand, where it sits on the tasks: a bound on ``F*`` may look for its proof around it.
     ``penalty = alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` is given when ``W`` goes with the structure at hand (on either side);
     without it the best structure for ``W`` is computed. ``Z = Phi'G`` with ``G = -v slopes`` is given where it is known.
-    ``factor`` is what ``A`` is made of, for structures that are known by their factors.
+    ``factor`` is what ``A`` is made of, for structures that are known by their factors. ``norm`` is ``penalty`` without
+    ``F(A)``, beside which it may be lost: given where there is no gap, and the slope of the tasks is what counts.
     """
 
     W: Array
@@ -32,6 +33,7 @@ class Iterate:
     penalty: float | None = None
     Z: Array | None = None
     factor: Array | None = None
+    norm: float | None = None
 
     def objective(self, problem: Problem) -> float:
         """``J`` here, with the structure at hand or else the best one."""

@@ -7,6 +7,7 @@ task's Gram matrix by the mean one makes a Kronecker sum, which two eigendecompo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from .newton import Design, Direction, Intercepts
 from .shared import orthogonal_columns
 
 Array = np.ndarray
+FIRST = 20  # directions before anyone complains that they take long
 WORTHWHILE = 200  # below this many features a decomposition is cheap
 
 
@@ -56,13 +58,32 @@ class MeanGram:
         return X if self.U is None else self.U @ X
 
 
+class CreepingError(Exception):
+    """Conjugate gradients take longer than systems that are solved would."""
+
+
+@dataclass(eq=False)
+class Tally:
+    """How many iterations conjugate gradients took for how many directions; ``worth`` is what a solved system is worth."""
+
+    worth: float
+    directions: int = 0
+    iterations: int = 0
+
+    def add(self, iterations: int) -> None:
+        self.directions, self.iterations = self.directions + 1, self.iterations + iterations
+        if self.iterations > self.worth * max(self.directions, FIRST):
+            raise CreepingError
+
+
 class Coupled(Design):
     """All tasks in one batch element; the coefficients are ``B`` (``r x q``), flattened."""
 
     direct: ClassVar[bool] = False
 
-    def __init__(self, problem: Problem, L: Array, mean: MeanGram, enough: float = 0.0):
+    def __init__(self, problem: Problem, L: Array, mean: MeanGram, enough: float = 0.0, tally: Tally | None = None):
         self.problem, self.L, self.mean, self.enough = problem, L / np.sqrt(2 * problem.alpha), mean, enough
+        self.tally = tally
         self.l, self.V = psd_eigh(self.L.T @ self.L)
         self.shape = (problem.n_features, L.shape[1])
 
@@ -155,7 +176,13 @@ class _CoupledDirection(Direction):
         # What a residual leaves above the minimum is at most half its square: the system is the identity and more.
         enough = design.enough
         rtol = 1e-11 if enough == 0 or design.problem.loss.quadratic else 1e-3
-        step, _ = cg(self.operator, rhs, rtol=rtol, atol=np.sqrt(enough), maxiter=1000, M=self.preconditioner)
+        taken: list[None] = []
+        step, _ = cg(
+            self.operator, rhs, rtol=rtol, atol=np.sqrt(enough), maxiter=1000, M=self.preconditioner,
+            callback=lambda _: taken.append(None),
+        )  # fmt: skip
+        if design.tally is not None:
+            design.tally.add(len(taken))
         if self.damping is None:
             return step[None], np.zeros((1, 0))
         bent = seen.sum_by_task(g[0] + self.h * design.predict(step)[0])

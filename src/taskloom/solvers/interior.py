@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 STEPS = 60
 EXACT = 1e-13  # the share of the loss at the start at which the products ``mu`` may end
+SHORT, PATIENCE = 1e-6, 3  # so many steps in a row that are so short: only rounding is left
 INSIDE = 0.99  # how much of the way to the boundary a step may take
 LONGEST, CLOSE = 2.0, 1e-8  # steps of margins under other losses: the longest, and one at which they have arrived
 
@@ -65,6 +66,7 @@ class _Path:
         ends = np.where(self.there, ends, 1.0)
         self.s = ends / 2
         self.below, self.above = np.abs(self.s), np.abs(self.s)  # what is left to either end: too small to be a difference
+        self.short = np.zeros(len(batch.y), int)  # how many steps in a row led nowhere
         self.far = np.where(self.margins, np.inf, 0.0).max(axis=1)  # how far margins wanted to go in the last step
         self.z = np.zeros_like(batch.y) + batch.offsets(b)
         rest = np.where(self.there, self._distance(), 0.0)
@@ -89,7 +91,7 @@ class _Path:
         begin = self._products()[1]
         for _ in range(STEPS):
             mu, total = self._products()
-            going = (total > EXACT * begin) | (self.far > CLOSE)
+            going = ((total > EXACT * begin) | (self.far > CLOSE)) & (self.short < PATIENCE)
             if not going.any():
                 break
             self._step(mu, going)
@@ -134,6 +136,7 @@ class _Path:
         dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
         t = self._length(ds, dp, dq, INSIDE)
         self.far = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)
+        self.short = np.where(t < SHORT, self.short + 1, 0)
         t = (going * np.minimum(t, LONGEST / np.maximum(self.far, 1e-300)))[:, None]
         self.coef, self.b, self.z = self.coef + t * dcoef, self.b + t * db, self.z + t * dz
         self.s, self.below, self.above = self.s + t * ds, below + t * ds, above - t * ds

@@ -254,6 +254,11 @@ def _iterate(
             return "callback"
         if limits.time_limit is not None and book.history.seconds[-1] >= limits.time_limit:
             return "time_limit"
+        if book.passed_a_better_point:  # a stand-in for a loss with kinks led past it: go back, with a stand-in that fits there
+            if kinks is not None:
+                kinks.renew(-book.G / book.problem.observations.weight)
+            run = solver.begin(book.problem if kinks is None else kinks.problem, (book.W, book.b), book.tol)
+            gap = np.inf
     return "max_iter"
 
 
@@ -266,7 +271,7 @@ class _Book:
         self.history = History()
         self.began = time.perf_counter()
         self.primal, self.dual = np.inf, -np.inf
-        self.convex, self.stationarity = problem.structure.convex, np.inf
+        self.convex, self.stationarity, self.last_residual = problem.structure.convex, np.inf, np.inf
         self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
         self.G = np.zeros(problem.observations.y.size)
         self.z: Array | None = None  # what the best weights predict
@@ -305,6 +310,11 @@ class _Book:
         return self.problem.relative(self.gap, abs(self.primal) + abs(self.dual))
 
     @property
+    def passed_a_better_point(self) -> bool:
+        """Where there is no gap: whether the last iterate is stationary, and above another that is not."""
+        return not self.convex and self.last_residual <= self.tol < self.stationarity
+
+    @property
     def shortfall(self) -> float:
         """What ``tol`` is about: the relative gap, or how far from stationary where there is no gap."""
         return self.relative_gap if self.convex else self.stationarity
@@ -341,6 +351,7 @@ class _Book:
     def _measure(self, point: Iterate, primal: float) -> float:
         """Where there is no dual: the slope, and its square in place of a gap. Of points that cost the same the flattest."""
         residual, G = stationarity(self.problem, point)
+        self.last_residual = residual
         same = 1e-12 * abs(primal)
         if primal < self.primal - same or (primal <= self.primal + same and residual < self.stationarity):
             self.primal, self.stationarity = min(primal, self.primal), residual

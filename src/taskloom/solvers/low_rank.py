@@ -36,4 +36,4 @@ class LowRankRun(FactorRun):
     def _iterate(self, fit: Supervised) -> Iterate:
         L = self.structure.root_of(self.Q)
         penalty = fit.norm + float(np.vdot(self.Q, self.Q))
-        return Iterate(fit.W, fit.b, fit.z, fit.slopes, L @ L.T, penalty, fit.Z, self.Q)
+        return Iterate(fit.W, fit.b, fit.z, fit.slopes, L @ L.T, penalty, fit.Z, self.Q, fit.norm)

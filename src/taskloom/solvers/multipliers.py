@@ -51,9 +51,13 @@ class Multipliers:
 
 
 def _unit(problem: Problem, residual: np.ndarray) -> np.ndarray | float:
-    """What widths are measured in: residuals of constants; where these leave none (a single row), the targets; else 1."""
+    """What widths are measured in: residuals of constants; where these leave none (a single row), the targets; else 1.
+
+    Where all targets of a task are zero, its residuals are the rounding of its constant.
+    """
     y = problem.observations.y
     of_residuals, of_targets, of_one = (problem.loss.unit(size) for size in (residual, y, np.ones_like(y)))
-    some = np.where(np.greater(of_targets, 1e-290), of_targets, of_one)
-    unit = np.where(np.greater(of_residuals, np.maximum(1e-12 * of_targets, 1e-290)), of_residuals, some)
+    some = np.greater(of_targets, 1e-290)
+    told = some & np.greater(of_residuals, np.maximum(1e-12 * of_targets, 1e-290))
+    unit = np.where(told, of_residuals, np.where(some, of_targets, of_one))
     return unit if unit.ndim else float(unit)

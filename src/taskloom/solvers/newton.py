@@ -17,12 +17,14 @@ import numpy as np
 
 from ..losses.base import Loss
 from .interior import follows, interior
+from .positive import Positive, solve_spd
 
 Array = np.ndarray
 MAX_STEPS = 200
 TRIAL, POLISH = 8, 30  # steps before and after another way to a loss of straight pieces
 CAUTION = (1.0, 1e-2, 1e-4)  # shares of the majorant that a step expects at least, where its own curvature led astray
-PATIENCE = 25  # steps without a clear fall of the decrement after which only rounding is left
+PATIENCE = 25  # steps without a clear fall of the decrement, nor of the value by this share, after which only rounding is left
+FALL = 1e-6
 
 
 def apply(M: Array, x: Array) -> Array:
@@ -32,15 +34,6 @@ def apply(M: Array, x: Array) -> Array:
 
 def transposed(M: Array) -> Array:
     return M.transpose(0, 2, 1)
-
-
-def solve_spd(M: Array, rhs: Array) -> Array:
-    """Symmetric positive definite systems, one for each batch element."""
-    try:
-        return np.linalg.solve(M, rhs)
-    except np.linalg.LinAlgError:
-        lift = 1e-12 * np.trace(M, axis1=-2, axis2=-1)[..., None, None]
-        return np.linalg.solve(M + lift * np.eye(M.shape[-1]), rhs)
 
 
 class Intercepts(ABC):
@@ -180,8 +173,9 @@ class _PrimalDirection(Direction):
 
     def __init__(self, design: PrimalDesign, h: Array, intercepts: Intercepts | None, damping: Array | None):
         self.design, self.intercepts = design, intercepts
-        self.M = design.gram(h)
-        self.M += np.eye(self.M.shape[-1])
+        M = design.gram(h)
+        M += np.eye(M.shape[-1])
+        self.system = Positive(M)
         if intercepts is not None and damping is not None:
             E = intercepts.dense()
             self.edge = design.gather(h[:, :, None] * E)
@@ -190,8 +184,8 @@ class _PrimalDirection(Direction):
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         rhs = -(self.design.start(g) + coef)[..., None]
         if self.intercepts is None:
-            return solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
-        both = solve_spd(self.M, np.concatenate([rhs, self.edge], axis=-1))
+            return self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
+        both = self.system.solve(np.concatenate([rhs, self.edge], axis=-1))
         step, through = both[..., :1], both[..., 1:]
         rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.edge), step)
         db = solve_spd(self.own - np.matmul(transposed(self.edge), through), rest)
@@ -232,7 +226,7 @@ class _GramDirection(Direction):
         self.K, self.intercepts, self.damping = K, intercepts, damping
         self.bent = h > 1e-14 * h.max(axis=1, keepdims=True, initial=0.0)
         self.root = np.sqrt(np.where(self.bent, h, 0.0))
-        self.M = self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1])
+        self.system = Positive(self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1]))
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         e = -g - coef
@@ -240,9 +234,9 @@ class _GramDirection(Direction):
         scaled = np.divide(e, self.root, out=np.zeros_like(e), where=self.bent)
         rhs = (scaled - self.root * apply(self.K, straight))[..., None]
         if self.intercepts is None or self.damping is None:
-            return straight + self.root * solve_spd(self.M, rhs)[..., 0], np.zeros((len(g), 0))
+            return straight + self.root * self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
         E = self.intercepts.dense()
-        both = self.root[:, :, None] * solve_spd(self.M, np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
+        both = self.root[:, :, None] * self.system.solve(np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
         step, through = straight[..., None] + both[..., :1], both[..., 1:]
         schur = np.matmul(transposed(E), through) + self.damping[:, :, None] * np.eye(E.shape[-1])
         db = solve_spd(schur, self.intercepts.gather(step[..., 0] + coef)[..., None])
@@ -322,14 +316,15 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
 
 def _newton_steps(batch: Batch, coef: Array, b: Array, active: Array, limit: int, cautious: bool = True) -> tuple[Array, int]:
     """Steps of the elements ``active``, in place; those that are still on their way after ``limit``, and how many it took."""
-    least = np.full(len(batch.y), np.inf)
+    least, lowest = np.full(len(batch.y), np.inf), np.full(len(batch.y), np.inf)
     idle = np.zeros(len(batch.y), int)
     steps = 0
     while active.size and steps < limit:
         part = batch if active.size == len(batch.y) else batch.pick(active)
         coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active], cautious)
-        idle[active] = np.where(decrement < 0.5 * least[active], 0, idle[active] + 1)
-        least[active] = np.minimum(least[active], decrement)
+        clear = (decrement < 0.5 * least[active]) | (value < lowest[active] - FALL * np.abs(value))
+        idle[active] = np.where(clear, 0, idle[active] + 1)
+        least[active], lowest[active] = np.minimum(least[active], decrement), np.minimum(lowest[active], value)
         floor = np.maximum(1e-15 * np.maximum(np.abs(value), 1e-300), batch.enough)
         active = active[(decrement > floor) & (idle[active] < PATIENCE)]
         steps += 1

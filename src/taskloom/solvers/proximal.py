@@ -22,6 +22,7 @@ from .sides import Supervised
 Array = np.ndarray
 MOVES = 16  # cheap moves after which a certificate is due, whatever their own estimate of the gap says
 EXACT, CURVED = 1e-4, 1e-7  # the shares of the gap that conjugate gradients may leave: in all, and in each Newton step
+SLOW, SELDOM = 64, 4  # moves before the first alternating step that is a search, and how many times fewer these are
 CLOSE = 0.5  # the share of the tolerance at which an estimate of the gap is worth a certificate
 
 
@@ -108,7 +109,7 @@ class _ProximalRun(Run):
             if not self.fresh and not self.problem.structure.known:
                 self._move()
                 self.moves += 1
-                if self.moves % self.settings.alternate == 0 and not self.problem.structure.searched:
+                if self._alternation_is_due():
                     self._alternate()
             self.fresh = False
             if self.finished is not None or self._close():
@@ -118,6 +119,12 @@ class _ProximalRun(Run):
         A, fit = self.here.A, self.here.fit or self.side.supervise(self.problem.structure.root(self.here.A))
         penalty = fit.norm + self.problem.structure.value(A)
         return Iterate(fit.W, fit.b, fit.z, fit.slopes, A if self.side.near_counts else None, penalty, fit.Z)
+
+    def _alternation_is_due(self) -> bool:
+        """Where the best structure is a search of its own: seldom, and only once proximal steps alone have proved slow."""
+        if not self.problem.structure.searched:
+            return self.moves % self.settings.alternate == 0
+        return self.moves >= SLOW and self.moves % (SELDOM * self.settings.alternate) == 0
 
     def _close(self) -> bool:
         """Whether a certificate is due: always, where the fit that it needs is at hand."""

@@ -15,7 +15,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from .._linalg import psd_eigh
 from ..features import Matrix, weighted_gram
 from ..problem import Problem
-from .newton import Batch, Design, Direction, Intercepts, OnePerTask, newton, solve_spd
+from .newton import Batch, Design, Direction, Intercepts, OnePerTask, newton
+from .positive import Positive
 
 Array = np.ndarray
 DENSE = 600  # largest dense system
@@ -189,14 +190,14 @@ class _DenseDirection(_RowDirection):
         if intercept:
             edge = (P.T @ pulled.reshape(n, T * q)).reshape(p, T, q).transpose(0, 2, 1).reshape(p * q, T)
             M = np.block([[M, edge], [edge.T, self.own]])
-        self.M = M
+        self.system = Positive(M[None])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         G = self.design.table(g[0])
         rhs = -(self.design.pull(G).ravel() + coef[0])
         if not self.intercept:
-            return solve_spd(self.M[None], rhs[None, :, None])[..., 0], np.zeros((1, 0))
-        both = solve_spd(self.M[None], np.concatenate([rhs, -G.sum(axis=0)])[None, :, None])[..., 0]
+            return self.system.solve(rhs[None, :, None])[..., 0], np.zeros((1, 0))
+        both = self.system.solve(np.concatenate([rhs, -G.sum(axis=0)])[None, :, None])[..., 0]
         return both[:, : rhs.size], both[:, rhs.size :]
 
 

@@ -19,7 +19,7 @@ from .._linalg import compose, psd_eigh
 from ..features import Matrix
 from ..losses import RowLoss
 from ..problem import Problem
-from .coupled import Coupled, MeanGram
+from .coupled import Coupled, CreepingError, MeanGram, Tally
 from .coupled_squares import CoupledSquares
 from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
 from .rows import row_fit
@@ -27,6 +27,7 @@ from .shared import SharedInputs
 from .sparse_columns import SparseColumns
 
 Array = np.ndarray
+CALLS = 5e5  # multiplications in the time of the calls that one iteration of conjugate gradients takes
 BUCKET = 1 << 20  # numbers in the systems of the tasks that are solved together: more gain nothing, and take memory
 
 
@@ -104,6 +105,7 @@ class TaskSide(Side):
         self.dim = problem.n_tasks
         self._gram: Array | None = None
         self._creeps = False
+        self._tally: Tally | None = None
         self._Z: Array | None = None
 
     def moment_root(self, W: Array) -> Array:
@@ -121,7 +123,9 @@ class TaskSide(Side):
         large = min(N, r * q) > self.dense_limit or work > self.work_limit
         large = large and not self._creeps
         if large or issparse(problem.features):
-            design: Design = (coupled := Coupled(problem, L, problem.once("mean gram", lambda: MeanGram(problem)), self.enough))
+            self._tally = self._tally or self._worth(q)
+            mean = problem.once("mean gram", lambda: MeanGram(problem))
+            design: Design = (coupled := Coupled(problem, L, mean, self.enough, self._tally))
             if (squares := CoupledSquares.of(coupled)) is not None:
                 return self._hold(*squares.solve(self._Z))
         elif r * q <= (N / 2 if self._creeps else N):
@@ -130,7 +134,11 @@ class TaskSide(Side):
         else:
             spread = self._spread(L)
             design = Gram((self._observation_gram() * (spread @ spread.T))[None])
-        fit = self._newton(design)
+        try:
+            fit = self._newton(design)
+        except CreepingError:
+            self._creeps = True
+            return self.supervise(root)
         self._creeps |= large and problem.loss.stands_in and fit.steps > self.creeping and self.creeping_limit >= N
         b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
         if isinstance(design, Gram):
@@ -138,6 +146,16 @@ class TaskSide(Side):
         else:
             W = fit.coef[0].reshape(r, q) @ L.T / np.sqrt(2 * problem.alpha)
         return self._read(W, b, fit.norm)
+
+    def _worth(self, q: int) -> Tally | None:
+        """How many iterations may take the time of half a dense system, where one could be held."""
+        problem = self.problem
+        N, n, r, T = problem.observations.y.size, problem.n_rows, problem.n_features, problem.n_tasks
+        if self.creeping_limit < N or issparse(problem.features):
+            return None
+        dense = N * N * (N / 3 + r + q)
+        iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + CALLS
+        return Tally(dense / 2 / iteration)
 
     def _hold(self, W: Array, b: Array, z: Array, Z: Array, norm: float) -> Supervised:
         """A solution that comes with all that ``_read`` would work out."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..problem import Problem
-from ..structures import Fixed
+from ..structures.known import Rooted
 from .base import Iterate
 
 Array = np.ndarray
@@ -24,12 +24,11 @@ def stationarity(problem: Problem, point: Iterate) -> tuple[float, Array]:
     """The larger of the two slopes, and the dual candidate of the tasks behind it."""
     structure: Any = problem.structure
     assert point.A is not None
-    assert point.penalty is not None
+    assert point.norm is not None
     G = problem.dual_candidate(point.slopes)
     Z = problem.correlate(G)
-    norm = point.penalty - structure.value(point.A)
-    primal = problem.loss_term(point.z) + norm
-    dual = problem.with_structure(Fixed(point.A)).dual(G, point.W, Z=Z)
+    primal = problem.loss_term(point.z) + point.norm
+    dual = problem.with_structure(Rooted(structure.root(point.A))).dual(G, point.W, Z=Z)
     gap = max(primal - dual, 4 * np.finfo(float).eps * abs(primal))
     Z1 = Z - 2 * problem.ridge * point.W
     unit = problem.once("unit of slopes", lambda: _unit(problem))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from .base import Array
 
@@ -75,6 +76,14 @@ def climb(
     return found, point
 
 
+def _solved(H: Array, rhs: Array) -> Array:
+    """A system that is positive definite up to rounding."""
+    try:
+        return cho_solve(cho_factor(H, lower=True, check_finite=False), rhs, check_finite=False)
+    except LinAlgError:
+        return np.linalg.solve(H, rhs)
+
+
 def newton_in_box(
     f: Callable[[Array], tuple[float, Array, Callable[[Array], Array]]],
     x: Array,
@@ -103,7 +112,7 @@ def newton_in_box(
             H = curvature(free)
             size = np.sqrt(np.maximum(np.diag(H), 1e-300))
             alike = H / np.outer(size, size) + 1e-13 * np.eye(free.size)
-            move[free] = -np.linalg.solve(alike, slope[free] / size) / size
+            move[free] = -_solved(alike, slope[free] / size) / size
         for shorter in 0.5 ** np.arange(30):
             new = np.clip(x + shorter * move, low, high)
             new_value, new_slope, new_curvature = f(new)

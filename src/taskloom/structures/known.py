@@ -157,6 +157,21 @@ class Fixed(_MatrixOfTasks):
 
 
 @dataclass(eq=False, repr=False)
+class Rooted(KnownStructure):
+    """``A = LL'`` by its root: for a solver that has one, whose small columns the digits of ``A`` may not hold."""
+
+    L: Array
+
+    def matrix(self, n_tasks: int) -> Array:
+        return self.L @ self.L.T
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        RL = R @ self.L
+        total = float(np.vdot(RL, RL))
+        return Ray(np.inf, lambda c: c * total)
+
+
+@dataclass(eq=False, repr=False)
 class SharedMean(_AnyNumberOfTasks):
     """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks near their mean."""
 

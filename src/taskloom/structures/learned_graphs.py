@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import copy
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, helmert
+from scipy.linalg import LinAlgError, helmert
 from scipy.optimize import minimize
 
 from .._component import is_number, require
-from .._linalg import symmetric
+from .._linalg import psd_root, symmetric
 from .base import Array, Structure
 from .box import newton_in_box
+from .graphical_lasso import DENSE, graphical_lasso, inverse, shrink
 from .known import Independent
 from .nonconvex import NonConvex
 
-SHORTER = 3.0 ** -np.arange(40)  # the lengths that a search tries
 ROUNDING = 1e-8  # the least share of the penalty that slopes of the structure are measured in: rounding hides the rest
-DENSE = 1200  # pairs of tasks, up to which their curvature fits into a matrix
+WIDEST = 1e13  # the largest edge, in units of gamma: tasks that it joins differ in the thirteenth digit of A
+RECENT = 4  # structures whose weights a run remembers
 
 
 def contrasts(M: Array, one: Array, other: Array) -> Array:
@@ -27,9 +31,12 @@ def contrasts(M: Array, one: Array, other: Array) -> Array:
     return M[one, one] + M[other, other] - 2 * M[one, other]
 
 
-def inverse(M: Array) -> Array:
-    """The inverse of a positive definite matrix; ``LinAlgError`` where it is not."""
-    return symmetric(cho_solve(cho_factor(M, lower=True), np.eye(len(M))))
+@lru_cache(maxsize=8)
+def _contrasting(n_tasks: int) -> Array:
+    """An orthonormal basis of what adds up to zero over the tasks, as columns; not to be written to."""
+    basis = helmert(n_tasks).T
+    basis.flags.writeable = False
+    return basis
 
 
 @dataclass(eq=False, repr=False)
@@ -53,6 +60,8 @@ class LearnedGraph(NonConvex):
 
     interior: ClassVar[bool] = True
     precision_graph: ClassVar[bool] = True
+    # In a run: structures, and the weights that their digits may not tell.
+    _made: deque[tuple[Array, Array]] | None = field(default=None, init=False)
 
     def check(self) -> None:
         require(is_number(self.gamma) and self.gamma > 0, f"LearnedGraph needs gamma > 0, got gamma={self.gamma!r}")
@@ -71,47 +80,94 @@ class LearnedGraph(NonConvex):
         np.fill_diagonal(P, self.gamma - P.sum(axis=1))
         return P
 
+    def remembering(self) -> Structure:
+        twin = copy.copy(self)
+        twin._made = deque(maxlen=RECENT)
+        return twin
+
+    def _remembered(self, A: Array) -> Array | None:
+        return next((w for made, w in self._made or () if made is A), None)
+
     def weights(self, A: Array) -> Array:
         """The edge weights behind a structure, over the pairs ``t < s`` row by row."""
-        return -np.linalg.inv(A)[np.triu_indices(len(A), 1)]
+        if (w := self._remembered(A)) is not None:
+            return w
+        across = _contrasting(len(A))
+        laplacian = np.linalg.inv(across.T @ A @ across) - self.gamma * np.eye(len(A) - 1)
+        return -(across @ laplacian @ across.T)[np.triu_indices(len(A), 1)]
 
     def value(self, A: Array) -> float:
         w = self.weights(A)
-        off = np.abs(self.precision(w, len(A)) @ A - np.eye(len(A))).max()
-        if off > 1e-6 or w.min(initial=0.0) < -1e-6 * max(1.0, float(w.max(initial=0.0))):
+        if self._remembered(A) is None and not self._holds(A, w):
             return np.inf
         return float(np.trace(A)) + self.sparsity * float(w.sum())
 
+    def _holds(self, A: Array, w: Array) -> bool:
+        """Whether ``A`` is of this form, as far as its digits tell."""
+        most = float(w.max(initial=0.0))
+        rounding = 1e-15 * len(A) * float(np.abs(A).max()) * most**2
+        inside = np.abs(self.gamma * A.sum(axis=1) - 1).max() <= 1e-6 and np.linalg.eigvalsh(A)[0] > 0
+        return bool(inside and w.min(initial=0.0) >= -1e-6 * max(1.0, most) - rounding)
+
+    def root(self, A: Array) -> Array:
+        """With the mean of the tasks apart: where tasks have grown together, ``A`` is tiny on their differences."""
+        across = _contrasting(len(A))
+        mean = np.full((len(A), 1), 1 / np.sqrt(self.gamma * len(A)))
+        return np.hstack([mean, across @ psd_root(across.T @ A @ across, rtol=1e-17)])
+
     def best_structure(self, S: Array) -> Array:
+        return self._best(contrasts(S, *np.triu_indices(len(S), 1)), len(S))
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        """Squares of differences, not differences of squares: tasks may be alike to more than eight digits."""
+        one, other = np.triu_indices(R.shape[1], 1)
+        apart = R[:, one] - R[:, other]
+        squares = np.einsum("ij,ij->j", apart, apart)
+        A = self._best(squares + 2 * floor, R.shape[1])
+        w = np.maximum(self.weights(A), 0.0)
+        penalty = float(w @ squares) + self.gamma * float(np.vdot(R, R))
+        return A, penalty + float(np.trace(A)) + self.sparsity * float(w.sum())
+
+    def _best(self, squares: Array, n_tasks: int) -> Array:
         """Newton or quasi-Newton steps inside ``w >= 0``, each weight in units of what would hold its pair together."""
-        T = len(S)
-        one, other = np.triu_indices(T, 1)
-        price = contrasts(S, one, other) + self.sparsity
-        if T == 1:
+        if n_tasks == 1:
             return np.array([[1 / self.gamma]])
-        guess = np.sqrt(np.maximum(contrasts(S, one, other) / 2, 1e-12 / self.gamma**2))  # A on the difference of two alone
-        unit = np.minimum(1 / guess, 1e6 * self.gamma) / T
-        if one.size <= DENSE:
-            return self._newton(price, unit, T)
+        price = np.maximum(squares, 0.0) + self.sparsity
+        guess = np.sqrt(np.maximum(price / 2, (WIDEST * self.gamma) ** -2))  # A on the difference of two alone
+        unit = 1 / (n_tasks * guess)
+        find = self._newton if price.size <= DENSE else self._quasi_newton
+        A, w = find(price, unit, n_tasks)
+        if self._made is not None:
+            self._made.append((A, w))
+        return A
+
+    def _differences(self, n_tasks: int, w: Array) -> tuple[Array, Array]:
+        """A basis of what is not the mean, and ``A`` there; the mean is apart: ``A`` is ``1 / gamma`` there, whatever ``w``."""
+        across = _contrasting(n_tasks)
+        return across, inverse(across.T @ self.precision(w, n_tasks) @ across)
+
+    def _structure(self, n_tasks: int, w: Array) -> Array:
+        across, M = self._differences(n_tasks, w)
+        return 1 / (n_tasks * self.gamma) + symmetric(across @ M @ across.T)
+
+    def _quasi_newton(self, price: Array, unit: Array, n_tasks: int) -> tuple[Array, Array]:
+        one, other = np.triu_indices(n_tasks, 1)
 
         def cost(u: Array) -> tuple[float, Array]:
-            A = inverse(self.precision(unit * u, T))
-            slope = price - contrasts(A @ A, one, other)
-            return float(np.trace(A) + price @ (unit * u)), unit * slope
+            across, M = self._differences(n_tasks, unit * u)
+            slope = price - contrasts(across @ (M @ M) @ across.T, one, other)
+            return float(np.trace(M) + price @ (unit * u)), unit * slope
 
-        options = {"maxiter": 5000, "maxfun": 20000, "ftol": 0.0, "gtol": 1e-11 * (1 / self.gamma + float(np.trace(S)))}
-        found = minimize(cost, np.ones(one.size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * one.size, options=options)
-        return inverse(self.precision(unit * found.x, T))
+        options = {"maxiter": 5000, "maxfun": 20000, "ftol": 0.0, "gtol": 1e-11 / self.gamma}
+        u = minimize(cost, np.ones(one.size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * one.size, options=options).x
+        return self._structure(n_tasks, unit * u), unit * u
 
-    def _newton(self, price: Array, unit: Array, n_tasks: int) -> Array:
-        """With the mean of the tasks apart: there ``A`` is ``1 / gamma``, however large the weights."""
+    def _newton(self, price: Array, unit: Array, n_tasks: int) -> tuple[Array, Array]:
         one, other = np.triu_indices(n_tasks, 1)
-        across = helmert(n_tasks).T
-        mean = 1 / (n_tasks * self.gamma)
 
         def cost(u: Array) -> tuple[float, Array, Callable[[Array], Array]]:
             try:
-                M = inverse(across.T @ self.precision(unit * u, n_tasks) @ across)
+                across, M = self._differences(n_tasks, unit * u)
             except LinAlgError:
                 return np.inf, np.zeros_like(u), np.diag
             apart = (across[one] - across[other]) @ M @ across.T  # differences of the rows of A
@@ -123,9 +179,9 @@ class LearnedGraph(NonConvex):
             slope = price - np.einsum("ij,ij->i", apart, apart)
             return float(np.trace(M) + price @ (unit * u)), unit * slope, curvature
 
-        most = np.maximum(1e10 * self.gamma / unit, 2.0)
-        u = newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-14 / self.gamma)
-        return mean + symmetric(across @ inverse(across.T @ self.precision(unit * u, n_tasks) @ across) @ across.T)
+        most = np.maximum(WIDEST * self.gamma / unit, 2.0)
+        u = newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-15 / self.gamma)
+        return self._structure(n_tasks, unit * u), unit * u
 
     def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
         """Each weight in units of itself where it wants to shrink, else of the conductance between its two tasks."""
@@ -202,120 +258,3 @@ class SparsePrecision(NonConvex):
         P = inverse(A) * scaled
         slope = ((A @ pull @ A + self.eps * np.eye(len(A))) / self.mu - A) / scaled
         return self.mu * float(np.linalg.norm(P - shrink(P - slope, self._price(size)))) / max(unit, ROUNDING * self.mu)
-
-
-def shrink(M: Array, price: Array) -> Array:
-    """Soft thresholding."""
-    return np.sign(M) * np.maximum(np.abs(M) - price, 0.0)
-
-
-def graphical_lasso(C: Array, price: Array) -> tuple[Array, Array]:
-    """``argmin_P <C, P> - log det P + <price, |P|>`` and its inverse, as ``(inverse, P)``; ``C`` has a unit diagonal.
-
-    Newton steps on the entries that are not zero or want to leave it; entries that would cross zero stop there, so zeros are
-    exact (QUIC, Hsieh et al. 2014, with conjugate gradients for the direction). Proximal gradient steps in between settle
-    which entries those are. Few tasks are solved from the other side, which is faster and minds nothing.
-    """
-    if len(C) * (len(C) - 1) <= 2 * DENSE:
-        return _graphical_lasso_dual(C, price)
-
-    def at(P: Array) -> tuple[float, Array]:
-        try:
-            factor = cho_factor(P, lower=True)
-        except LinAlgError:
-            return np.inf, P
-        logdet = 2 * float(np.log(np.diag(factor[0])).sum())
-        return float(np.vdot(C, P) + np.vdot(price, np.abs(P))) - logdet, symmetric(cho_solve(factor, np.eye(len(P))))
-
-    def first_better(P: Array, value: float, A: Array, candidates: Iterable[Array]) -> tuple[Array, float, Array]:
-        """The first of shorter and shorter steps that pays."""
-        for Q in candidates:
-            new_value, new_A = at(Q)
-            if new_value < value:
-                return Q, new_value, new_A
-        return P, value, A
-
-    P = np.eye(len(C))
-    value, A = at(P)
-    for _ in range(100):
-        slope = C - A
-        if np.abs(P - shrink(P - slope, price)).max() <= 1e-11:
-            break
-        before = value
-        longest = 27 / float(np.linalg.eigvalsh(A)[-1]) ** 2
-        P, value, A = first_better(P, value, A, (shrink(P - c * slope, c * price) for c in longest * SHORTER))
-        sign, move = _newton_move(P, A, C - A, price)
-        P, value, A = first_better(P, value, A, (np.where((Q := P + c * move) * sign > 0, Q, 0.0) for c in SHORTER))
-        if value >= before:  # rounding hides what is left
-            break
-    return A, P
-
-
-def _graphical_lasso_dual(C: Array, price: Array) -> tuple[Array, Array]:
-    """The same from the other side: ``max log det A`` over ``|A - C| <= price``, where entries of ``P`` may change sign freely.
-
-    Its Newton systems are of the size of the entries of ``P`` that are zero. It is sure where ``C`` is nearly singular.
-    """
-    one, other = np.triu_indices(len(C), 1)
-    most = price[one, other]
-
-    def structure(x: Array) -> Array:
-        N = np.zeros_like(C)
-        N[one, other] = x
-        return C + N + N.T
-
-    def cost(x: Array) -> tuple[float, Array, Callable[[Array], Array]]:
-        try:
-            factor = cho_factor(structure(x), lower=True)
-        except LinAlgError:
-            return np.inf, np.zeros_like(x), np.diag
-        P = symmetric(cho_solve(factor, np.eye(len(C))))
-
-        def curvature(free: Array) -> Array:
-            t, s = one[free], other[free]
-            return 2 * (P[np.ix_(t, t)] * P[np.ix_(s, s)] + P[np.ix_(t, s)] * P[np.ix_(s, t)])
-
-        return -2 * float(np.log(np.diag(factor[0])).sum()), -2 * P[one, other], curvature
-
-    C = C + max(1e-13 - float(np.linalg.eigvalsh(C)[0]), 0.0) * np.eye(len(C))  # singular by rounding
-    start = np.clip(-C[one, other], -most, most)
-    start = start if np.isfinite(cost(start)[0]) else np.zeros_like(start)
-    x = newton_in_box(cost, start, -most, most, enough=1e-11)
-    A = structure(x)
-    P = inverse(A)
-    free = np.abs(x) < most
-    P[one[free], other[free]] = P[other[free], one[free]] = 0.0
-    return A, P
-
-
-def _newton_move(P: Array, A: Array, slope: Array, price: Array) -> tuple[Array, Array]:
-    """The signs that a Newton step keeps, and the step: ``AXA = -slope - price sign`` on what is free, ``X = -P`` elsewhere."""
-    sign = np.where(P != 0, np.sign(P), -np.sign(slope) * (np.abs(slope) > price))
-    goal, free, X = -(slope + price * sign), sign != 0, np.zeros_like(P)
-    for _ in range(10):
-        X = np.where(free, X, -P)
-        X = X + _conjugate_gradients(A, symmetric(goal - A @ X @ A) * free, free)
-        crossed = free & ((P + X) * sign < 0)
-        if not crossed.any():
-            break
-        free = free & ~crossed
-    return sign, symmetric(X)
-
-
-def _conjugate_gradients(A: Array, goal: Array, free: Array) -> Array:
-    """``X`` on the free entries with ``AXA = goal`` there, in units of ``A_tt A_ss``."""
-    scale = np.outer(np.diag(A), np.diag(A))
-    X, rest = np.zeros_like(A), goal
-    eased = rest / scale
-    way, size = eased, float(np.vdot(rest, eased))
-    enough = 1e-12 * size + 1e-30  # entries are of the order of 1
-    for _ in range(300):
-        if size <= enough:
-            break
-        curved = symmetric(A @ way @ A) * free
-        step = size / float(np.vdot(way, curved))
-        X, rest = X + step * way, rest - step * curved
-        eased = rest / scale
-        size, last = float(np.vdot(rest, eased)), size
-        way = eased + size / last * way
-    return X
