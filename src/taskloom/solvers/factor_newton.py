@@ -13,6 +13,7 @@ Tasks come in blocks (``task_blocks``). The rows of ``B``, ``Z`` and ``W`` are t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -36,7 +37,7 @@ from .task_blocks import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.05  # the share of the tolerance below which a promise is worth a certificate
+PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
@@ -111,7 +112,14 @@ class Point:
         for part in self.parts:
             K = K + (part.B * (2 * part.free * part.size)[:, None]).T @ part.B
         inverse = namespace(K).linalg.inv(K)
-        return lambda slope: slope @ inverse
+        return lambda slope: slope @ cast(inverse, slope.dtype)
+
+    def lightened(self, data: Sequence[TaskBlock]) -> Point:
+        """The same point for products in the precision of ``data``: a Newton direction needs two digits."""
+        twin, dtype = copy(self), data[0].y.dtype
+        twin.Q, twin.B, twin.Z, twin.slope = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.slope))
+        twin.parts = [part.lightened(block) for part, block in zip(self.parts, data, strict=True)]
+        return twin
 
 
 def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: float, limit: int = 100) -> Array:
@@ -153,8 +161,10 @@ class Walk:
     start : array, optional
         Weights to start from, a row for each task; by default those of every task on its own.
     rough : blocks of tasks, optional
-        The same in single precision, for the first steps.
+        The same in single precision, for the first steps, and for the directions of all.
     """
+
+    light: Sequence[TaskBlock] | None = None  # what directions are computed with, as long as they lead down
 
     def __init__(
         self,
@@ -168,6 +178,7 @@ class Walk:
         rough: Sequence[TaskBlock] | None = None,
     ):
         self.data, self.alpha, self.p, self.scale, self.forcing, self.rough = data, alpha, p, scale, forcing, rough
+        self.light = rough
         self.dtype = data[0].y.dtype
         if start is None:
             Q = self._factor_of(joined([block.alone() for block in rough or data]), SHRINK)
@@ -220,9 +231,12 @@ class Walk:
             if promise <= COARSE * self.scale:
                 self.rough = None  # from the next point on
             self.stuck = not settled and not self._newton_step(metric, promise)
-            if settled or self.stuck:
-                if not coarse:
+            if self.stuck and not coarse:
+                if self.light is None:
                     break
+                self.light = None
+                continue
+            if settled or self.stuck:
                 self.rough = None
                 self.here = self._at(self.here.Q)
             moved = True
@@ -231,7 +245,9 @@ class Walk:
 
     def _direction(self, metric: Callable[[Array], Array], promise: float) -> Array:
         """The Newton direction, as accurate as a step that promises so much deserves."""
-        return newton_direction(self.here, metric, float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3)))
+        forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
+        light = self.light is not None and self.here.Q.dtype == self.dtype
+        return newton_direction(self.here.lightened(self.light) if light else self.here, metric, forcing)
 
     def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
         here, move = self.here, self._direction(metric, promise)

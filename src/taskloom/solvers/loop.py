@@ -30,6 +30,7 @@ from .stationarity import stationarity
 
 Array = np.ndarray
 HIDDEN = 1e-6  # a loss this much smaller than a constant of the penalty is measured without it
+REPAIRS, NEARLY = 2, 30  # a bound that misses the tolerance by less than so many times is worth another repair
 PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
 
 
@@ -332,11 +333,17 @@ class _Book:
             self.penalty = point.penalty
         G = problem.dual_candidate(point.slopes)
         Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
-        better, its_own = (None, None) if Z is None else repaired_pair(problem, G, Z, point.W)
-        G, Z = (G, Z) if better is None else (better, its_own)
-        dual = problem.dual(G, point.W, point.A, Z) + self.constant
-        if dual > self.dual:
-            self.dual, self.G, self.witness = dual, G, point
+        dual = -np.inf
+        for k in range(REPAIRS):
+            better, its_own = (None, None) if Z is None else repaired_pair(problem, G, Z, point.W, lifts=k == 0)
+            if better is None and np.isfinite(dual):
+                break
+            G, Z = (G, Z) if better is None else (better, problem.correlate(better) if its_own is None else its_own)
+            dual = max(problem.dual(G, point.W, point.A, Z) + self.constant, dual)
+            if dual > self.dual:
+                self.dual, self.G, self.witness = dual, G, point
+            if better is None or not self.tol < (primal - dual) / problem.scale < NEARLY * self.tol:
+                break
         return max(primal - dual, 0.0)
 
     def _measure(self, point: Iterate, primal: float) -> float:

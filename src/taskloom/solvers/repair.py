@@ -30,8 +30,13 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     return repaired_pair(problem, G, Z, W)[0]
 
 
-def repaired_pair(problem: Problem, G: Array, Z: Array, W: Array) -> tuple[Array | None, Array | None]:
-    """The candidate, and its own ``Z`` where that follows from the old one."""
+def repaired_pair(
+    problem: Problem, G: Array, Z: Array, W: Array, lifts: bool = True
+) -> tuple[Array | None, Array | None]:
+    """The candidate, and its own ``Z`` where that follows from the old one.
+
+    ``lifts`` is for the first repair of a candidate: what was lifted as far as it pays must not be lifted again.
+    """
     if not problem.loss.quadratic:
         return None, None
     root = (Z - 2 * problem.ridge * W) / (2 * np.sqrt(problem.alpha))
@@ -50,7 +55,7 @@ def repaired_pair(problem: Problem, G: Array, Z: Array, W: Array) -> tuple[Array
         by_task = G.reshape(problem.n_tasks, -1)
         return (by_task - (vectors * cut) @ (vectors.T @ by_task)).ravel(), Z - (Z @ vectors) @ (vectors * cut).T
     if own:
-        return _turned_back(problem, G, vectors, s, root, W), None
+        return _turned_back(problem, G, vectors, s, root, W if lifts else 0 * W), None
     return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha))), None
 
 
@@ -88,7 +93,7 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
         return symmetric(total)
 
     # A value below 1 that carries weight is worth lifting to 1, and by how much tells what it costs: a square.
-    ease = float(np.trace(product(np.eye(s.size)))) / s.size
+    ease = sum(np.einsum("bk,bk->k", np.einsum("bmk,bmk->bk", X, X), V_part**2) for X, V_part in parts)
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
     lift = np.minimum(np.maximum(1 - s, 0.0), ease / np.sqrt(problem.alpha) * weight)
     M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)

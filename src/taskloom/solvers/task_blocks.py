@@ -5,6 +5,7 @@ Written once for NumPy, PyTorch and CuPy. With ``D = QQ'``, every task minimises
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -124,6 +125,12 @@ class _SolvedStack:
 
     def _solve(self, x: Array) -> Array:
         return times_transposed(self.R, times(self.R, x))
+
+    def lightened(self, block: Stack) -> _SolvedStack:
+        """To answer in the precision of ``block``, which holds the same inputs."""
+        twin, dtype = copy(self), block.X.dtype
+        twin.X, twin.P, twin.R = block.X, cast(self.P, dtype), cast(self.R, dtype)
+        return twin
 
     def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         e, dZ = times(self.X, dW), dZ / 2
