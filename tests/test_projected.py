@@ -7,7 +7,7 @@ import pytest
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.solvers import Projected, task_blocks
 from taskloom.solvers import blocks as blocks_module
-from taskloom.solvers.blocks import blocks, shortened
+from taskloom.solvers.blocks import Block, GramBlock, blocks
 from taskloom.solvers.factor_newton import Point
 from taskloom.tasks import Observations
 
@@ -67,28 +67,44 @@ def test_every_shape_is_solved_in_few_rounds(d, n_tasks, n):
 
 
 @pytest.mark.parametrize("columns", ["independent", "alike", "constant"])
-def test_long_tasks_are_shortened_to_rows_with_the_same_products(columns):
+def test_long_tasks_are_known_by_their_products(columns):
+    """The same value, slope and answers as from the rows, in both precisions and along any directions."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(3, 40, 5)), rng.normal(size=(3, 40))
+    X, y, Q, U = rng.normal(size=(3, 40, 5)), rng.normal(size=(3, 40)), rng.normal(size=(5, 4)), rng.normal(size=(5, 2))
     if columns == "alike":  # as far as products can tell
         X[1, :, 3] = X[1, :, 2] + 1e-9 * X[1, :, 3]
     if columns == "constant":
         X[1:, :, 2] = 0.0
-    short, target, rest = shortened(X, y)
-    assert short.shape == (3, 5, 5)
-    for t in range(3):
-        assert np.allclose(short[t].T @ short[t], X[t].T @ X[t], rtol=1e-12, atol=1e-12)
-        assert np.allclose(short[t].T @ target[t], X[t].T @ y[t], rtol=1e-12, atol=1e-12)
-        w = rng.normal(size=5)
-        loss = np.sum((y[t] - X[t] @ w) ** 2)
-        assert np.isclose(np.sum((target[t] - short[t] @ w) ** 2) + rest[t], loss, rtol=1e-12)
+    G = X.transpose(0, 2, 1) @ X
+    size = np.einsum("bii->b", G) / 5
+    short = GramBlock(G, np.einsum("bmr,bm->br", X, y), np.square(y).sum(axis=1), size, slice(None))
+    whole = Block(X, y, size, slice(None))
+    here, there = Point([short], Q, 0.3), Point([whole], Q, 0.3)
+    assert np.isclose(here.value, there.value, rtol=1e-12)
+    assert np.allclose(here.slope, there.slope, rtol=1e-10, atol=1e-10)
+    step = rng.normal(size=Q.shape)
+    assert np.allclose(here.hessian(step), there.hessian(step), rtol=1e-9, atol=1e-9)
+    assert np.allclose(here.metric()(step), there.metric()(step), rtol=1e-9)
+    assert np.allclose(short.moments_along(U), whole.moments_along(U), rtol=1e-10, atol=1e-10)
+    for one, other in ((here, short), (there, whole)):
+        light = one.lightened([blocks_module._single(other)])
+        answer = light.hessian(step.astype(np.float32))
+        assert answer.dtype == np.float32
+        assert np.allclose(answer, one.hessian(step), rtol=1e-3, atol=1e-3 * np.abs(answer).max())
+
+
+def test_signs_tell_how_many_directions_the_inputs_fill():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 10, 60)) * np.linspace(0.2, 1, 60)
+    block = Block(X, X[:, :, 0], np.square(X).sum(axis=(1, 2)), slice(None))
+    assert np.isclose(blocks_module._filled([block]), blocks_module.directions([X]), rtol=0.1)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_long_tasks_give_what_the_naive_twin_gives(fit_intercept):
     problem = problem_of((40, 90, 4, 200, 35), 5, fit_intercept=fit_intercept)
-    assert max(block.X.shape[1] for block in blocks(problem)) == 5
     data, rng = blocks(problem), np.random.default_rng(1)
+    assert [type(block) for block in data] == [Block, GramBlock]
     Q, other = rng.normal(size=(2, 5, 3))
     gain = Point(data, Q, problem.alpha).value - Point(data, other, problem.alpha).value
     assert np.isclose(gain, naive.projected_objective(problem, Q) - naive.projected_objective(problem, other), rtol=1e-9)

@@ -32,6 +32,7 @@ from .._array_api import (
     namespace,
     to_numpy,
     top_eigenvalue,
+    total,
 )
 from .task_blocks import TaskBlock, eye_like
 
@@ -57,8 +58,7 @@ class Point:
         self.parts = [block.at(Q, alpha) for block in data]
         self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
         self.B, self.Z = joined([part.B for part in self.parts]), joined([part.Z for part in self.parts])
-        xp = namespace(Q)
-        self.value = self.charge + sum(float(xp.sum(double(part.least))) for part in self.parts)
+        self.value = self.charge + sum(total(part.least) for part in self.parts)
         self.slope = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
 
     @cached_property
@@ -116,9 +116,9 @@ class Point:
 
     def lightened(self, data: Sequence[TaskBlock]) -> Point:
         """The same point for products in the precision of ``data``: a Newton direction needs two digits."""
-        twin, dtype = copy(self), data[0].y.dtype
+        twin, dtype = copy(self), data[0].dtype
         twin.Q, twin.B, twin.Z, twin.slope = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.slope))
-        twin.parts = [part.lightened(block) for part, block in zip(self.parts, data, strict=True)]
+        twin.parts = [part.lightened(block) for part, block in zip(self.parts, data, strict=True)]  # type: ignore[attr-defined]
         return twin
 
 
@@ -179,7 +179,7 @@ class Walk:
     ):
         self.data, self.alpha, self.p, self.scale, self.forcing, self.rough = data, alpha, p, scale, forcing, rough
         self.light = rough
-        self.dtype = data[0].y.dtype
+        self.dtype = data[0].dtype
         if start is None:
             Q = self._factor_of(joined([block.alone() for block in rough or data]), SHRINK)
         else:
@@ -193,7 +193,7 @@ class Walk:
     def _at(self, Q: Array) -> Point:
         if self.rough is not None:
             try:
-                return Point(self.rough, cast(Q, self.rough[0].y.dtype), self.alpha, self.p)
+                return Point(self.rough, cast(Q, self.rough[0].dtype), self.alpha, self.p)
             except np.linalg.LinAlgError:  # too many digits between the strength and the data
                 self.rough = None
         return Point(self.data, cast(Q, self.dtype), self.alpha, self.p)
@@ -240,14 +240,16 @@ class Walk:
                 self.rough = None
                 self.here = self._at(self.here.Q)
             moved = True
-        self.doubtful, self.enough = True, self.enough / 10
+        self.doubtful, self.enough = True, self.enough / 4
         return moved
 
     def _direction(self, metric: Callable[[Array], Array], promise: float) -> Array:
         """The Newton direction, as accurate as a step that promises so much deserves."""
         forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
-        light = self.light is not None and self.here.Q.dtype == self.dtype
-        return newton_direction(self.here.lightened(self.light) if light else self.here, metric, forcing)
+        here = self.here
+        if self.light is not None and here.Q.dtype == self.dtype:
+            here = here.lightened(self.light)
+        return newton_direction(here, metric, forcing)
 
     def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
         here, move = self.here, self._direction(metric, promise)
