@@ -127,7 +127,7 @@ def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
     plain, refused = task_blocks.inverse_roots, []
 
     def picky(K, lift):
-        if K.dtype == np.float32:
+        if K.dtype == np.float32 and np.ndim(lift) == 0:  # a start, with a lift for each task, is never too close to singular
             refused.append(K)
             raise np.linalg.LinAlgError
         return plain(K, lift)

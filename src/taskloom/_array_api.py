@@ -220,8 +220,8 @@ def add_to_diagonals(K: Any, lift: Any) -> Any:
     return K + lift * namespace(K).eye(n, dtype=K.dtype, device=K.device)
 
 
-def inverse_roots(K: Any, lift: float) -> Any:
-    """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``."""
+def inverse_roots(K: Any, lift: Any) -> Any:
+    """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``; a lift for all or for each."""
     name, xp = library(K), namespace(K)
     if name == "numpy":
         return cast(_inverse_roots(K, lift), K.dtype)

@@ -122,7 +122,7 @@ class Point:
     def descent(self) -> Array:
         return self.metric(self.slope)
 
-    @property
+    @cached_property
     def promise(self) -> float:
         """What a step along the metric would gain."""
         return float(np.vdot(self.slope, self.descent)) / 2
@@ -211,7 +211,7 @@ class SmoothRun(Run):
 
     def _newton_step(self) -> bool:
         here = self.here
-        forcing = float(np.clip((here.promise / self.problem.scale) ** 0.5, self.settings.forcing, 0.1))
+        forcing = min(max((here.promise / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
         move = newton_direction(here, forcing)
         fall, t = float(np.vdot(here.slope, move)), 1.0
         while t > 1e-6:

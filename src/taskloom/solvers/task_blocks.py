@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._array_api import add_to_diagonals, cast, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
+from .._array_api import cast, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
 
 Array = Any  # of any of the libraries
 
@@ -82,14 +82,19 @@ class Stack:
         wide = self.X.shape[2] > self.X.shape[1]
         across = xp.matrix_transpose(self.X)
         gram = self.X @ across if wide else across @ self.X
-        lift = xp.where(self.size > 0, 0.3 * self.size, xp.ones_like(self.size))
-        target = self.y if wide else times_transposed(self.X, self.y)
-        solved = xp.linalg.solve(add_to_diagonals(gram, lift), target[:, :, None])[:, :, 0]
+        solved = _shrunk(gram, self.size, self.y if wide else times_transposed(self.X, self.y))
         return times_transposed(self.X, solved) if wide else solved
 
 
 def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
+
+
+def _shrunk(gram: Array, size: Array, target: Array) -> Array:
+    """The systems of tasks on their own, with a little shrinkage."""
+    xp = namespace(gram)
+    R = inverse_roots(gram, xp.where(size > 0, 0.3 * size, xp.ones_like(size)))
+    return times_transposed(R, times(R, target))
 
 
 def _free(least: Array, squares: Array) -> Array:
@@ -119,9 +124,7 @@ class Grams:
         return _SolvedGrams(self, Q, alpha)
 
     def alone(self) -> Array:
-        xp = namespace(self.G)
-        lift = xp.where(self.size > 0, 0.3 * self.size, xp.ones_like(self.size))
-        return xp.linalg.solve(add_to_diagonals(self.G + 0, lift), self.c[:, :, None])[:, :, 0]
+        return _shrunk(self.G, self.size, self.c)
 
 
 class _SolvedGrams:

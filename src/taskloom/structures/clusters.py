@@ -22,8 +22,9 @@ def _complement_of_mean(T: int) -> Array:
 
 def _clipped_sums(rising: Array, levels: Array, low: float, high: float) -> Array:
     """``sum clip(level x, low, high)`` over the entries ``x >= 0`` of a sorted array, for each level."""
-    below, above = np.searchsorted(rising, low / levels), np.searchsorted(rising, high / levels, side="right")
-    total = np.concatenate([[0.0], np.cumsum(rising)])
+    below, above = rising.searchsorted(low / levels), rising.searchsorted(high / levels, side="right")
+    total = np.zeros(rising.size + 1)
+    np.cumsum(rising, out=total[1:])
     return low * below + high * (rising.size - above) + levels * (total[above] - total[below])
 
 
@@ -147,16 +148,17 @@ class Clusters(Structure):
         positive = root[root > 0]
         if positive.size == 0 or self._spread == 0:
             return np.full(root.size, total / max(root.size, 1))
-        breaks = np.sort(np.concatenate([low / positive, high / positive]))
+        breaks = np.concatenate([low / positive, high / positive])
+        breaks.sort()
         sums = _clipped_sums(np.sort(root), breaks, low, high)
         if sums[-1] < total:  # the directions with no energy, if any, take what is left
             a = np.full(root.size, high)
             a[root <= 0] = (total - high * positive.size) / max(root.size - positive.size, 1)
             return a
-        k = int(np.clip(np.searchsorted(sums, total), 1, breaks.size - 1))
+        k = min(max(int(sums.searchsorted(total)), 1), breaks.size - 1)
         rise = sums[k] - sums[k - 1]
         share = (total - sums[k - 1]) / rise if rise > 0 else 0.0
-        return np.clip((breaks[k - 1] + share * (breaks[k] - breaks[k - 1])) * root, low, high)
+        return np.minimum(np.maximum((breaks[k - 1] + share * (breaks[k] - breaks[k - 1])) * root, low), high)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         means = S.mean(axis=0)
