@@ -221,7 +221,7 @@ def add_to_diagonals(K: Any, lift: Any) -> Any:
 
 
 def inverse_roots(K: Any, lift: Any) -> Any:
-    """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``; a lift for all or for each."""
+    """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``; one lift, or one for each."""
     name, xp = library(K), namespace(K)
     if name == "numpy":
         return cast(_inverse_roots(K, lift), K.dtype)

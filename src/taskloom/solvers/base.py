@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,7 +22,8 @@ class Iterate:
     ``A`` is the structure at hand, where it sits on the tasks: a bound on ``F*`` may look for its proof around it.
     ``penalty = alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` is given when ``W`` goes with the structure at hand (on either side);
     without it the best structure for ``W`` is computed. ``Z = Phi'G`` with ``G = -v slopes`` is given where it is known.
-    ``factor`` is what ``A`` is made of, for structures that are known by their factors.
+    ``factor`` is what ``A`` is made of, for structures that are known by their factors. ``settle`` gives the penalty of the
+    best structure for ``W``, and that structure, where there is a shorter way to them than from ``W``.
     """
 
     W: Array
@@ -32,6 +34,7 @@ class Iterate:
     penalty: float | None = None
     Z: Array | None = None
     factor: Array | None = None
+    settle: Callable[[], tuple[float, Array]] | None = None
 
     def objective(self, problem: Problem) -> float:
         """``J`` here, with the structure at hand or else the best one."""

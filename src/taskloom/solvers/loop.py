@@ -275,6 +275,7 @@ class _Book:
         self.witness: Iterate | None = None  # where the best bound comes from
         self.length: float | None = None
         self.penalty: float | None = None  # of the best weights with the structure at hand
+        self.settle: Callable[[], tuple[float, Array]] | None = None  # to the best structure for them, where that is known
         self.idle, self._milestone = 0, np.inf
         self._predict_constants()
 
@@ -330,7 +331,7 @@ class _Book:
         if primal < self.primal:
             self.primal, self.W, self.b, self.z = primal, point.W, point.b, point.z
             self.A = None if point.penalty is None else point.A
-            self.penalty = point.penalty
+            self.penalty, self.settle = point.penalty, point.settle
         G = problem.dual_candidate(point.slopes)
         Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
         dual = -np.inf
@@ -400,7 +401,7 @@ class _Book:
         """Hand back the best structure for the weights: what is certified is then what is returned."""
         if self.A is not None and self.problem.structure.searched:
             return
-        penalty, A = self.problem.best_penalty(self.W)
+        penalty, A = self.problem.best_penalty(self.W) if self.settle is None else self.settle()
         z = self.problem.predict(self.W, self.b) if self.z is None else self.z
         primal = self.problem.loss_term(z) + penalty + self.constant
         if self.A is None or primal <= self.primal:

@@ -78,10 +78,16 @@ class ProjectedRun(Run):
 
     def _iterate(self) -> Iterate:
         problem, here, (mean, mean_y) = self.problem, self.walk.here, self.means
-        W = np.empty((problem.n_tasks, problem.n_features))
-        W[self.order] = here.B.astype(float) @ here.Q.T.astype(float)
+        B, Q = np.empty((problem.n_tasks, here.Q.shape[1])), here.Q.astype(float, copy=False)
+        B[self.order] = here.B
+        W = B @ Q.T
+
+        def settle() -> tuple[float, Array]:
+            A, penalty = problem.structure.handed_back(np.sqrt(problem.alpha) * (np.linalg.qr(Q, mode="r") @ B.T))
+            return penalty, A
+
         b = mean_y - np.einsum("rt,tr->t", mean, W)
         z = problem.predict(W.T, b)
         slopes = problem.loss.slope(problem.observations.y, z)
         Z = problem.correlate(-problem.observations.weight * slopes)
-        return Iterate(W.T, b, z, slopes, penalty=here.penalty, Z=Z)
+        return Iterate(W.T, b, z, slopes, penalty=here.penalty, Z=Z, settle=settle)

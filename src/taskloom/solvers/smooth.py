@@ -229,4 +229,5 @@ class SmoothRun(Run):
         b = mean_y - np.einsum("rt,rt->t", mean, W)
         z = problem.predict(W, b)
         slopes = problem.loss.slope(problem.observations.y, z)
-        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=here.Z.T)
+        settle = (lambda: (here.penalty, here.norm.best())) if here.norm.clear else None
+        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=here.Z.T, settle=settle)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .base import Array
-from .clusters import Clusters
+from .clusters import CLEAR, Clusters
 
 SAME = 1e-12  # relative differences below this are ties
 NOISE = 1e-7  # singular values below this share of the largest are rounding
@@ -50,6 +50,15 @@ class ClusterNorm:
 
     def _turned(self, M: Array) -> Array:
         return np.ascontiguousarray(M.T) if self.flipped else M
+
+    @property
+    def clear(self) -> bool:
+        """Whether the active directions are clear of rounding."""
+        return bool(np.all(self.sigma[: self.k] >= CLEAR * self.sigma[:1]))
+
+    def best(self) -> Array:
+        """The structure that attains the minimum."""
+        return self.structure.assembled(self.a[: self.k], self.active if self.flipped else self.V, self.lowest)
 
     @property
     def _between(self) -> Array:

@@ -11,6 +11,8 @@ from .._component import is_number, require
 from .._linalg import project_box_sum, symmetric
 from .base import Array, Ray, Structure
 
+CLEAR = 1e-5  # singular values below this share of the largest are not known well enough from a Gram matrix
+
 
 def _complement_of_mean(T: int) -> Array:
     """An orthonormal basis of the vectors that add up to zero (Helmert's)."""
@@ -110,11 +112,14 @@ class Clusters(Structure):
         sigma = np.sqrt(np.maximum(energy, 0.0))
         a, lowest = self.fill_up(sigma, T)
         active = a > lowest
-        if np.any(sigma[active] < 1e-5 * sigma[-1:]):
+        if np.any(sigma[active] < CLEAR * sigma[-1:]):
             return self._best_of_large_root(R, floor)
-        V = (C.T @ U[:, active]) / sigma[active]
-        A = self._with_lowest(self._assemble(a[active] - lowest, V), lowest)
+        A = self.assembled(a[active], (C.T @ U[:, active]) / sigma[active], lowest)
         return A, float((energy / a).sum()) + self.mean * T * float(mean @ mean)
+
+    def assembled(self, a: Array, V: Array, lowest: float) -> Array:
+        """The structure with eigenvalues ``a`` along ``V`` and ``lowest`` along the other directions off the mean."""
+        return self._with_lowest(self._assemble(a - lowest, V), lowest)
 
     def _with_lowest(self, A: Array, lowest: float) -> Array:
         """Lift all directions off the mean by ``lowest``, in place."""
