@@ -42,7 +42,8 @@ PROMISE = 0.2  # the share of the tolerance below which a promise is worth a cer
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
-COARSE = 3e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
+FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
+COARSE = 1e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
 FINE = 1e-5  # a relative tolerance below this is not for single precision to judge
 
 
@@ -123,15 +124,18 @@ class Point:
 
 
 def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: float, limit: int = 100) -> Array:
-    """Conjugate gradients on the Newton system, until the residual has fallen or the curvature turns out negative."""
+    """Conjugate gradients on the Newton system, until the residual has fallen or the curvature turns out negative.
+
+    As long as slopes in ``D`` are negative, little curvature (beside the metric's) is as bad: the step would be far too long.
+    """
     x, r = 0 * point.slope, -point.slope
     z = metric(r)
     p, size = z, dot(r, z)
-    enough = forcing**2 * size
+    enough, flat, length = forcing**2 * size, min(FLAT, point.lift) if point.p == 1 else 0.0, size
     for k in range(limit):
         Hp = point.hessian(p)
         bend = dot(p, Hp)
-        if bend <= 1e-14 * dot(p, p):
+        if bend <= max(flat * length, 1e-14 * dot(p, p)):
             return x if k else p
         x = x + (size / bend) * p
         r = r - (size / bend) * Hp
@@ -140,6 +144,7 @@ def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: fl
         if size <= enough:
             break
         p = z + (size / last) * p
+        length = size + (size / last) ** 2 * length  # of ``p``, in the metric
     return x
 
 
