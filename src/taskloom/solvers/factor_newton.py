@@ -37,6 +37,7 @@ from .._array_api import (
 from .task_blocks import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
+TINY = float(np.finfo(float).tiny)
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
 PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
@@ -97,9 +98,9 @@ class Point:
         The columns of ``Q`` are orthogonal wherever the walk goes.
         """
         energy = column_squares(self.Q)
-        least = 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny  # smaller columns have no direction
-        pull = self.Z @ (self.Q * like(1 / np.sqrt(np.maximum(energy, least)), self.Q))
-        slope = to_numpy(pull.T @ pull).astype(float, copy=False) / (4 * self.alpha)
+        length = np.sqrt(energy + (1e-12 * energy.max(initial=0.0) + TINY))  # small columns have no direction
+        pull = self.Z @ self.Q
+        slope = double(to_numpy(pull.T @ pull)) / (4 * self.alpha * length * length[:, None])
         if self.p != 1:
             slope = slope - np.diag(self.p * energy ** (self.p - 1))
         return max(float(np.linalg.eigvalsh(slope)[-1]) - (self.p == 1), 0.0)
@@ -192,6 +193,7 @@ class Walk:
         self.here = self._at(Q)
         self.enough = PROMISE * tol * scale
         self.stuck = False  # whether the last Newton step found nothing lower
+        self.refused = False  # whether a certificate was asked for, in vain
         self.doubtful = start is not None  # a fit at another strength may lack directions
         self.jump = inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
 
@@ -227,9 +229,11 @@ class Walk:
     def advance(self) -> bool:
         """Up to ``STEPS`` Newton steps, after a proximal one where it is needed; whether anything moved."""
         moved = self.doubtful and self._lacks() and self._grow()
-        for _ in range(STEPS):
+        for k in range(STEPS):
             metric = self.here.metric()
             promise = inner(self.here.slope, metric(self.here.slope)) / 2
+            if k == 0 and self.refused:
+                self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
             coarse, settled = self.here.Q.dtype != self.dtype, promise <= self.enough
             if settled and not (coarse and self.enough < FINE * self.scale):
                 break
@@ -245,7 +249,7 @@ class Walk:
                 self.rough = None
                 self.here = self._at(self.here.Q)
             moved = True
-        self.doubtful, self.enough = True, self.enough / 4
+        self.doubtful, self.refused, self.enough = True, True, self.enough / 4
         return moved
 
     def _direction(self, metric: Callable[[Array], Array], promise: float) -> Array:
@@ -279,7 +283,7 @@ class Walk:
         whole = Q @ like(V, Q)
         if self.p != 1:
             return whole, whole
-        share = energy / energy.mean()
+        share = energy * (energy.size / energy.sum())
         pull = self.here.Z @ whole
         size = column_squares(pull) / (4 * self.alpha)  # times the energy
         go = (share < SMALL) & (size < (1 - 2 * share) * energy)

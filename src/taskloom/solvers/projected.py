@@ -35,7 +35,7 @@ class Projected(Solver):
         row twice, or with weight 2) then end equal within the tolerance, not to the last digits.
     """
 
-    forcing: float = 0.05
+    forcing: float = 0.1
     single: bool = True
 
     def check(self) -> None:
