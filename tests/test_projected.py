@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
+from taskloom.experiments.fig1 import make
 from taskloom.solvers import Projected, task_blocks
 from taskloom.solvers import blocks as blocks_module
 from taskloom.solvers.blocks import Block, GramBlock, blocks
 from taskloom.solvers.factor_newton import Point
+from taskloom.solvers.repair import repaired_pair
 from taskloom.tasks import Observations
 
 
@@ -150,6 +152,42 @@ def test_inverse_roots_one_by_one_and_all_at_once(n_matrices, n):
     roots = task_blocks.inverse_roots(K.copy(), 0.5)
     assert np.allclose(roots.transpose(0, 2, 1) @ roots, np.linalg.inv(K + 0.5 * np.eye(n)), rtol=1e-10)
     assert task_blocks.inverse_roots(K.astype(np.float32), 0.5).dtype == np.float32
+
+
+def test_roots_of_matrices_that_rounding_made_indefinite():
+    x = np.random.default_rng(0).normal(size=(3, 1, 6))
+    K = x.transpose(0, 2, 1) @ x - 1e-16 * np.eye(6)
+    assert np.isfinite(task_blocks.inverse_roots(K, 0.0)).all()
+    with pytest.raises(np.linalg.LinAlgError):
+        task_blocks.inverse_roots(-np.ones((3, 6, 6)), 0.0)
+    with pytest.raises(np.linalg.LinAlgError):
+        task_blocks.inverse_roots(K.astype(np.float32) - np.float32(1e-6) * np.eye(6, dtype=np.float32), 0.0)
+
+
+def test_a_second_repair_brings_the_bound_closer_than_the_first():
+    problem = make(20, 25, 0)[1]
+    problem = problem.at(0.02 * alpha_max(problem))
+    best, near = solve(problem, "projected", tol=1e-10), solve(problem, "projected", tol=1e-3)
+    G = problem.dual_candidate(problem.loss.slope(problem.observations.y, problem.predict(near.W, near.b)))
+    short = [best.certificate.primal - problem.dual(G, near.W)]
+    for k in range(2):
+        G = repaired_pair(problem, G, problem.correlate(G), near.W, lifts=k == 0)[0]
+        short.append(best.certificate.primal - problem.dual(G, near.W))
+    assert short[0] > 10 * short[1] > 20 * short[2] > 0
+
+
+@pytest.mark.parametrize("shape", [(6, 40, 9), (30, 12, 9)])
+@pytest.mark.parametrize("structure", [structures.Trace(), structures.Clusters(n_clusters=3)])
+def test_what_is_handed_back_is_the_best_structure_for_the_weights(structure, shape):
+    d, n_tasks, n = shape
+    problem = problem_of((n,) * n_tasks, d)
+    problem = problem.with_structure(structure).at(0.1 * alpha_max(problem))
+    solution = solve(problem, tol=1e-6)
+    assert solution.solver in ("projected", "smooth")
+    penalty, A = problem.best_penalty(solution.W)
+    assert np.allclose(solution.A, A, rtol=1e-7, atol=1e-8 * np.abs(A).max())
+    loss = problem.loss_term(problem.predict(solution.W, solution.b))
+    assert np.isclose(solution.certificate.primal, loss + penalty, rtol=1e-12)
 
 
 def test_a_tolerance_below_rounding_ends():

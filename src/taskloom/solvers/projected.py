@@ -1,7 +1,7 @@
 """Newton's method on the factor (``factor_newton``) for a problem with the squared loss and the trace penalty: the fastest way.
 
-The first steps are taken in single precision, where units leave room for it. Where nothing moves any more although the
-certificate asks for it, proximal steps take over.
+The first steps, and the directions of all, are computed in single precision, where units leave room for it. Where nothing moves
+any more although the certificate asks for it, proximal steps take over.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Projected(Solver):
     forcing : float
         Conjugate gradients stop when the residual of the Newton system has fallen to this share.
     single : bool
-        Whether the first steps are taken in single precision. They cost less; equal problems that are written differently (a
-        row twice, or with weight 2) then end equal within the tolerance, not to the last digits.
+        Whether the first steps, and the directions of all, are computed in single precision. They cost less; equal problems
+        that are written differently (a row twice, or with weight 2) then end equal within the tolerance, not to the last digits.
     """
 
     forcing: float = 0.1
