@@ -32,7 +32,7 @@ class Projected(Solver):
         Conjugate gradients stop when the residual of the Newton system has fallen to this share.
     single : bool
         Whether the first steps, and the directions of all, are computed in single precision. They cost less; equal problems
-        that are written differently (a row twice, or with weight 2) then end equal within the tolerance, not to the last digits.
+        that are written differently (a row twice, or with weight 2) then end equal within the tolerance, not exactly.
     """
 
     forcing: float = 0.1
