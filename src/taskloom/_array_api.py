@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from ._component import require
 
@@ -143,6 +143,8 @@ def cast(array: Any, dtype: Any) -> Any:
 
 def double(array: Any) -> Any:
     """An array in double precision."""
+    if isinstance(array, np.ndarray):
+        return array if array.dtype == np.float64 else array.astype(np.float64)
     return cast(array, namespace(array).float64)
 
 
@@ -153,8 +155,12 @@ def dot(a: Any, b: Any) -> float:
 
 def inner(a: Any, b: Any) -> float:
     """The sum of products, in double precision."""
-    a, b = double(a), double(b)
-    return float(np.vdot(a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b))
+    return dot(double(a), double(b))
+
+
+def total(a: Any) -> float:
+    """The sum of all numbers, in double precision."""
+    return float(a.sum(dtype=float) if isinstance(a, np.ndarray) else namespace(a).sum(double(a)))
 
 
 def times(M: Any, x: Any) -> Any:
@@ -214,12 +220,11 @@ def add_to_diagonals(K: Any, lift: Any) -> Any:
     return K + lift * namespace(K).eye(n, dtype=K.dtype, device=K.device)
 
 
-def inverse_roots(K: Any, lift: float) -> Any:
-    """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``, which it may overwrite."""
+def inverse_roots(K: Any, lift: Any) -> Any:
+    """``R`` with ``(K + lift I)^-1 = R'R``, for each of the positive semidefinite matrices ``K``; one lift, or one for each."""
     name, xp = library(K), namespace(K)
     if name == "numpy":
-        # Small matrices decompose faster in double precision than in single.
-        return cast(_triangular_inverses(_roots(add_to_diagonals(K.astype(float), lift), K.dtype)), K.dtype)
+        return cast(_inverse_roots(K, lift), K.dtype)
     rounding = float(xp.finfo(K.dtype).eps) * xp.linalg.trace(K)  # not all libraries say so where a root fails
     L = xp.linalg.cholesky(add_to_diagonals(K, lift + rounding))
     if name == "torch":
@@ -228,23 +233,34 @@ def inverse_roots(K: Any, lift: float) -> Any:
     return xp.linalg.inv(L)
 
 
-def _roots(K: np.ndarray, dtype: Any) -> np.ndarray:
-    """Cholesky factors; where rounding made a matrix of double precision indefinite, of one that is larger by as much."""
-    try:
-        return np.linalg.cholesky(K)
-    except np.linalg.LinAlgError:
-        if dtype != np.float64:
-            raise
-        return np.linalg.cholesky(add_to_diagonals(K, 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2)))
+def _inverse_roots(K: np.ndarray, lift: Any) -> np.ndarray:
+    """In double precision, in which small matrices decompose faster than in single.
+
+    Where rounding made a matrix of double precision indefinite, of one that is larger by as much.
+    """
+    for last in (False, True):
+        try:
+            M = add_to_diagonals(K.astype(float), lift)
+            return _all_at_once(np.linalg.cholesky(M)) if len(M) >= MANY * M.shape[1] else _one_by_one(M)
+        except np.linalg.LinAlgError:
+            if last or K.dtype != np.float64:
+                raise
+        lift = lift + 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2)
+    raise AssertionError("the second time returns or raises")
 
 
-def _triangular_inverses(L: np.ndarray) -> np.ndarray:
-    """The inverses of lower triangular matrices: one after the other, or all at once where they are many and small."""
+def _one_by_one(K: np.ndarray) -> np.ndarray:
+    """Roots and their inverses in place, while a matrix is at hand; the transpose of a C matrix is what LAPACK calls one."""
+    for M in K.transpose(0, 2, 1):
+        if dpotrf(M, 0, 1, 1)[1]:  # upper, cleaned, in place
+            raise np.linalg.LinAlgError("a matrix is not positive definite")
+        dtrtri(M, 0, 0, 1)
+    return K
+
+
+def _all_at_once(L: np.ndarray) -> np.ndarray:
+    """The inverses of lower triangular matrices, where they are many and small."""
     n = L.shape[1]
-    if len(L) < MANY * n:
-        for matrix in L:
-            dtrtri(matrix.T, lower=0, overwrite_c=1)  # in place: the transpose of a C matrix is what LAPACK calls one
-        return L
     rows, out = np.ascontiguousarray(L.transpose(1, 2, 0)), np.zeros((n, n, len(L)))
     for i in range(n):
         out[i, i] = 1 / rows[i, i]

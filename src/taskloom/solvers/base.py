@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +23,8 @@ class Iterate:
     ``penalty = alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` is given when ``W`` goes with the structure at hand (on either side);
     without it the best structure for ``W`` is computed. ``Z = Phi'G`` with ``G = -v slopes`` is given where it is known.
     ``factor`` is what ``A`` is made of, for structures that are known by their factors. ``norm`` is ``penalty`` without
-    ``F(A)``, beside which it may be lost: given where there is no gap, and the slope of the tasks is what counts.
+    ``F(A)``, beside which it may be lost: given where there is no gap, and the slope of the tasks is what counts. ``settle``
+    gives the penalty of the best structure for ``W``, and that structure, where there is a shorter way to them than from ``W``.
     """
 
     W: Array
@@ -34,6 +36,7 @@ class Iterate:
     Z: Array | None = None
     factor: Array | None = None
     norm: float | None = None
+    settle: Callable[[], tuple[float, Array]] | None = None
 
     def objective(self, problem: Problem) -> float:
         """``J`` here, with the structure at hand or else the best one."""

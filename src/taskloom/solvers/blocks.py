@@ -1,21 +1,23 @@
-"""Inputs of the tasks' own, stacked for tasks of similar size: what Newton's methods on the squared loss work on."""
+"""Inputs of the tasks' own, stacked for tasks of similar size: what Newton's methods on the squared loss work on.
+
+A task with no fewer rows than features is known by its products, which are smaller and are passed over half as often.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from .._array_api import row_products, times_transposed
 from ..problem import Problem
 from .sides import BUCKET, buckets, lined_up
-from .task_blocks import Stack
+from .task_blocks import Grams, Stack, along
 
 Array = np.ndarray
-TALL = 2  # so many times more rows than features: then a triangle in their place soon pays
 WORTHWHILE = 20_000  # numbers, below which single precision saves nothing
-INDEPENDENT = 1e-4  # the least share of a column that the others do not explain, for its triangle to come from products
+SKETCH = 16  # random vectors that tell how many directions the inputs fill, where features are more than twice as many
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,60 +26,90 @@ class Block(Stack):
 
     tasks: Array | slice
 
-    def single(self) -> Block:
-        """In single precision."""
-        X, y, size, rest = (np.asarray(part, dtype=np.float32) for part in (self.X, self.y, self.size, self.rest))
-        return Block(X, y, size, rest, self.tasks)
+    @property
+    def inputs(self) -> Array:
+        return self.X
+
+    @property
+    def length(self) -> int:
+        return self.X.shape[1]
+
+    def moments(self) -> Array:
+        """``X'X`` for each task."""
+        return np.matmul(self.X.transpose(0, 2, 1), self.X)
+
+    def moments_along(self, U: Array) -> Array:
+        """``U'X'XU`` for each task."""
+        rows = (self.X.reshape(-1, len(U)) @ U.astype(self.dtype, copy=False)).reshape(*self.y.shape, -1)
+        return np.matmul(rows.transpose(0, 2, 1), rows)
+
+    def spread(self, x: Array) -> Array:
+        """The sum over the tasks of ``X'X``, times ``x``."""
+        rows = self.X.reshape(-1, len(x))
+        return rows.T @ (rows @ x)
 
 
-def blocks(problem: Problem) -> list[Block]:
+@dataclass(frozen=True, eq=False)
+class GramBlock(Grams):
+    """The same of tasks that are known by their products."""
+
+    tasks: Array | slice
+
+    @property
+    def inputs(self) -> Array:
+        return self.G
+
+    @property
+    def length(self) -> int:
+        return self.G.shape[1]
+
+    def moments(self) -> Array:
+        return self.G
+
+    def moments_along(self, U: Array) -> Array:
+        return along(self.G, U.astype(self.dtype, copy=False))
+
+    def spread(self, x: Array) -> Array:
+        return self.G.sum(axis=0) @ x
+
+
+def blocks(problem: Problem) -> list[Block | GramBlock]:
     """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant."""
-    seen, out = problem.observations, []
+    out = _gathered([_block(*some, problem.fit_intercept) for some in _pieces(problem)])
+    filled = _filled(out)
+    return [replace(block, size=block.size / filled) for block in out]
+
+
+def _pieces(problem: Problem) -> Iterator[tuple[Array | slice, Array, Array, Array]]:
+    """Tasks of similar size, with their inputs, targets and weights; all at once where they are of one size and not many."""
+    seen, stacked = problem.observations, problem.stacked()
+    if stacked is not None and stacked.shape[0] * stacked.shape[1] * max(stacked.shape[1], 32) <= BUCKET:
+        yield slice(None), stacked, seen.y.reshape(stacked.shape[:2]), seen.weight.reshape(stacked.shape[:2])
+        return
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
-        v = seen.weight[bucket.place] * bucket.mask
-        root = np.sqrt(v)
-        X, y = root[:, :, None] * bucket.take(lined_up(problem), problem), root * seen.y[bucket.place]
-        if problem.fit_intercept:
-            share = (root / v.sum(axis=1)[:, None])[:, None, :]
-            X -= root[:, :, None] * np.matmul(share, X)
-            y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
-        rest = np.zeros(len(y))
-        if y.shape[1] >= TALL * X.shape[2]:
-            X, y, rest = shortened(X, y)
-        out.append(Block(X, y, np.einsum("bmr,bmr->b", X, X), rest, bucket.tasks))
-    out = _gathered(out)
-    whole = len(out) == 1 and np.array_equal(out[0].tasks, np.arange(problem.n_tasks))  # type: ignore[arg-type]
-    filled = directions([block.X for block in out])
-    return [replace(b, size=b.size / filled, tasks=slice(None) if whole else b.tasks) for b in out]
+        X, v = bucket.take(lined_up(problem), problem), seen.weight[bucket.place] * bucket.mask
+        yield bucket.tasks, X, seen.y[bucket.place], v
 
 
-def shortened(X: Array, y: Array) -> tuple[Array, Array, Array]:
-    """As many rows as features, with the same products: ``R`` and ``Q'y`` of ``X = QR``, and what ``y`` has off the range.
-
-    From the products themselves (Cholesky) where the columns of every task are clearly independent, which costs a tenth.
-    """
-    gram = np.matmul(X.transpose(0, 2, 1), X)
-    squares = np.einsum("bii->bi", gram)
-    try:
-        L = np.linalg.cholesky(gram)
-        sound = bool(np.all(np.einsum("bii->bi", L) ** 2 > INDEPENDENT * squares))
-    except np.linalg.LinAlgError:
-        sound = False
-    if sound:
-        short = np.linalg.solve(L, times_transposed(X, y)[:, :, None])[:, :, 0]
-        triangle = np.ascontiguousarray(L.transpose(0, 2, 1))
-    else:
-        both: Any = np.linalg.qr(np.concatenate([X, y[:, :, None]], axis=2), mode="r")
-        triangle, short = np.ascontiguousarray(both[:, :-1, :-1]), both[:, :-1, -1].copy()
-    return triangle, short, np.maximum(row_products(y, y) - row_products(short, short), 0.0)
+def _block(tasks: Array | slice, X: Array, y: Array, v: Array, fit_intercept: bool) -> Block | GramBlock:
+    root = np.sqrt(v)
+    X, y = root[:, :, None] * X, root * y
+    if fit_intercept:
+        share = (root / v.sum(axis=1)[:, None])[:, None, :]
+        X -= root[:, :, None] * np.matmul(share, X)
+        y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
+    if X.shape[1] < X.shape[2]:
+        return Block(X, y, np.einsum("bmr,bmr->b", X, X), tasks)
+    G = np.matmul(X.transpose(0, 2, 1), X)
+    return GramBlock(G, times_transposed(X, y), row_products(y, y), np.einsum("bii->b", G), tasks)
 
 
-def _gathered(data: list[Block]) -> list[Block]:
+def _gathered(data: list[Block | GramBlock]) -> list[Block | GramBlock]:
     """Neighbours of the same length in one block, as large as buckets are: long tasks came in small ones."""
-    out: list[list[Block]] = []
+    out: list[list[Block | GramBlock]] = []
     for block in data:
-        m = block.y.shape[1]
-        if out and out[-1][0].y.shape[1] == m:
+        m = block.length
+        if out and type(out[-1][0]) is type(block) and out[-1][0].length == m:
             count = sum(other.n_tasks for other in out[-1]) + block.n_tasks
             if count * m * max(m, 32) <= BUCKET:
                 out[-1].append(block)
@@ -86,9 +118,9 @@ def _gathered(data: list[Block]) -> list[Block]:
     return [_merged(group) if len(group) > 1 else group[0] for group in out]
 
 
-def _merged(group: list[Block]) -> Block:
-    names = ("X", "y", "size", "rest", "tasks")
-    return Block(**{name: np.concatenate([getattr(block, name) for block in group]) for name in names})
+def _merged(group: list[Block | GramBlock]) -> Block | GramBlock:
+    kind = type(group[0])
+    return kind(**{one.name: np.concatenate([getattr(block, one.name) for block in group]) for one in fields(kind)})
 
 
 def directions(inputs: list[Array]) -> float:
@@ -99,13 +131,29 @@ def directions(inputs: list[Array]) -> float:
     return 1 / float(np.vdot(shares, shares))
 
 
-def rough(data: list[Block]) -> list[Block] | None:
+def _filled(data: list[Block | GramBlock]) -> float:
+    """The same for blocks; with many features, random signs in place of all directions tell it nearly as well."""
+    d, total = data[0].inputs.shape[2], sum(float(block.size.sum()) for block in data)
+    if total == 0:
+        return 1.0
+    few = d > 2 * SKETCH
+    probe = np.random.default_rng(0).choice([-1.0, 1.0], (d, SKETCH)) if few else np.eye(d)
+    shares = sum(block.spread(probe) for block in data) / total
+    return (SKETCH if few else 1) / float(np.vdot(shares, shares))
+
+
+def rough(data: list[Block | GramBlock]) -> list[Block | GramBlock] | None:
     """The blocks in single precision, where their units leave room for it and there is traffic to be spared."""
-    if sum(block.X.size for block in data) < WORTHWHILE:
+    if sum(block.inputs.size for block in data) < WORTHWHILE:
         return None
-    seen = np.concatenate([part for block in data for part in (block.size, row_products(block.y, block.y))])
+    seen = np.concatenate([part for block in data for part in (block.size, block.squares)])
     safe = bool(np.all((seen < 1e8) & ((seen > 1e-8) | (seen == 0))))
-    return [block.single() for block in data] if safe else None
+    return [_single(block) for block in data] if safe else None
+
+
+def _single(block: Block | GramBlock) -> Block | GramBlock:
+    numbers = [one.name for one in fields(block) if one.name != "tasks"]
+    return replace(block, **{name: getattr(block, name).astype(np.float32) for name in numbers})
 
 
 def means(problem: Problem) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ Tasks come in blocks (``task_blocks``). The rows of ``B``, ``Z`` and ``W`` are t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -31,16 +32,19 @@ from .._array_api import (
     namespace,
     to_numpy,
     top_eigenvalue,
+    total,
 )
 from .task_blocks import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
+TINY = float(np.finfo(float).tiny)
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.05  # the share of the tolerance below which a promise is worth a certificate
+PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
-COARSE = 3e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
+FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
+COARSE = 1e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
 FINE = 1e-5  # a relative tolerance below this is not for single precision to judge
 
 
@@ -56,8 +60,7 @@ class Point:
         self.parts = [block.at(Q, alpha) for block in data]
         self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
         self.B, self.Z = joined([part.B for part in self.parts]), joined([part.Z for part in self.parts])
-        xp = namespace(Q)
-        self.value = self.charge + sum(float(xp.sum(double(part.least))) for part in self.parts)
+        self.value = self.charge + sum(total(part.least) for part in self.parts)
         self.slope = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
 
     @cached_property
@@ -95,9 +98,9 @@ class Point:
         The columns of ``Q`` are orthogonal wherever the walk goes.
         """
         energy = column_squares(self.Q)
-        least = 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny  # smaller columns have no direction
-        pull = self.Z @ (self.Q * like(1 / np.sqrt(np.maximum(energy, least)), self.Q))
-        slope = to_numpy(pull.T @ pull).astype(float, copy=False) / (4 * self.alpha)
+        length = np.sqrt(energy + (1e-12 * energy.max(initial=0.0) + TINY))  # small columns have no direction
+        pull = self.Z @ self.Q
+        slope = double(to_numpy(pull.T @ pull)) / (4 * self.alpha * length * length[:, None])
         if self.p != 1:
             slope = slope - np.diag(self.p * energy ** (self.p - 1))
         return max(float(np.linalg.eigvalsh(slope)[-1]) - (self.p == 1), 0.0)
@@ -111,19 +114,29 @@ class Point:
         for part in self.parts:
             K = K + (part.B * (2 * part.free * part.size)[:, None]).T @ part.B
         inverse = namespace(K).linalg.inv(K)
-        return lambda slope: slope @ inverse
+        return lambda slope: slope @ cast(inverse, slope.dtype)
+
+    def lightened(self, data: Sequence[TaskBlock]) -> Point:
+        """The same point for products in the precision of ``data``: a Newton direction needs two digits."""
+        twin, dtype = copy(self), data[0].dtype
+        twin.Q, twin.B, twin.Z, twin.slope = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.slope))
+        twin.parts = [part.lightened(block) for part, block in zip(self.parts, data, strict=True)]  # type: ignore[attr-defined]
+        return twin
 
 
 def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: float, limit: int = 100) -> Array:
-    """Conjugate gradients on the Newton system, until the residual has fallen or the curvature turns out negative."""
+    """Conjugate gradients on the Newton system, until the residual has fallen or the curvature turns out negative.
+
+    As long as slopes in ``D`` are negative, little curvature (beside the metric's) is as bad: the step would be far too long.
+    """
     x, r = 0 * point.slope, -point.slope
     z = metric(r)
     p, size = z, dot(r, z)
-    enough = forcing**2 * size
+    enough, flat, length = forcing**2 * size, min(FLAT, point.lift) if point.p == 1 else 0.0, size
     for k in range(limit):
         Hp = point.hessian(p)
         bend = dot(p, Hp)
-        if bend <= 1e-14 * dot(p, p):
+        if bend <= max(flat * length, 1e-14 * dot(p, p)):
             return x if k else p
         x = x + (size / bend) * p
         r = r - (size / bend) * Hp
@@ -132,6 +145,7 @@ def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: fl
         if size <= enough:
             break
         p = z + (size / last) * p
+        length = size + (size / last) ** 2 * length  # of ``p``, in the metric
     return x
 
 
@@ -153,8 +167,10 @@ class Walk:
     start : array, optional
         Weights to start from, a row for each task; by default those of every task on its own.
     rough : blocks of tasks, optional
-        The same in single precision, for the first steps.
+        The same in single precision, for the first steps, and for the directions of all.
     """
+
+    light: Sequence[TaskBlock] | None = None  # what directions are computed with, as long as they lead down
 
     def __init__(
         self,
@@ -168,7 +184,8 @@ class Walk:
         rough: Sequence[TaskBlock] | None = None,
     ):
         self.data, self.alpha, self.p, self.scale, self.forcing, self.rough = data, alpha, p, scale, forcing, rough
-        self.dtype = data[0].y.dtype
+        self.light = rough
+        self.dtype = data[0].dtype
         if start is None:
             Q = self._factor_of(joined([block.alone() for block in rough or data]), SHRINK)
         else:
@@ -176,13 +193,14 @@ class Walk:
         self.here = self._at(Q)
         self.enough = PROMISE * tol * scale
         self.stuck = False  # whether the last Newton step found nothing lower
+        self.refused = False  # whether a certificate was asked for, in vain
         self.doubtful = start is not None  # a fit at another strength may lack directions
         self.jump = inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
 
     def _at(self, Q: Array) -> Point:
         if self.rough is not None:
             try:
-                return Point(self.rough, cast(Q, self.rough[0].y.dtype), self.alpha, self.p)
+                return Point(self.rough, cast(Q, self.rough[0].dtype), self.alpha, self.p)
             except np.linalg.LinAlgError:  # too many digits between the strength and the data
                 self.rough = None
         return Point(self.data, cast(Q, self.dtype), self.alpha, self.p)
@@ -211,27 +229,36 @@ class Walk:
     def advance(self) -> bool:
         """Up to ``STEPS`` Newton steps, after a proximal one where it is needed; whether anything moved."""
         moved = self.doubtful and self._lacks() and self._grow()
-        for _ in range(STEPS):
+        for k in range(STEPS):
             metric = self.here.metric()
             promise = inner(self.here.slope, metric(self.here.slope)) / 2
+            if k == 0 and self.refused:
+                self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
             coarse, settled = self.here.Q.dtype != self.dtype, promise <= self.enough
             if settled and not (coarse and self.enough < FINE * self.scale):
                 break
             if promise <= COARSE * self.scale:
                 self.rough = None  # from the next point on
             self.stuck = not settled and not self._newton_step(metric, promise)
-            if settled or self.stuck:
-                if not coarse:
+            if self.stuck and not coarse:
+                if self.light is None:
                     break
+                self.light = None
+                continue
+            if settled or self.stuck:
                 self.rough = None
                 self.here = self._at(self.here.Q)
             moved = True
-        self.doubtful, self.enough = True, self.enough / 10
+        self.doubtful, self.refused, self.enough = True, True, self.enough / 4
         return moved
 
     def _direction(self, metric: Callable[[Array], Array], promise: float) -> Array:
         """The Newton direction, as accurate as a step that promises so much deserves."""
-        return newton_direction(self.here, metric, float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3)))
+        forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
+        here = self.here
+        if self.light is not None and here.Q.dtype == self.dtype:
+            here = here.lightened(self.light)
+        return newton_direction(here, metric, forcing)
 
     def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
         here, move = self.here, self._direction(metric, promise)
@@ -256,7 +283,7 @@ class Walk:
         whole = Q @ like(V, Q)
         if self.p != 1:
             return whole, whole
-        share = energy / max(float(energy.mean()), np.finfo(float).tiny)
+        share = energy * (energy.size / max(float(energy.sum()), np.finfo(float).tiny))
         pull = self.here.Z @ whole
         size = column_squares(pull) / (4 * self.alpha)  # times the energy
         go = (share < SMALL) & (size < (1 - 2 * share) * energy)

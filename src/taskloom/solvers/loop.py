@@ -30,6 +30,7 @@ from .stationarity import stationarity
 
 Array = np.ndarray
 HIDDEN = 1e-6  # a loss this much smaller than a constant of the penalty is measured without it
+REPAIRS, NEARLY = 2, 30  # a bound that misses the tolerance by less than so many times is worth another repair
 PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
 
 
@@ -278,6 +279,7 @@ class _Book:
         self.witness: Iterate | None = None  # where the best bound comes from
         self.length: float | None = None
         self.penalty: float | None = None  # of the best weights with the structure at hand
+        self.settle: Callable[[], tuple[float, Array]] | None = None  # to the best structure for them, where that is known
         self.idle, self._milestone = 0, np.inf
         self._predict_constants()
 
@@ -338,14 +340,20 @@ class _Book:
         if primal < self.primal:
             self.primal, self.W, self.b, self.z = primal, point.W, point.b, point.z
             self.A = None if point.penalty is None else point.A
-            self.penalty = point.penalty
+            self.penalty, self.settle = point.penalty, point.settle
         G = problem.dual_candidate(point.slopes)
         Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
-        better, its_own = (None, None) if Z is None else repaired_pair(problem, G, Z, point.W)
-        G, Z = (G, Z) if better is None else (better, its_own)
-        dual = problem.dual(G, point.W, point.A, Z) + self.constant
-        if dual > self.dual:
-            self.dual, self.G, self.witness = dual, G, point
+        dual = -np.inf
+        for k in range(REPAIRS):
+            better, its_own = (None, None) if Z is None else repaired_pair(problem, G, Z, point.W, lifts=k == 0)
+            if better is None and np.isfinite(dual):
+                break
+            G, Z = (G, Z) if better is None else (better, problem.correlate(better) if its_own is None else its_own)
+            dual = max(problem.dual(G, point.W, point.A, Z) + self.constant, dual)
+            if dual > self.dual:
+                self.dual, self.G, self.witness = dual, G, point
+            if better is None or not self.tol < (primal - dual) / problem.scale < NEARLY * self.tol:
+                break
         return max(primal - dual, 0.0)
 
     def _measure(self, point: Iterate, primal: float) -> float:
@@ -404,7 +412,7 @@ class _Book:
         """Hand back the best structure for the weights: what is certified is then what is returned."""
         if self.A is not None and self.problem.structure.searched:
             return
-        penalty, A = self.problem.best_penalty(self.W)
+        penalty, A = self.problem.best_penalty(self.W) if self.settle is None else self.settle()
         z = self.problem.predict(self.W, self.b) if self.z is None else self.z
         primal = self.problem.loss_term(z) + penalty + self.constant
         if self.A is None or primal <= self.primal:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._component import require
 from ..problem import Problem
+from ..structures import Clusters
 from .base import Iterate, Run, Solver, needs_convex
 from .choose_side import choose_side
 from .eliminated import Eliminated
@@ -72,7 +73,12 @@ class _ProximalRun(Run):
         self.side = choose_side(problem)
         self.quick, self.goal = Eliminated.of(problem, self.side), CLOSE * tol * problem.scale
         self.side.enough = 1e-4 * problem.scale
-        W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
+        if start is not None:
+            W = start[0]
+        elif isinstance(problem.structure, Clusters) and problem.structure.leaves_no_choice(problem.n_tasks):
+            W = np.zeros((problem.n_features, problem.n_tasks))  # any weights have the same structure
+        else:
+            W = self.side.supervise(self.side.plain_root()).W
         root = np.sqrt(problem.alpha) * self.side.moment_root(W)
         length = getattr(start, "length", None)
         # A share of the energy for directions that the weights lack: some, a trace along a path, none from a fit of the same.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from .._array_api import times
 from .._linalg import symmetric
 from ..problem import Problem
 from .sides import buckets, turned
@@ -30,8 +31,11 @@ def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     return repaired_pair(problem, G, Z, W)[0]
 
 
-def repaired_pair(problem: Problem, G: Array, Z: Array, W: Array) -> tuple[Array | None, Array | None]:
-    """The candidate, and its own ``Z`` where that follows from the old one."""
+def repaired_pair(problem: Problem, G: Array, Z: Array, W: Array, lifts: bool = True) -> tuple[Array | None, Array | None]:
+    """The candidate, and its own ``Z`` where that follows from the old one.
+
+    ``lifts`` is for the first repair of a candidate: what was lifted as far as it pays must not be lifted again.
+    """
     if not problem.loss.quadratic:
         return None, None
     root = (Z - 2 * problem.ridge * W) / (2 * np.sqrt(problem.alpha))
@@ -50,7 +54,7 @@ def repaired_pair(problem: Problem, G: Array, Z: Array, W: Array) -> tuple[Array
         by_task = G.reshape(problem.n_tasks, -1)
         return (by_task - (vectors * cut) @ (vectors.T @ by_task)).ravel(), Z - (Z @ vectors) @ (vectors * cut).T
     if own:
-        return _turned_back(problem, G, vectors, s, root, W), None
+        return _turned_back(problem, G, vectors, s, root, W if lifts else 0 * W), None
     return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha))), None
 
 
@@ -77,35 +81,30 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     of ``4 alpha``.
     """
     V = (root.T @ U) / s
-    parts = [(X, V[tasks].astype(X.dtype, copy=False)) for tasks, X in _along(problem, U)]
+    parts = [(K, V[tasks].astype(K.dtype, copy=False)) for tasks, K in _moments_along(problem, U)]
 
     def product(M: Array) -> Array:
         M = M.astype(parts[0][0].dtype, copy=False)
-        total = np.zeros_like(M)
-        for X, V_part in parts:
-            u = np.matmul(X, (V_part @ M)[:, :, None])
-            total += np.matmul(u.transpose(0, 2, 1), X)[:, 0].T @ V_part
-        return symmetric(total)
+        return symmetric(sum(times(K, V_part @ M).T @ V_part for K, V_part in parts))
 
     # A value below 1 that carries weight is worth lifting to 1, and by how much tells what it costs: a square.
-    ease = float(np.trace(product(np.eye(s.size)))) / s.size
+    ease = sum(np.einsum("bkk,bk->k", K, V_part**2) for K, V_part in parts)
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
     lift = np.minimum(np.maximum(1 - s, 0.0), ease / np.sqrt(problem.alpha) * weight)
     M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
-    change = problem.predict(2 * np.sqrt(problem.alpha) * (U @ (V @ M).T), np.zeros(problem.n_tasks))
+    change = problem.predict(2 * np.sqrt(problem.alpha) * (V @ M @ U.T).T, np.zeros(problem.n_tasks))
     if problem.fit_intercept:  # the changes of each task must add up to zero
         change = change - problem.task_means(change)[problem.observations.task]
     return G - problem.observations.weight * change
 
 
-def _along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, Array]]:
-    """The centred, weighted inputs of the tasks along ``U`` (or rows with the same products), a block at a time.
+def _moments_along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, Array]]:
+    """``U'X'XU`` for the centred, weighted inputs of each task, a block at a time.
 
     In single precision where it is at hand: multipliers are only as good as first order anyway.
     """
     if (data := problem.known("rough blocks") or problem.known("blocks")) is not None:
-        for block in data:
-            yield block.tasks, (block.X.reshape(-1, len(U)) @ U.astype(block.X.dtype)).reshape(*block.y.shape, -1)
+        yield from ((block.tasks, block.moments_along(U)) for block in data)
         return
     seen, rows_of = problem.observations, turned(problem, U)
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
@@ -113,7 +112,7 @@ def _along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, Array]]:
         X = rows_of(bucket)
         if problem.fit_intercept:
             X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
-        yield bucket.tasks, np.sqrt(v)[:, :, None] * X
+        yield bucket.tasks, np.matmul(X.transpose(0, 2, 1), v[:, :, None] * X)
 
 
 def conjugate_gradients(product: Callable[[Array], Array], target: Array, tol: float, limit: int = 30) -> Array:

@@ -22,7 +22,7 @@ from ..problem import Problem
 from ..structures import Clusters
 from ..structures.cluster_norm import ClusterNorm
 from .base import Iterate, Run, Solver
-from .blocks import blocks, means
+from .blocks import Block, GramBlock, blocks, means
 from .proximal import Proximal
 
 Array = np.ndarray
@@ -61,28 +61,31 @@ class SquaredLoss:
     def __init__(self, problem: Problem):
         self.blocks = problem.once("blocks", lambda: blocks(problem))
         self.shape = (problem.n_tasks, problem.n_features)
-        narrow = all(2 * block.X.shape[1] >= block.X.shape[2] for block in self.blocks)
-        self.grams = problem.once("task grams", self._grams) if narrow else None
+        narrow = 2 * min(block.length for block in self.blocks) >= problem.n_features
+        # Where a task has not many more features than rows, one small matrix takes less than two passes over its rows.
+        self.grams = problem.once("task grams", lambda: [block.moments() for block in self.blocks]) if narrow else None
         self.curvature = 2 * float(np.mean(np.concatenate([block.size for block in self.blocks])))
-
-    def _grams(self) -> list[Array]:
-        """Where a task has not many more features than rows, one small matrix takes less than two passes over its rows."""
-        return [np.matmul(block.X.transpose(0, 2, 1), block.X) for block in self.blocks]
 
     def at(self, W: Array) -> tuple[float, Array]:
         """The value, and ``Z``: the slope with the sign turned."""
         value, Z = 0.0, np.empty(self.shape)
         for block in self.blocks:
-            left = block.y - times(block.X, W[block.tasks])
-            value += float(np.vdot(left, left))
-            Z[block.tasks] = 2 * times_transposed(block.X, left)
+            w = W[block.tasks]
+            if isinstance(block, GramBlock):
+                left = block.c - times(block.G, w)
+                value += float(block.squares.sum()) - float(np.vdot(w, block.c + left))
+                Z[block.tasks] = 2 * left
+            else:
+                left = block.y - times(block.X, w)
+                value += float(np.vdot(left, left))
+                Z[block.tasks] = 2 * times_transposed(block.X, left)
         return value, Z
 
     def correlations(self) -> Array:
         """``Z`` at zero."""
         Z = np.empty(self.shape)
         for block in self.blocks:
-            Z[block.tasks] = 2 * times_transposed(block.X, block.y)
+            Z[block.tasks] = 2 * (block.c if isinstance(block, GramBlock) else times_transposed(block.X, block.y))
         return Z
 
     def product(self, E: Array) -> Array:
@@ -93,6 +96,7 @@ class SquaredLoss:
             if self.grams is not None:
                 out[block.tasks] = times(self.grams[k], part)
             else:
+                assert isinstance(block, Block)  # others are narrow
                 out[block.tasks] = times_transposed(block.X, times(block.X, part))
         out *= 2
         return out
@@ -118,7 +122,7 @@ class Point:
     def descent(self) -> Array:
         return self.metric(self.slope)
 
-    @property
+    @cached_property
     def promise(self) -> float:
         """What a step along the metric would gain."""
         return float(np.vdot(self.slope, self.descent)) / 2
@@ -207,7 +211,7 @@ class SmoothRun(Run):
 
     def _newton_step(self) -> bool:
         here = self.here
-        forcing = float(np.clip((here.promise / self.problem.scale) ** 0.5, self.settings.forcing, 0.1))
+        forcing = min(max((here.promise / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
         move = newton_direction(here, forcing)
         fall, t = float(np.vdot(here.slope, move)), 1.0
         while t > 1e-6:
@@ -225,4 +229,5 @@ class SmoothRun(Run):
         b = mean_y - np.einsum("rt,rt->t", mean, W)
         z = problem.predict(W, b)
         slopes = problem.loss.slope(problem.observations.y, z)
-        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=here.Z.T)
+        settle = (lambda: (here.penalty, here.norm.best())) if here.norm.clear else None
+        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=here.Z.T, settle=settle)

@@ -5,13 +5,14 @@ Written once for NumPy, PyTorch and CuPy. With ``D = QQ'``, every task minimises
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from .._array_api import add_to_diagonals, cast, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
+from .._array_api import cast, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
 
 Array = Any  # of any of the libraries
 
@@ -37,7 +38,7 @@ class TaskBlock(Protocol):
     def size(self) -> Array: ...
 
     @property
-    def y(self) -> Array: ...
+    def dtype(self) -> Any: ...
 
     @property
     def n_tasks(self) -> int: ...
@@ -56,27 +57,22 @@ class Stack:
     X: Array
     y: Array
     size: Array
-    rest: Array  # the squares of targets that no weights explain, where they were left out
 
     @classmethod
     def of(cls, X: Array, y: Array) -> Stack:
-        size = namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2]
-        return cls(X, y, size, 0 * size)
+        return cls(X, y, namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2])
+
+    @property
+    def dtype(self) -> Any:
+        return self.X.dtype
 
     @property
     def n_tasks(self) -> int:
         return self.X.shape[0]
 
     @cached_property
-    def unseen(self) -> Array:
-        """1 for tasks whose targets are all 0, else 0."""
-        total = row_products(self.y, self.y) + self.rest
-        return cast(total == 0, total.dtype)
-
-    @cached_property
-    def share(self) -> Array:
-        """The inverse of the squares of the targets; 0 where there are none."""
-        return (1 - self.unseen) / (row_products(self.y, self.y) + self.rest + self.unseen)
+    def squares(self) -> Array:
+        return row_products(self.y, self.y)
 
     def at(self, Q: Array, alpha: float) -> _SolvedStack:
         return _SolvedStack(self, Q, alpha)
@@ -86,9 +82,7 @@ class Stack:
         wide = self.X.shape[2] > self.X.shape[1]
         across = xp.matrix_transpose(self.X)
         gram = self.X @ across if wide else across @ self.X
-        lift = xp.where(self.size > 0, 0.3 * self.size, xp.ones_like(self.size))
-        target = self.y if wide else times_transposed(self.X, self.y)
-        solved = xp.linalg.solve(add_to_diagonals(gram, lift), target[:, :, None])[:, :, 0]
+        solved = _shrunk(gram, self.size, self.y if wide else times_transposed(self.X, self.y))
         return times_transposed(self.X, solved) if wide else solved
 
 
@@ -96,9 +90,75 @@ def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
 
 
-def _root(share: Array) -> Array:
+def _shrunk(gram: Array, size: Array, target: Array) -> Array:
+    """The systems of tasks on their own, with a little shrinkage."""
+    xp = namespace(gram)
+    R = inverse_roots(gram, xp.where(size > 0, 0.3 * size, xp.ones_like(size)))
+    return times_transposed(R, times(R, target))
+
+
+def _free(least: Array, squares: Array) -> Array:
     """How much of a direction a task cannot take up: between the share that it leaves of its targets and all of it."""
-    return namespace(share).sqrt(abs(share))  # rounding may leave less than nothing
+    tiny = float(namespace(squares).finfo(squares.dtype).smallest_normal)
+    return namespace(least).sqrt((abs(least) + tiny) / (squares + tiny))  # rounding may leave less than nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Grams:
+    """Tasks with no fewer rows than features, by their products: ``X'X`` (``B x d x d``), ``X'y`` (``B x d``) and ``y'y``."""
+
+    G: Array
+    c: Array
+    squares: Array
+    size: Array
+
+    @property
+    def dtype(self) -> Any:
+        return self.G.dtype
+
+    @property
+    def n_tasks(self) -> int:
+        return self.G.shape[0]
+
+    def at(self, Q: Array, alpha: float) -> _SolvedGrams:
+        return _SolvedGrams(self, Q, alpha)
+
+    def alone(self) -> Array:
+        return _shrunk(self.G, self.size, self.c)
+
+
+class _SolvedGrams:
+    """The systems are those of ``Q'X'XQ + alpha``."""
+
+    def __init__(self, block: Grams, Q: Array, alpha: float):
+        self.G, self.size, self.Q = block.G, block.size, Q
+        self.R = inverse_roots(along(block.G, Q), alpha)
+        target = block.c @ Q
+        self.B = self._solve(target)
+        self.least = block.squares - row_products(target, self.B)
+        self.free = _free(self.least, block.squares)
+        self.Z = 2 * (block.c - times(block.G, self.B @ Q.T))
+
+    def _solve(self, x: Array) -> Array:
+        return times_transposed(self.R, times(self.R, x))
+
+    def lightened(self, block: Grams) -> _SolvedGrams:
+        """To answer in the precision of ``block``, which holds the same products."""
+        twin = copy(self)
+        twin.G, twin.Q, twin.R = block.G, cast(self.Q, block.dtype), cast(self.R, block.dtype)
+        return twin
+
+    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        pull = times(self.G, dW)
+        dB = self._solve(dZ / 2 - pull @ self.Q)
+        return dB, 2 * (pull + times(self.G, dB @ self.Q.T))
+
+
+def along(G: Array, Q: Array) -> Array:
+    """``Q'GQ`` for each of the matrices ``G``."""
+    n, d = G.shape[:2]
+    xp = namespace(G)
+    return Q.T @ xp.reshape(xp.reshape(G, (n * d, d)) @ Q, (n, d, Q.shape[1]))
 
 
 class _SolvedStack:
@@ -119,11 +179,17 @@ class _SolvedStack:
             self.B = self._solve(times_transposed(P, block.y))
             left = block.y - times(P, self.B)
         self.least = row_products(block.y, left)
-        self.free = _root(block.share * (self.least + block.rest) + block.unseen)
+        self.free = _free(self.least, block.squares)
         self.Z = 2 * times_transposed(block.X, left)
 
     def _solve(self, x: Array) -> Array:
         return times_transposed(self.R, times(self.R, x))
+
+    def lightened(self, block: Stack) -> _SolvedStack:
+        """To answer in the precision of ``block``, which holds the same inputs."""
+        twin = copy(self)
+        twin.X, twin.P, twin.R = block.X, cast(self.P, block.dtype), cast(self.R, block.dtype)
+        return twin
 
     def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         e, dZ = times(self.X, dW), dZ / 2
@@ -153,6 +219,10 @@ class Rows:
         return self.d**2 * float(namespace(self.root).mean(self.root**2))
 
     @property
+    def dtype(self) -> Any:
+        return self.y.dtype
+
+    @property
     def n_tasks(self) -> int:
         return self.y.shape[0]
 
@@ -176,8 +246,7 @@ class _SolvedRows:
         self.B = self._solve(self.d * (block.y @ self.Q))
         left = block.y - self.d * (self.B @ self.Q.T)
         self.least = row_products(block.y, left)
-        total = row_products(block.y, block.y)
-        self.free = _root(self.least / (total + float(namespace(total).finfo(total.dtype).smallest_normal)))
+        self.free = _free(self.least, row_products(block.y, block.y))
         self.Z = 2 * self.d * left * block.root
 
     def _solve(self, x: Array) -> Array:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .base import Array
-from .clusters import Clusters
+from .clusters import CLEAR, Clusters
 
 SAME = 1e-12  # relative differences below this are ties
 NOISE = 1e-7  # singular values below this share of the largest are rounding
@@ -30,6 +30,7 @@ class ClusterNorm:
     def __init__(self, structure: Clusters, W: Array):
         self.structure = structure
         T, r = W.shape
+        self.n_tasks = T
         self.mean = W.mean(axis=0)
         self.flipped = r >= T
         self.tall = self._turned(W - self.mean)
@@ -50,48 +51,63 @@ class ClusterNorm:
     def _turned(self, M: Array) -> Array:
         return np.ascontiguousarray(M.T) if self.flipped else M
 
-    def _pairs(self) -> tuple[Array, Array, Array]:
-        """The Hessian on pairs of directions, of which one is active: its symmetric part, the antisymmetric, the diagonal.
+    @property
+    def clear(self) -> bool:
+        """Whether the active directions are clear of rounding."""
+        return bool(np.all(self.sigma[: self.k] >= CLEAR * self.sigma[:1]))
+
+    def best(self) -> Array:
+        """The structure that attains the minimum."""
+        return self.structure.assembled(self.a[: self.k], self.active if self.flipped else self.V, self.lowest)
+
+    @property
+    def _between(self) -> Array:
+        """Which of the active directions lie between the bounds, where they share what there is."""
+        return self.a[: self.k] < (1 - SAME) / self.structure.between
+
+    def _pairs(self) -> tuple[Array, Array]:
+        """The Hessian on pairs of directions, of which one is active: its symmetric part and the antisymmetric.
 
         Divided differences of ``g = 2 sigma / a``. Between the bounds ``a = level sigma``, so that ``g`` is the same for all
         of these, and rises with their sum.
         """
         k, sigma, g = self.k, self.sigma, 2 * self.sigma / self.a
-        s, inner = sigma[:k, None], self.a[:k] < (1 - SAME) / self.structure.between
-        tie = np.abs(s - sigma) <= SAME * s
-        limit = np.where(inner, 0.0, 2 / self.a[:k])[:, None]
-        even = np.where(tie, limit, (g[:k, None] - g) / np.where(tie, 1.0, s - sigma))
-        odd = (g[:k, None] + g) / (s + sigma)
-        own = np.diag(2 / self.a[:k])
-        own[np.ix_(inner, inner)] = 2 / max(float(self.a[:k][inner].sum()), SAME)
-        return even, odd, own
+        s, limit = sigma[:k, None], np.where(self._between, 0.0, 2 / self.a[:k])[:, None]
+        apart = s - sigma
+        tie = np.abs(apart) <= SAME * s
+        even = np.where(tie, limit, (g[:k, None] - g) / np.where(tie, 1.0, apart))
+        return even, (g[:k, None] + g) / (s + sigma)
 
     def inverse(self, alpha: float, shift: float) -> Callable[[Array], Array]:
         """``E -> (alpha phi'' + shift)^-1 E``."""
-        k, V, basis, active, sigma = self.k, self.V, self.basis, self.active, self.sigma
-        even, odd, own = self._pairs()
-        even, odd = 1 / (alpha * even + shift), 1 / (alpha * odd + shift)
-        own = np.linalg.inv(alpha * own + shift * np.eye(k))
+        k, V, basis, active, sigma, tall = self.k, self.V, self.basis, self.active, self.sigma, self.tall
+        even, odd = (1 / (alpha * part + shift) for part in self._pairs())
         one_sided = 1 / (2 * alpha / self.a + shift)
         rest, mean = 1 / (2 * alpha / self.lowest + shift), 1 / (2 * alpha * self.structure.mean + shift)
         # Entries (i, j) and (j, i) of V'E basis mix: by the half sum and, in proportion to the smaller sigma, the difference.
+        # Of the second kind, pairs of active directions are among the first kind already; all are over sigma, once or twice.
         stay, mix = (even + odd) / 2, (even - odd) / 2
-        along, across = stay - one_sided, stay - one_sided[:k, None]
-        across[:, :k] = 0.0  # pairs of active directions are among the first kind already
-        safe = np.where(sigma > 0, sigma, np.inf)
-        diagonal = np.arange(k)
+        over = np.where(sigma > 0, 1 / np.where(sigma > 0, sigma, 1.0), 0.0)
+        along, mixed = stay - one_sided, mix * over
+        across, later = (stay - one_sided[:k, None]) * over**2, mixed.copy()
+        across[:, :k] = later[:, :k] = 0.0
+        # On the diagonal, what lies between the bounds only feels the sum; the rest is one-sided.
+        between = self._between
+        level = 2 * alpha / max(float(self.a[:k][between].sum()), SAME)
+        shared = level / (shift + level * np.count_nonzero(between))
+        own, step, above = 1 / shift - one_sided[:k], len(sigma) + 1, one_sided[:k] - rest
+        weights = np.full(self.n_tasks, 1 / self.n_tasks)
 
         def apply(E: Array) -> Array:
-            m = E.mean(axis=0)
+            m = weights @ E
             F = self._turned(E - m)
             Fk = F @ active
-            x, y = (V.T @ F) @ basis, ((Fk.T @ self.tall) @ basis) / safe
-            dx, dy = along * x + mix * y, across * y
-            dy[:, k:] += (mix * x)[:, k:]
-            dx[diagonal, diagonal] = own @ x[diagonal, diagonal] - one_sided[:k] * x[diagonal, diagonal]
-            right = Fk * (one_sided[:k] - rest) + self.tall @ (basis @ (dy / safe).T)
+            x, y = (V.T @ F) @ basis, (Fk.T @ tall) @ basis
+            dx, dy = along * x + mixed * y, across * y + later * x
+            diagonal = x.ravel()[::step]
+            dx.ravel()[::step] = np.where(between, own * diagonal - (shared / shift) * diagonal[between].sum(), 0.0)
             out = rest * F
-            out += right @ active.T
+            out += (Fk * above + tall @ (basis @ dy.T)) @ active.T
             out += V @ (dx @ basis.T)
             return self._turned(out) + mean * m
 

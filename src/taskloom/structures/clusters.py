@@ -11,6 +11,8 @@ from .._component import is_number, require
 from .._linalg import project_box_sum, symmetric
 from .base import Array, Ray, Structure
 
+CLEAR = 1e-5  # singular values below this share of the largest are not known well enough from a Gram matrix
+
 
 def _complement_of_mean(T: int) -> Array:
     """An orthonormal basis of the vectors that add up to zero (Helmert's)."""
@@ -22,8 +24,9 @@ def _complement_of_mean(T: int) -> Array:
 
 def _clipped_sums(rising: Array, levels: Array, low: float, high: float) -> Array:
     """``sum clip(level x, low, high)`` over the entries ``x >= 0`` of a sorted array, for each level."""
-    below, above = np.searchsorted(rising, low / levels), np.searchsorted(rising, high / levels, side="right")
-    total = np.concatenate([[0.0], np.cumsum(rising)])
+    below, above = rising.searchsorted(low / levels), rising.searchsorted(high / levels, side="right")
+    total = np.zeros(rising.size + 1)
+    np.cumsum(rising, out=total[1:])
     return low * below + high * (rising.size - above) + levels * (total[above] - total[below])
 
 
@@ -109,11 +112,14 @@ class Clusters(Structure):
         sigma = np.sqrt(np.maximum(energy, 0.0))
         a, lowest = self.fill_up(sigma, T)
         active = a > lowest
-        if np.any(sigma[active] < 1e-5 * sigma[-1:]):
+        if np.any(sigma[active] < CLEAR * sigma[-1:]):
             return self._best_of_large_root(R, floor)
-        V = (C.T @ U[:, active]) / sigma[active]
-        A = self._with_lowest(self._assemble(a[active] - lowest, V), lowest)
+        A = self.assembled(a[active], (C.T @ U[:, active]) / sigma[active], lowest)
         return A, float((energy / a).sum()) + self.mean * T * float(mean @ mean)
+
+    def assembled(self, a: Array, V: Array, lowest: float) -> Array:
+        """The structure with eigenvalues ``a`` along ``V`` and ``lowest`` along the other directions off the mean."""
+        return self._with_lowest(self._assemble(a - lowest, V), lowest)
 
     def _with_lowest(self, A: Array, lowest: float) -> Array:
         """Lift all directions off the mean by ``lowest``, in place."""
@@ -147,16 +153,17 @@ class Clusters(Structure):
         positive = root[root > 0]
         if positive.size == 0 or self._spread == 0:
             return np.full(root.size, total / max(root.size, 1))
-        breaks = np.sort(np.concatenate([low / positive, high / positive]))
+        breaks = np.concatenate([low / positive, high / positive])
+        breaks.sort()
         sums = _clipped_sums(np.sort(root), breaks, low, high)
         if sums[-1] < total:  # the directions with no energy, if any, take what is left
             a = np.full(root.size, high)
             a[root <= 0] = (total - high * positive.size) / max(root.size - positive.size, 1)
             return a
-        k = int(np.clip(np.searchsorted(sums, total), 1, breaks.size - 1))
+        k = min(max(int(sums.searchsorted(total)), 1), breaks.size - 1)
         rise = sums[k] - sums[k - 1]
         share = (total - sums[k - 1]) / rise if rise > 0 else 0.0
-        return np.clip((breaks[k - 1] + share * (breaks[k] - breaks[k - 1])) * root, low, high)
+        return np.minimum(np.maximum((breaks[k - 1] + share * (breaks[k] - breaks[k - 1])) * root, low), high)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         means = S.mean(axis=0)

@@ -88,8 +88,12 @@ class EitherSide(SpectralStructure):
         energy[:rows] = values**2
         a = self.f_best(energy)
         charged = np.divide(energy, a, out=np.zeros_like(a), where=a > 0)
-        A = factors.by_eigen(a[:rows], Vt.T, float(a[-1]))
-        return A if T > factors.DENSE_TASKS else A.to_array(), float(charged.sum()) + self.f(a)
+        total = float(charged.sum()) + self.f(a)
+        if T > factors.DENSE_TASKS:
+            return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), total
+        A = compose(a[:rows] - a[-1], Vt.T)  # the other directions share one eigenvalue
+        A.flat[:: T + 1] += a[-1]
+        return A, total
 
     def value(self, A: Any) -> float:
         return float(self.f(A.spectrum())) if isinstance(A, factors.FactoredStructure) else super().value(A)
