@@ -2,7 +2,8 @@
 
     python benchmarks/interruptions.py --kills 200 --seed 0
 
-``fit --save``, ``predict -o``, the machinery of ``reproduce`` with two workers, and ``benchmarks/campaign.py``. After every
+``fit --save``, ``predict -o``, ``reproduce fig1 --quick``, the machinery of ``reproduce`` with two workers on
+units that do nothing, and ``benchmarks/campaign.py``. After every
 kill what was there before is there, or the whole new file; there is at most one temporary file for each target; and no worker
 outlives its parent for long. At the end every command runs through, from what the kills left. Writes
 benchmarks/results/interruptions.json and .md.
@@ -51,6 +52,7 @@ class Command:
 
     start: Callable[[], int]  # the process id
     targets: dict[Path, Callable[[Path], bool]]
+    share: float  # of the kills
     seconds: float = 0.0
     workers: bool = False
     found: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -109,25 +111,35 @@ def commands(folder: Path) -> dict[str, Command]:
     fit = ["fit", str(table), "--target", "y", "--task", "shop", "--drop", "id", "--alphas", "2", "--cv", "2", "-q"]
     cli.run([*fit, "--save", str(model)])
     saved, page, out = folder / "saved" / "m", folder / "saved" / "r.html", folder / "predicted" / "o.csv"
-    slow, ledger, tables = folder / "slow", folder / "campaign" / "ledger.jsonl", folder / "campaign"
+    figure, slow, ledger, tables = folder / "fig1", folder / "slow", folder / "campaign" / "ledger.jsonl", folder / "campaign"
     for path in (saved, page, out, ledger):
         path.parent.mkdir(exist_ok=True)
     campaign = [str(HERE / "campaign.py"), "--instances", "12", "--jobs", "2", "--limit", "2", "--ledger", str(ledger)]
     return {
         "fit --save --report": Command(
-            forked([*fit, "--save", str(saved), "--report", str(page)]), {saved: is_model, page: is_page}
+            forked([*fit, "--save", str(saved), "--report", str(page)]), {saved: is_model, page: is_page}, share=0.35
         ),
         "predict -o": Command(
-            forked(["predict", str(model), str(many), "-o", str(out), "--rows", "10", "-q"]), {out: lambda p: is_table(p, 1201)}
+            forked(["predict", str(model), str(many), "-o", str(out), "--rows", "10", "-q"]),
+            {out: lambda p: is_table(p, 1201)},
+            share=0.35,
+        ),
+        "reproduce fig1 --quick": Command(
+            started(["-m", "taskloom", "reproduce", "fig1", "--quick", "--output", str(figure)]),
+            {figure / "fig1.ledger.json": is_json, figure / "fig1.json": is_json, figure / "fig1.png": is_png},
+            share=0.1,
+            workers=True,
         ),
         "reproduce, two workers": Command(
             started(["-c", SLOW, str(slow)]),
             {slow / "slow.ledger.json": is_json, slow / "slow.json": is_json, slow / "slow.png": is_png},
+            share=0.1,
             workers=True,
         ),
         "campaign.py, two workers": Command(
             started([*campaign, "--results", str(tables)]),
             {ledger: is_ledger, tables / "campaign.json": is_json},
+            share=0.1,
             workers=True,
         ),
     }
@@ -229,8 +241,7 @@ def main() -> int:
     rows, wrong = [], []
     with tempfile.TemporaryDirectory() as name:
         for what, command in commands(Path(name)).items():
-            kills = asked.kills // 16 if command.workers else asked.kills * 7 // 16  # imports make the former slow
-            failures = attack(command, kills, rng)
+            failures = attack(command, round(asked.kills * command.share), rng)
             counts = ("killed", "had ended", "old file", "new file", "left a temporary file", "left workers for a moment")
             rows.append({"command": what, **{k: command.found[k] for k in counts}, "failures": len(failures)})
             wrong += [f"{what}: {failure}" for failure in failures]

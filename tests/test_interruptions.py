@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -213,6 +214,16 @@ def test_workers_leave_with_their_parent(tmp_path):
         time.sleep(0.05)
     assert not any(_alive(worker) for worker in workers)
     end_with_parent(os.getpid())  # not a worker: nothing happens
+
+
+@posix
+def test_a_worker_whose_parent_died_before_it_could_watch_leaves_at_once(monkeypatch):
+    starter = type("Starter", (), {"pid": 2**22 + 1})()  # larger than any process
+    monkeypatch.setattr("taskloom._orphans.multiprocessing.parent_process", lambda: starter)
+    left = threading.Event()
+    monkeypatch.setattr("taskloom._orphans.os._exit", lambda code: left.set())
+    end_with_parent(starter.pid)
+    assert left.wait(5)
 
 
 def _alive(process):

@@ -194,6 +194,19 @@ def test_a_path_starts_each_fit_from_the_last():
     assert all(solution.certificate.optimal for solution in path(problem, top * np.logspace(0, -3, 8), tol=1e-7))
 
 
+@pytest.mark.parametrize("solver", ["alternating", "block", "factored", "projected", "proximal", "reweighted"])
+def test_every_solver_takes_shared_inputs_that_are_reduced_for_others(solver):
+    """The reduced problem has sparse features, which Newton on the factor does not take: it gets the problem as posed."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 40))
+    Y = X @ rng.normal(size=(40, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(60, 6))
+    problem = Problem(X, Observations.from_wide(Y), "squared", "trace", 1.0)
+    problem = problem.at(0.1 * alpha_max(problem))
+    found, reference = solve(problem, solver, tol=1e-5, max_iter=5000), solve(problem, tol=1e-9)
+    assert found.certificate.optimal, found.certificate.message
+    assert abs(found.certificate.primal - reference.certificate.primal) <= found.gap + reference.gap
+
+
 def test_it_says_what_it_needs():
     for options in ({"structure": structures.Frobenius()}, {"loss": losses.Logistic()}, {"ridge": 0.1}):
         given = {"loss": losses.Squared(), "structure": structures.Trace(), **options}

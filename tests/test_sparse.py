@@ -9,7 +9,7 @@ import zoo
 from scipy import sparse
 from sklearn.gaussian_process.kernels import RBF
 
-from taskloom import Problem, alpha_max, losses, path, solve, structures
+from taskloom import MultiTaskRegressor, Problem, alpha_max, features, losses, path, solve, structures
 from taskloom._linalg import psd_root
 from taskloom.features import LinearFeatures, build_features
 from taskloom.solvers.shared import SharedInputs
@@ -28,6 +28,12 @@ STRUCTURES = [
 ]
 SHAPES = {"tall": (20, 5), "wide": (8, 10)}
 FORMATS = [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix, sparse.lil_array]
+
+
+@pytest.fixture(autouse=True)
+def as_if_large(monkeypatch):
+    """Small sparse matrices are made dense; here they are treated as large ones are."""
+    monkeypatch.setattr(features, "SMALL", 0)
 
 
 def thin(X, seed=3):
@@ -340,3 +346,12 @@ def test_kernels_that_do_not_name_the_remedy(kernel):
 def test_the_error_of_a_kernel_on_dense_inputs_is_its_own():
     with pytest.raises(ZeroDivisionError):
         build_features(np.eye(3), lambda *_: 1 / 0)
+
+
+def test_a_small_sparse_matrix_is_solved_as_a_dense_one(monkeypatch):
+    monkeypatch.undo()
+    X, Y = np.random.default_rng(0).normal(size=(2, 12, 4))
+    X[np.abs(X) < 0.5] = 0.0
+    thin, full = (MultiTaskRegressor(alpha=0.01).fit(inputs, Y) for inputs in (sparse.csr_array(X), X))
+    assert np.array_equal(thin.coef_, full.coef_)
+    assert np.allclose(thin.predict(sparse.csr_array(X)), full.predict(X), rtol=1e-13)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, losses, structures
 
@@ -30,6 +32,11 @@ class LogCosh:
 
     def slope(self, y, z):
         return np.tanh((z - y) / self.width) / self.width
+
+
+def quadratic_kernel(X, Z, gamma):
+    """``(gamma x'z + 1)^2`` as a user would write it."""
+    return (gamma * (X @ Z.T) + 1) ** 2
 
 
 class TraceAndSize:
@@ -60,6 +67,7 @@ class Instance:
     fit_intercept: bool
     solver: str
     long: bool
+    sparse: bool = False
 
     # --- the same in other words --------------------------------------------------------------------------------
 
@@ -109,7 +117,7 @@ class Instance:
         return kind(
             a_structure(self.structure),
             loss=loss,
-            kernel=self.kernel,
+            kernel=partial(quadratic_kernel, gamma=self.gamma) if self.kernel == "callable" else self.kernel,
             gamma=self.gamma,
             alpha=self.alpha,
             ridge=self.ridge,
@@ -122,20 +130,20 @@ class Instance:
     def inputs(self) -> Array:
         """What ``predict`` takes: with the task as the last column in a long table."""
         if not self.long:
-            return self.X
+            return csr_array(self.X) if self.sparse else self.X
         row, task = self.seen
         return np.column_stack([self.X[row], task.astype(self.X.dtype)])
 
     def fit(self, **settings: Any) -> Any:
         model, (row, task) = self.estimator(**settings), self.seen
         if self.whole_rows:
-            return model.fit(self.X, np.argmax(self.Y, axis=1), sample_weight=self.weight)
+            return model.fit(self.inputs(), np.argmax(self.Y, axis=1), sample_weight=self.weight)
         if self.long:
             weight = None if self.weight is None else self.weight[row, task]
             return model.fit(self.inputs(), self.Y[row, task], sample_weight=weight)
         if self.Y.shape[1] == 1:  # a column in place of a vector is worth a warning to scikit-learn
-            return model.fit(self.X, self.Y[:, 0], sample_weight=None if self.weight is None else self.weight[:, 0])
-        return model.fit(self.X, self.Y, sample_weight=self.weight)
+            return model.fit(self.inputs(), self.Y[:, 0], sample_weight=None if self.weight is None else self.weight[:, 0])
+        return model.fit(self.inputs(), self.Y, sample_weight=self.weight)
 
 
 def a_loss(spec: dict[str, Any]) -> Any:
@@ -185,11 +193,15 @@ def build(about: Description) -> Instance:
     kernel = ["linear", "rbf"] if kernel == "linear+rbf" else kernel
     if kernel == "precomputed":
         X = X @ X.T
-    gamma = float(np.clip(about["gamma"] / d / 10.0 ** (2 * about["scale_x"]), 1e-290, 1e290))
+    if kernel in ("chi2", "additive_chi2"):
+        X = np.abs(X)
+    units = (1 if kernel == "chi2" else 2) * about["scale_x"]
+    gamma = float(np.clip(about["gamma"] / d / 10.0**units, 1e-290, 1e290))
     structure = _structure_spec(about, rng, T)
     instance = Instance(
-        X, Y, weight, c, specs, structure, kernel, gamma, 1.0, 0.0, about["fit_intercept"], about["solver"], False
-    )
+        X, Y, weight, c, specs, structure, kernel, gamma, 1.0, 0.0, about["fit_intercept"], about["solver"], False,
+        about.get("sparse", False),
+    )  # fmt: skip
     instance = _dropped(instance, about["drop"])
     size = np.longdouble(10) ** about["strength"] * _reference(instance)
     alpha = float(np.clip(size, 1e-300, 1e300))

@@ -53,6 +53,7 @@ NOT_CONVEX = ("low_rank", "learned_graph", "sparse_precision")
 ON_COLUMNS = ("feature_selection", "dirty")
 SUMS = ("robust", "dirty")
 KERNELS = {"linear": 70, "rbf": 9, "poly": 4, "laplacian": 3, "cosine": 2, "precomputed": 5, "linear+rbf": 4}
+RARE_KERNELS = ("sigmoid", "chi2", "additive_chi2", "callable")  # some of them never positive semidefinite, and refused
 FAULTS = (
     "repeated rows",
     "constant column",
@@ -68,6 +69,11 @@ FAULTS = (
     "columns of other sizes",
 )
 SOLVERS = ("alternating", "block", "factored", "proximal", "projected", "reweighted", "smooth")
+SUITED: dict[str, dict[str, Any]] = {  # most problems are refused by the solvers of a few: those get one that they take
+    "projected": {"structure": "trace", "loss": "squared", "ridge": 0.0},
+    "reweighted": {"structure": "trace", "ridge": 0.0},
+    "smooth": {"structure": "clusters", "loss": "squared"},
+}
 INVARIANCES = ("twice", "tasks permuted", "rows shuffled", "other layout", "two threads")
 
 
@@ -116,7 +122,7 @@ def draw(seed: int, k: int) -> Description:
         scale_x = float(np.clip(scale_x, -6, 15))
     strength = rng.uniform(-8, 4) if rng.random() < 0.35 else rng.uniform(-4, 0.5)
     second = str(rng.choice(["", "solver", "cvxpy"], p=[0.55, 0.38, 0.07]))
-    return {
+    about = {
         "seed": seed,
         "k": k,
         "loss": loss,
@@ -143,3 +149,8 @@ def draw(seed: int, k: int) -> Description:
         "invariances": sorted(str(i) for i in rng.choice(INVARIANCES, size=2, replace=False)),
         "drop": {"tasks": [], "rows": [], "columns": []},  # what shrinking leaves out
     }
+    about |= SUITED.get(about["solver"], {}) if rng.random() < 0.8 else {}
+    if kernel == "rbf" and rng.random() < 0.2:
+        about["kernel"] = str(rng.choice(RARE_KERNELS))
+    about["sparse"] = bool(kernel == "linear" and layout != "long" and rng.random() < 0.15)
+    return about

@@ -19,6 +19,7 @@ PLAIN = {  # what every option is made if the failure does not need it
     "ridge": 0.0,
     "single row": False,
     "dtype": "float64",
+    "sparse": False,
     "scale_x": 0.0,
     "scale_y": 0.0,
     "fit_intercept": False,

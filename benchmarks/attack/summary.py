@@ -47,7 +47,7 @@ def aspects(about: Description) -> dict[str, list[str]]:
     return {
         "solver": [about["solver"]],
         "kernel": [about["kernel"]],
-        "layout": [about["layout"]],
+        "layout": [about["layout"], *(["sparse"] if about.get("sparse") else [])],
         "tasks": ["1" if T == 1 else "2 to 6" if T <= 6 else "7 to 15" if T <= 15 else "16 to 60"],
         "shape": [
             "one row in all" if about["n"] == 1 else "more columns than rows" if about["d"] > about["n"] else "more rows"

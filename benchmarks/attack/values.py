@@ -17,6 +17,9 @@ from .build import Instance
 
 Array = np.ndarray
 Long = np.longdouble
+SPECTRAL = ("trace", "schatten", "schatten_norm", "unit_trace", "frobenius", "log_det")
+KNOWN = ("fixed", "output_metric", "output_code", "shared_mean", "task_graph")
+CLOSED = (*SPECTRAL, "independent", "feature_selection")  # the best penalty of given weights has a formula
 
 
 class Value(NamedTuple):
@@ -51,10 +54,13 @@ def rounded_kernel_matrices(instance: Instance) -> list[Array]:
     """The same as scikit-learn computes them: distances of inputs far from zero are differences of large numbers."""
     names = instance.kernel if isinstance(instance.kernel, list) else [instance.kernel]
     X, shape = instance.X.astype(float), {"gamma": float(instance.gamma), "degree": 3, "coef0": 1}
-    given = {
-        name: X if name == "precomputed" else pairwise_kernels(X, metric=name, filter_params=True, **shape) for name in names
-    }
-    return [given[name].astype(Long) for name in names]
+
+    def rounded(name: str) -> Array:
+        if name in ("precomputed", "callable"):
+            return _kernel(name, X, shape["gamma"])
+        return pairwise_kernels(X, metric=name, filter_params=True, **shape)
+
+    return [rounded(name).astype(Long) for name in names]
 
 
 def _kernel(name: str, X: Array, gamma: Any) -> Array:
@@ -63,13 +69,19 @@ def _kernel(name: str, X: Array, gamma: Any) -> Array:
     inner = X @ X.T
     if name == "linear":
         return inner
-    if name == "poly":
-        return (gamma * inner + 1) ** 3
+    if name in ("poly", "callable"):
+        return (gamma * inner + 1) ** (3 if name == "poly" else 2)
+    if name == "sigmoid":
+        return np.tanh(gamma * inner + 1)
     if name == "cosine":
         size = np.sqrt(np.diag(inner))
         size = np.where(size > 0, size, 1)
         return inner / np.outer(size, size)
     apart = X[:, None, :] - X[None, :, :]
+    if name in ("chi2", "additive_chi2"):
+        both = X[:, None, :] + X[None, :, :]
+        away = np.divide(apart**2, both, out=np.zeros_like(apart), where=both > 0).sum(axis=2)
+        return np.exp(-gamma * away) if name == "chi2" else -away
     away = np.abs(apart).sum(axis=2) if name == "laplacian" else (apart**2).sum(axis=2)
     return np.exp(-gamma * away)
 
@@ -175,7 +187,7 @@ def rounding_of_the_loss(instance: Instance) -> float:
 def penalty(spec: dict[str, Any], R: Array, A: Array | None, eps: float = 1e-16) -> float:
     """``tr(A^+ R'R) + F(A)`` with the best ``A``, or with ``A`` where no closed form is known; ``R`` is ``sqrt(alpha) W``."""
     name, T = spec["name"], R.shape[1]
-    if name in ("trace", "schatten", "schatten_norm", "unit_trace", "frobenius", "log_det"):
+    if name in SPECTRAL:
         size = float(np.abs(R).max(initial=0.0))
         s = np.zeros(T, Long)
         if size > 0:
@@ -184,7 +196,7 @@ def penalty(spec: dict[str, Any], R: Array, A: Array | None, eps: float = 1e-16)
         return float(_of_singular_values(spec, s))
     if name == "independent":
         return float((R**2).sum())
-    if name in ("fixed", "output_metric", "output_code", "shared_mean", "task_graph"):
+    if name in KNOWN:
         return charge(R, _known(spec, T), eps)
     if name == "feature_selection":
         return float(2 * np.sqrt((R**2).sum(axis=1)).sum())
@@ -302,7 +314,7 @@ def objective(instance: Instance, model: Any) -> Value | None:
     except np.linalg.LinAlgError:
         return None
     assert rounded is not None
-    return Value(value.total, value.blur + abs(value.total - rounded.total))
+    return value._replace(blur=value.blur + abs(value.total - rounded.total))
 
 
 def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | None:
@@ -342,6 +354,15 @@ def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | 
     blur = max(abs(loss_term(instance, Z + room) - loss), abs(loss_term(instance, Z - room) - loss))
     rough = 40 * eps * (abs(loss) + abs(paid) + abs(ridge))
     return Value(float(loss + paid + ridge), float(blur + rough) + lost + rounding_of_the_loss(instance))
+
+
+def objective_at(instance: Instance, phi: Array, W: Array, b: Array) -> float | None:
+    """``J`` at weights on given features, where the best ``A`` has a closed form."""
+    if instance.structure["name"] not in CLOSED:
+        return None
+    W, Z = W.astype(Long), phi.astype(Long) @ W.astype(Long) + b.astype(Long)
+    paid = penalty(instance.structure, np.sqrt(Long(instance.alpha)) * W, None)
+    return float(loss_term(instance, Z) + paid + Long(instance.ridge) * (W**2).sum())
 
 
 def _function_root(K: Array, C: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 import time
@@ -14,7 +15,8 @@ def end_with_parent(parent: int, every: float = 1.0) -> None:
 
     Does nothing in the parent itself, or where the worker was started by someone else (a cluster).
     """
-    if os.name != "posix" or os.getppid() != parent or parent in _watched:
+    starter = multiprocessing.parent_process()  # known even if it died before this line: getppid() names another then
+    if os.name != "posix" or starter is None or starter.pid != parent or parent in _watched:
         return
     _watched.add(parent)
     threading.Thread(target=_watch, args=(parent, every), daemon=True).start()

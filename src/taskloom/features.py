@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, diags_array, issparse
+from sklearn import config_context
 
 from ._component import require
 from ._linalg import symmetric
 from .decompositions import asymmetry, centred_eigenvectors, decays, pivoted_cholesky
 
 Array = np.ndarray
+SMALL = 100_000  # entries of a sparse matrix, zeros included, up to which a dense one is the better choice
 Matrix: TypeAlias = np.ndarray | csr_array  # features are dense, or sparse by rows
 LARGE = 400  # rows from which a kernel matrix is worth a look at how to decompose it
 _TAKES = {  # which of gamma, degree and coef0 a named kernel understands
@@ -60,9 +62,9 @@ def weighted_gram(phi: Matrix, h: Array) -> Array:
 class LinearFeatures:
     """``Phi = X``; with more columns than rows, ``X' = QR`` and ``Phi = R'``, so that ``r`` is at most ``n``.
 
-    No ``n x n`` matrix is formed when there are fewer columns than rows, and a sparse ``X`` is never made dense: it has no
-    sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``. With
-    ``keep_columns`` the features are the columns, however many.
+    No ``n x n`` matrix is formed when there are fewer columns than rows, and a large sparse ``X`` is never made dense: it has
+    no sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``. A small one
+    is: dense systems are quicker and lose fewer digits. With ``keep_columns`` the features are the columns, however many.
     """
 
     note = ""  # nothing to know about: no matrix is repaired
@@ -70,6 +72,8 @@ class LinearFeatures:
     def __init__(self, X: Matrix, keep_columns: bool = False):
         self.basis: Array | None = None
         self.kernel: KernelFeatures | None = None
+        if issparse(X) and X.shape[0] * X.shape[1] <= SMALL:
+            X = densely(X)
         self.X = self.phi = as_csr(X) if issparse(X) else X
         self.n_inputs = X.shape[1]  # how many weights a user sees: one for each column
         if keep_columns:
@@ -210,7 +214,7 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
     """``k(X, Z)`` for a scikit-learn kernel name, a Gaussian-process kernel, or a callable of two matrices."""
     if callable(kernel):
         return lambda X, Z: densely(kernel(X, Z))
-    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels  # slow: only where a kernel is named
+    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow: only where a kernel is named
 
     known = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
     require(
@@ -221,7 +225,13 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
         return lambda X, _: X
     given = {"gamma": gamma, "degree": degree, "coef0": coef0}
     parameters = {name: given[name] for name in _TAKES.get(kernel, ()) if given[name] is not None}
-    return lambda X, Z: pairwise_kernels(X, Z, metric=kernel, **parameters)
+    function = PAIRWISE_KERNEL_FUNCTIONS[kernel]
+
+    def values(X: Any, Z: Any) -> Array:
+        with config_context(assume_finite=True, skip_parameter_validation=True):  # inputs were checked
+            return function(X, Z, **parameters)
+
+    return values
 
 
 def densely(K: Any) -> Array:

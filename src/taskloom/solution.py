@@ -27,6 +27,11 @@ STATUS = {
         "No further progress after {n_iter} iterations, at a {measure} (asked for {tol:.1e}): "
         "this is as far as rounding lets this solver go. Loosen tol, raise alpha, or rescale the inputs"
     ),
+    "rounding": (
+        "The solver proved a relative duality gap of {relative_gap:.1e}, but the coefficients of this kernel cancel until too "
+        "few digits are left: the loss of their own predictions is another by {off:.1e} (relative; tol={tol:.1e}). Raise alpha "
+        "or ridge, or change the kernel's parameters so that its values differ by more than rounding"
+    ),
     "change": (
         "Stopped as Algorithm 1 is printed, when the objective changed by less than tol; that proves nothing. "
         "It left a {measure}"

@@ -32,6 +32,7 @@ from ..tables import as_table, code_labels, sorted_labels
 from .addends import as_structures, fitted_addends
 from .approximating import Approximating
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
+from .digits import as_predicted
 from .door import Door
 from .saving import Saving, apart
 from .targets import TargetScale
@@ -290,12 +291,12 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         scale = data.scale
         return data.features.weights(last / scale.spread), (self.intercept_ - scale.mean) / scale.spread
 
-    def _fitted(self, data: Prepared, W: Array, b: Array) -> dict[str, Any]:
-        """The attributes that predictions need, for these weights."""
+    def _fitted(self, data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None) -> dict[str, Any]:
+        """The attributes that predictions need, for these weights; in the precision of the inputs where they fit it."""
         spread, b = data.scale.spread, b * data.scale.spread + data.scale.mean
         C: Any = data.features.coef(W) if isinstance(data.features, LinearFeatures) else data.features.dual_coef(W)
         each = [c * spread for c in (C if isinstance(C, list) else [C])]
-        self._dtype = data.inputs.dtype if all(map(fits_single, (*each, b))) else np.dtype(float)
+        self._dtype = dtype or (data.inputs.dtype if all(map(fits_single, (*each, b))) else np.dtype(float))
         attributes: dict[str, Any] = {"intercept_": b.astype(self._dtype)}
         if isinstance(data.features, MappedFeatures):
             attributes["feature_map_"] = data.features.map
@@ -320,7 +321,9 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         self.structure_ = A.astype(self._dtype if fits_single(A) else float)
         if solution.addends is not None:
             self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
-        certificate = self._of_the_approximation(solution.certificate, data.features)
+        certificate = as_predicted(self, self._of_the_approximation(solution.certificate, data.features), data, solution)
+        if certificate.status == "rounding":
+            warnings.warn(certificate.message, ConvergenceWarning, stacklevel=4)
         self.certificate_ = replace(certificate, message=" ".join(filter(None, (certificate.message, data.features.note))))
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()

@@ -146,18 +146,15 @@ def _work(
     if jobs == 1:
         results = (_one(experiment.measure, unit, settings, folder) for unit in todo)
     else:
-        results = Parallel(n_jobs=jobs, return_as="generator_unordered")(
-            delayed(_one)(experiment.measure, unit, settings, folder, os.getpid()) for unit in todo
-        )
+        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", initializer=end_with_parent, initargs=(os.getpid(),))
+        results = pool(delayed(_one)(experiment.measure, unit, settings, folder) for unit in todo)
     for unit, result in results:
         ledger.add(unit_name(unit), result)
         report(sum(unit_name(one) in ledger.done for one in units), len(units), unit_name(unit))
 
 
-def _one(measure: Callable, unit: Unit, settings: dict, folder: Path, owner: int | None = None) -> tuple[Unit, dict]:
+def _one(measure: Callable, unit: Unit, settings: dict, folder: Path) -> tuple[Unit, dict]:
     """One unit with one BLAS thread: the matrices are small, and times should not depend on the machine's load of threads."""
-    if owner is not None:
-        end_with_parent(owner)
     with threadpool_limits(1):
         return unit, measure(unit, settings, folder)
 

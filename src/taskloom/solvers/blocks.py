@@ -75,7 +75,7 @@ class GramBlock(Grams):
 def blocks(problem: Problem) -> list[Block | GramBlock]:
     """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant."""
     out = _gathered([_block(*some, problem.fit_intercept) for some in _pieces(problem)])
-    filled = directions(np.sum([block.all_moments() for block in out], axis=0))
+    filled = directions(sum((block.all_moments() for block in out), np.zeros((problem.n_features,) * 2)))
     return [replace(block, size=block.size / filled) for block in out]
 
 

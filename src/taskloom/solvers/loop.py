@@ -94,8 +94,7 @@ def solve(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
         )
     reduced = Partial.of(problem) if problem.structure.convex else None
-    while reduced is not None:
-        inner = reduced.at(problem.alpha, problem.structure)
+    while reduced is not None and chosen.accepts(inner := reduced.at(problem.alpha, problem.structure)) is None:
         first, status = _run(inner, chosen, tol, reduced.inward(start), limits, reduced.outward, reduced.constant)
         book = _Book(problem, tol)
         book.take_over(first, reduced.outward)
@@ -384,7 +383,8 @@ class _Book:
         picked = f"{'auto picked ' if automatic else ''}solver {solver!r}"
         message = sentence(status, relative, slope, len(self.history), self.tol, picked)
         message = " ".join([message, *self._notes()])
-        certificate = Certificate(self.primal, self.dual, self.gap, relative, status, message, slope)
+        primal, dual, gap, relative = (float(number) for number in (self.primal, self.dual, self.gap, relative))
+        certificate = Certificate(primal, dual, gap, relative, status, message, slope)
         assert self.A is not None
         self.b = problem.loss.intercepts(self.b)
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)

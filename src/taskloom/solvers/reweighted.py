@@ -156,7 +156,7 @@ class FittedWalk(Walk):
     def _turned(self, Q: Array) -> tuple[Array, Array]:
         """``Q`` with orthogonal columns, and which of them are small and should vanish, as the dual at hand says."""
         energy, V = np.linalg.eigh(Q.T @ Q)
-        turned, share = Q @ V, energy / energy.mean()
+        turned, share = Q @ V, energy / max(float(energy.mean()), np.finfo(float).tiny)
         pull = self.here.Z @ turned
         size = np.einsum("tq,tq->q", pull, pull) / (4 * self.problem.alpha)  # times the energy
         return turned, (share < SMALL) & (size < (MARGIN - 2 * share) * energy)
