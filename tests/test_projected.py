@@ -88,18 +88,12 @@ def test_long_tasks_are_known_by_their_products(columns):
     assert np.allclose(here.hessian(step), there.hessian(step), rtol=1e-9, atol=1e-9)
     assert np.allclose(here.metric()(step), there.metric()(step), rtol=1e-9)
     assert np.allclose(short.moments_along(U), whole.moments_along(U), rtol=1e-10, atol=1e-10)
+    assert np.allclose(short.all_moments(), whole.all_moments(), rtol=1e-10, atol=1e-10)
     for one, other in ((here, short), (there, whole)):
         light = one.lightened([blocks_module._single(other)])
         answer = light.hessian(step.astype(np.float32))
         assert answer.dtype == np.float32
         assert np.allclose(answer, one.hessian(step), rtol=1e-3, atol=1e-3 * np.abs(answer).max())
-
-
-def test_signs_tell_how_many_directions_the_inputs_fill():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20, 10, 60)) * np.linspace(0.2, 1, 60)
-    block = Block(X, X[:, :, 0], np.square(X).sum(axis=(1, 2)), slice(None))
-    assert np.isclose(blocks_module._filled([block]), blocks_module.directions([X]), rtol=0.1)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

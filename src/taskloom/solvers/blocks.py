@@ -17,7 +17,6 @@ from .task_blocks import Grams, Stack, along
 
 Array = np.ndarray
 WORTHWHILE = 20_000  # numbers, below which single precision saves nothing
-SKETCH = 16  # random vectors that tell how many directions the inputs fill, where features are more than twice as many
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +42,10 @@ class Block(Stack):
         rows = (self.X.reshape(-1, len(U)) @ U.astype(self.dtype, copy=False)).reshape(*self.y.shape, -1)
         return np.matmul(rows.transpose(0, 2, 1), rows)
 
-    def spread(self, x: Array) -> Array:
-        """The sum over the tasks of ``X'X``, times ``x``."""
-        rows = self.X.reshape(-1, len(x))
-        return rows.T @ (rows @ x)
+    def all_moments(self) -> Array:
+        """Their sum over the tasks."""
+        rows = self.X.reshape(-1, self.X.shape[2])
+        return rows.T @ rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +68,14 @@ class GramBlock(Grams):
     def moments_along(self, U: Array) -> Array:
         return along(self.G, U.astype(self.dtype, copy=False))
 
-    def spread(self, x: Array) -> Array:
-        return self.G.sum(axis=0) @ x
+    def all_moments(self) -> Array:
+        return self.G.sum(axis=0)
 
 
 def blocks(problem: Problem) -> list[Block | GramBlock]:
     """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant."""
     out = _gathered([_block(*some, problem.fit_intercept) for some in _pieces(problem)])
-    filled = _filled(out)
+    filled = directions(sum((block.all_moments() for block in out), np.zeros((problem.n_features,) * 2)))
     return [replace(block, size=block.size / filled) for block in out]
 
 
@@ -123,23 +122,11 @@ def _merged(group: list[Block | GramBlock]) -> Block | GramBlock:
     return kind(**{one.name: np.concatenate([getattr(block, one.name) for block in group]) for one in fields(kind)})
 
 
-def directions(inputs: list[Array]) -> float:
-    """How many directions the inputs fill: all features if they are alike, and the same if rows are repeated or turned."""
-    moments = sum(rows.T @ rows for rows in (X.reshape(-1, X.shape[2]) for X in inputs))
+def directions(moments: Array) -> float:
+    """How many directions inputs fill, by their moments: all if they are alike, and the same if rows are repeated or turned."""
     total = float(np.trace(moments))
     shares = moments / total if total > 0 else np.ones((1, 1))  # fourth powers of the inputs themselves may overflow
     return 1 / float(np.vdot(shares, shares))
-
-
-def _filled(data: list[Block | GramBlock]) -> float:
-    """The same for blocks; with many features, random signs in place of all directions tell it nearly as well."""
-    d, total = data[0].inputs.shape[2], sum(float(block.size.sum()) for block in data)
-    if total == 0:
-        return 1.0
-    few = d > 2 * SKETCH
-    probe = np.random.default_rng(0).choice([-1.0, 1.0], (d, SKETCH)) if few else np.eye(d)
-    shares = sum(block.spread(probe) for block in data) / total
-    return (SKETCH if few else 1) / float(np.vdot(shares, shares))
 
 
 def rough(data: list[Block | GramBlock]) -> list[Block | GramBlock] | None:

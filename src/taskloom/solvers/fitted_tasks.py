@@ -59,7 +59,7 @@ def gathered(problem: Problem) -> list[Tasks]:
         scaled.append(np.sqrt(v)[:, :, None] * X)
         squares, y = np.square(X).sum(axis=2), seen.y[bucket.place]
         out.append(Tasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
-    filled = directions(scaled)
+    filled = directions(sum(rows.T @ rows for rows in (X.reshape(-1, X.shape[2]) for X in scaled)))
     return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out]
 
 
