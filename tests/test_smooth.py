@@ -6,6 +6,7 @@ import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.solvers import Smooth
+from taskloom.solvers.smooth import SquaredLoss
 from taskloom.structures.base import Structure
 from taskloom.structures.cluster_norm import ClusterNorm
 from taskloom.tasks import Observations
@@ -137,6 +138,25 @@ def test_a_path_starts_each_fit_from_the_last():
     problem = problem_of((15,) * 30, 12)
     top = strength(problem)
     assert all(solution.certificate.optimal for solution in path(problem, top * np.logspace(0, -3, 8), tol=1e-7))
+
+
+@pytest.mark.parametrize("counts", [(4, 9, 3, 7, 5, 30), (1, 40, 2, 35), (30, 40), (2, 3, 2)])
+def test_the_squared_loss_of_short_and_long_tasks(counts):
+    """Value and slope as the problem has them, and a Hessian that is the change of the slope."""
+    problem = problem_of(counts, d=12)
+    loss, rng = SquaredLoss(problem), np.random.default_rng(1)
+    W, E = rng.normal(size=(2, len(counts), 12))
+
+    def best(W):
+        means = problem.task_means(problem.observations.y - problem.predict(W.T, np.zeros(len(counts))))
+        z = problem.predict(W.T, means)
+        slopes = problem.loss.slope(problem.observations.y, z)
+        return problem.loss_term(z), problem.correlate(-problem.observations.weight * slopes).T
+
+    (value, Z), (other, ahead), (true, slope), (true_other, _) = loss.at(W), loss.at(W + E), best(W), best(W + E)
+    assert np.isclose(value - other, true - true_other, rtol=1e-9)  # the value is known up to a constant
+    assert np.allclose(Z, slope, rtol=1e-8, atol=1e-8)
+    assert np.allclose(loss.product(E), Z - ahead, rtol=1e-8, atol=1e-8)
 
 
 def test_it_says_what_it_needs():

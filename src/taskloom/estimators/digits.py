@@ -59,7 +59,8 @@ def _may_matter(model: Any, data: Any, solution: Solution) -> bool:
     off = np.zeros(problem.n_tasks)
     for C, part in zip(coefficients, parts, strict=True):
         largest = float(np.einsum("ij,ij->i", part.phi, part.phi).max())  # no entry of the kernel matrix is larger
-        off += 4 * np.finfo(model._dtype).eps * len(C) * largest * np.linalg.norm(C, axis=0)
+        size = max(float(np.abs(C).max()), np.finfo(float).tiny)  # whose square may overflow
+        off += 4 * np.finfo(model._dtype).eps * len(C) * (largest * size) * np.linalg.norm(C / size, axis=0)
     z = problem.predict(solution.W, solution.b)
     loss, room = problem.loss_term(z), off[seen.task]
     worst = max(problem.loss_term(z + room), problem.loss_term(z - room)) - loss

@@ -22,7 +22,7 @@ from ..problem import Problem
 from ..structures import Clusters
 from ..structures.cluster_norm import ClusterNorm
 from .base import Iterate, Run, Solver
-from .blocks import Block, GramBlock, blocks, means
+from .blocks import GramBlock, blocks, means
 from .proximal import Proximal
 
 Array = np.ndarray
@@ -95,8 +95,9 @@ class SquaredLoss:
             part = E[block.tasks]
             if self.grams is not None:
                 out[block.tasks] = times(self.grams[k], part)
+            elif isinstance(block, GramBlock):
+                out[block.tasks] = times(block.G, part)
             else:
-                assert isinstance(block, Block)  # others are narrow
                 out[block.tasks] = times_transposed(block.X, times(block.X, part))
         out *= 2
         return out
