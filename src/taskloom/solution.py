@@ -28,7 +28,7 @@ STATUS = {
         "this is as far as rounding lets this solver go. Loosen tol, raise alpha, or rescale the inputs"
     ),
     "rounding": (
-        "The solver proved a relative duality gap of {relative_gap:.1e}, but the coefficients of this kernel cancel until too "
+        "The solver got to a {measure}, but the coefficients of this kernel cancel until too "
         "few digits are left: the loss of their own predictions is another by {off:.1e} (relative; tol={tol:.1e}). Raise alpha "
         "or ridge, or change the kernel's parameters so that its values differ by more than rounding"
     ),
@@ -46,11 +46,16 @@ STATUS = {
 NOT_CONVEX = " The problem is not convex: a fit that ends well knows a stationary point only, and no bound on the minimum."
 
 
+def reached(relative_gap: float, stationarity: float | None) -> str:
+    """What a fit got to: a gap, or where there is none how nearly it stands still."""
+    if stationarity is not None:
+        return f"stationarity residual of {stationarity:.1e}"
+    return f"relative duality gap of {relative_gap:.1e}"
+
+
 def sentence(status: str, relative_gap: float, stationarity: float | None, n_iter: int, tol: float, solver: str) -> str:
     """What a status means, with what was reached."""
-    measure = f"relative duality gap of {relative_gap:.1e}"
-    if stationarity is not None:
-        measure = f"stationarity residual of {stationarity:.1e}"
+    measure = reached(relative_gap, stationarity)
     words = STATUS[status].format(n_iter=n_iter, relative_gap=relative_gap, measure=measure, tol=tol)
     return f"{words} ({solver}).{'' if stationarity is None or status == 'stationary' else NOT_CONVEX}"
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..problem import Problem
-from ..solution import STATUS, Certificate, Solution
+from ..solution import STATUS, Certificate, Solution, reached
 
 Array = np.ndarray
 CAREFUL = 0.1  # of the tolerance: what rounding might do at worst, below which predictions need not be looked at
@@ -39,15 +39,16 @@ def widened(certificate: Certificate, problem: Problem, off: float, tol: float) 
     if problem.relative(abs(off)) <= tol:
         return certificate
     primal, dual = certificate.primal + max(off, 0.0), certificate.dual - abs(off)
-    words = STATUS["rounding"].format(off=problem.relative(abs(off)), relative_gap=certificate.relative_gap, tol=tol)
+    measure = reached(certificate.relative_gap, certificate.stationarity)
+    words = STATUS["rounding"].format(off=problem.relative(abs(off)), measure=measure, tol=tol)
     return replace(
         certificate,
         primal=primal,
         dual=dual,
         gap=primal - dual,
         relative_gap=problem.relative(primal - dual, abs(primal)),
-        status="rounding",
-        message=f"{words}.",
+        status="rounding" if certificate.converged else certificate.status,
+        message=f"{words}." if certificate.converged else f"{certificate.message} {words}.",
     )
 
 
