@@ -21,13 +21,16 @@ CAREFUL = 0.1  # of the tolerance: what rounding might do at worst, below which 
 
 def as_predicted(model: Any, certificate: Certificate, data: Any, solution: Solution) -> Certificate:
     """The certificate of what a fitted model predicts; what single precision would lose, the model keeps in double."""
-    problem = data.problem
-    if not hasattr(model, "dual_coef_") or not _may_matter(model, data, solution):
+    if not hasattr(model, "dual_coef_"):
         return certificate
-    off = _off(model, data, solution)
+    problem = data.problem
+    z = problem.predict(solution.W, solution.b)
+    if not _may_matter(model, data, solution.W, z):
+        return certificate
+    off = _off(model, data, z)
     if model._dtype == np.float32 and problem.relative(abs(off)) > model.tol:
         model.__dict__.update(model._fitted(data, solution.W, solution.b, np.dtype(float)))
-        off = _off(model, data, solution)
+        off = _off(model, data, z)
     return widened(certificate, problem, off, model.tol)
 
 
@@ -52,24 +55,23 @@ def widened(certificate: Certificate, problem: Problem, off: float, tol: float) 
     )
 
 
-def _may_matter(model: Any, data: Any, solution: Solution) -> bool:
+def _may_matter(model: Any, data: Any, W: Array, z: Array) -> bool:
     """Whether rounding of the kernel and its coefficients could be seen in the loss; needs no kernel matrix."""
     problem, seen = data.problem, data.problem.observations
-    found = data.features.dual_coef(solution.W)
+    found = data.features.dual_coef(W)
     coefficients, parts = (found, data.features.parts) if isinstance(found, list) else ([found], [data.features])
     off = np.zeros(problem.n_tasks)
     for C, part in zip(coefficients, parts, strict=True):
         largest = float(np.einsum("ij,ij->i", part.phi, part.phi).max())  # no entry of the kernel matrix is larger
         size = max(float(np.abs(C).max()), np.finfo(float).tiny)  # whose square may overflow
         off += 4 * np.finfo(model._dtype).eps * len(C) * (largest * size) * np.linalg.norm(C / size, axis=0)
-    z = problem.predict(solution.W, solution.b)
     loss, room = problem.loss_term(z), off[seen.task]
     worst = max(problem.loss_term(z + room), problem.loss_term(z - room)) - loss
     return problem.relative(worst) > CAREFUL * model.tol
 
 
-def _off(model: Any, data: Any, solution: Solution) -> float:
+def _off(model: Any, data: Any, z: Array) -> float:
     """The loss of the model's own predictions on the rows of the fit, less the one that was certified."""
     problem, seen = data.problem, data.problem.observations
     values = (sum(model._responses(data.inputs)) + model.intercept_ - data.scale.mean) / data.scale.spread
-    return problem.loss_term(values[seen.row, seen.task]) - problem.loss_term(problem.predict(solution.W, solution.b))
+    return problem.loss_term(values[seen.row, seen.task]) - problem.loss_term(z)

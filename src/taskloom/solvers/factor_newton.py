@@ -283,7 +283,7 @@ class Walk:
         whole = Q @ like(V, Q)
         if self.p != 1:
             return whole, whole
-        share = energy * (energy.size / max(float(energy.sum()), np.finfo(float).tiny))
+        share = energy * (energy.size / max(float(energy.sum()), TINY))
         pull = self.here.Z @ whole
         size = column_squares(pull) / (4 * self.alpha)  # times the energy
         go = (share < SMALL) & (size < (1 - 2 * share) * energy)

@@ -352,7 +352,7 @@ class _Book:
             dual = max(problem.dual(G, point.W, point.A, Z) + self.constant, dual)
             if dual > self.dual:
                 self.dual, self.G, self.witness = dual, G, point
-            if better is None or not self.tol < (primal - dual) / problem.scale < NEARLY * self.tol:
+            if better is None or not self.tol < problem.relative(primal - dual) < NEARLY * self.tol:
                 break
         return max(primal - dual, 0.0)
 

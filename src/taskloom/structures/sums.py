@@ -287,9 +287,9 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
                 break
             length /= 3
             continue
-        bend = float(np.vdot(move, new_slope - slope))
         if moved <= 1e-28 * float(np.vdot(A, A)):
             break  # what is left is rounding, and bends in no way
+        bend = float(np.vdot(move, new_slope - slope))
         length = moved / bend if bend > 0 else 3 * length
         A, slope = B, new_slope
         recent.append(value)
