@@ -45,7 +45,7 @@ def same(one, other, atol=1e-8):
     assert np.allclose(one.intercept_, other.intercept_, atol=atol)
     assert np.allclose(one.structure_, other.structure_, atol=10 * atol)
     assert np.isclose(one.certificate_.primal, other.certificate_.primal, rtol=1e-9)
-    assert np.isclose(one.certificate_.relative_gap, other.certificate_.relative_gap, atol=1e-6)
+    assert np.isclose(one.certificate_.relative_gap, other.certificate_.relative_gap, atol=one.tol)  # floors may differ
 
 
 # --- the law behind it -----------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ SETTINGS = {
     "standardized": {"standardize_targets": True, "task_weight": "size"},
     "given strengths": {"task_weight": [1.0, 2.0, 3.0, 4.0]},
     "sum": {"structure": "robust", "alpha": 0.1},
-    "not convex": {"structure": structures.LowRank(2)},
+    "not convex": {"structure": structures.LowRank(2), "tol": 1e-4},
     "nystroem": {"kernel": "rbf", "approximation": "nystroem", "n_components": 30},
     "leverage": {"kernel": "poly", "approximation": "leverage", "n_components": 12},
     "fourier": {"kernel": "rbf", "approximation": "fourier", "n_components": 60},
@@ -103,10 +103,10 @@ SETTINGS = {
 @pytest.mark.parametrize("weights", [None, WEIGHT], ids=["plain", "weighted"])
 def test_wide_blocks(setting, weights):
     """Every row has seen every task: one Gram for all of them."""
-    model = MultiTaskRegressor(**SETTINGS[setting])
+    model = MultiTaskRegressor(**{"tol": 1e-11, **SETTINGS[setting]})
     tables = (X, Y) if weights is None else (X, Y, weights)
     in_memory = clone(model).fit(*tables)
-    same(clone(model).fit_blocks(blocks(*tables)), in_memory)
+    same(clone(model).fit_blocks(blocks(*tables)), in_memory, 1e-5)
     assert np.array_equal(in_memory.predict(X).shape, Y.shape)
 
 

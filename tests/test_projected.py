@@ -29,7 +29,7 @@ def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, alpha=0.02, seed=0, fit_intercep
 @pytest.mark.parametrize("q", [2, 6])
 def test_value_slope_and_hessian_are_those_of_the_naive_twin(q, fit_intercept):
     problem = problem_of(fit_intercept=fit_intercept)
-    rng, data = np.random.default_rng(1), blocks(problem)
+    rng, (data, _) = np.random.default_rng(1), blocks(problem)
     assert len(data) > 1  # tasks of different sizes, in systems of both kinds
     Q, step = rng.normal(size=(problem.n_features, q)), rng.normal(size=(problem.n_features, q))
 
@@ -99,7 +99,7 @@ def test_long_tasks_are_known_by_their_products(columns):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_long_tasks_give_what_the_naive_twin_gives(fit_intercept):
     problem = problem_of((40, 90, 4, 200, 35), 5, fit_intercept=fit_intercept)
-    data, rng = blocks(problem), np.random.default_rng(1)
+    (data, _), rng = blocks(problem), np.random.default_rng(1)
     assert [type(block) for block in data] == [Block, GramBlock]
     Q, other = rng.normal(size=(2, 5, 3))
     gain = Point(data, Q, problem.alpha).value - Point(data, other, problem.alpha).value
@@ -130,7 +130,7 @@ def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
 
     problem = problem_of((15,) * 8, 10)
     problem = problem.at(0.01 * alpha_max(problem))
-    assert blocks_module.rough(blocks(problem)) is None  # too few numbers to spare any traffic
+    assert blocks_module.rough(blocks(problem)[0]) is None  # too few numbers to spare any traffic
     expected = solve(problem, "projected", tol=1e-9).certificate.primal
     monkeypatch.setattr(blocks_module, "WORTHWHILE", 0)
     monkeypatch.setattr(task_blocks, "inverse_roots", picky)

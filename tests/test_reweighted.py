@@ -53,7 +53,7 @@ def test_slope_and_hessian_are_those_of_the_objective_with_the_tasks_eliminated(
 
     def at(t):
         U, s, V = np.linalg.svd(Q + t * move, full_matrices=False)  # orthogonal columns, as the solver keeps them
-        return FittedPoint(gathered(problem), problem, U * s, [nothing], 1e-20), V
+        return FittedPoint(gathered(problem)[0], problem, U * s, [nothing], 1e-20), V
 
     def h(t):
         """The same by alternation over nothing but the tasks: a known structure, solved by other code."""

@@ -7,7 +7,6 @@ from taskloom import Problem, solve, structures
 from taskloom.solvers.coupled import Coupled, MeanGram
 from taskloom.solvers.coupled_squares import CoupledSquares
 from taskloom.solvers.eliminated import Eliminated
-from taskloom.solvers.loop import as_solver
 from taskloom.solvers.reduced import Reduced
 from taskloom.solvers.repair import repaired
 from taskloom.solvers.sides import TaskSide, buckets
@@ -119,11 +118,3 @@ def test_no_bucket_is_empty_however_long_the_tasks():
     found = buckets(counts, np.concatenate([[0], np.cumsum(counts)]))
     assert sorted(t for bucket in found for t in bucket.tasks.tolist()) == [0, 1, 2]
     assert all(bucket.tasks.size for bucket in found)
-
-
-def test_auto_takes_products_of_matrices_where_most_outputs_of_many_features_are_there():
-    rng = np.random.default_rng(5)
-    X, Y = rng.normal(size=(220, 210)), rng.normal(size=(220, 20))
-    Y[rng.random(Y.shape) < 0.5] = np.nan
-    assert as_solver("auto", Problem(X, Y)).name == "proximal"
-    assert as_solver("auto", Problem(X[:, :50], Y)).name == "projected"

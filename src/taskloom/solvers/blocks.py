@@ -5,7 +5,7 @@ A task with no fewer rows than features is known by its products, which are smal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -13,6 +13,8 @@ import numpy as np
 from .._array_api import row_products, times_transposed
 from ..problem import Problem
 from .sides import BUCKET, buckets, lined_up
+from .spread import Spread
+from .table_block import Table
 from .task_blocks import Grams, Stack, along
 
 Array = np.ndarray
@@ -72,11 +74,11 @@ class GramBlock(Grams):
         return self.G.sum(axis=0)
 
 
-def blocks(problem: Problem) -> list[Block | GramBlock]:
-    """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant."""
+def blocks(problem: Problem) -> tuple[list[Block | GramBlock], Spread]:
+    """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant; and how inputs spread."""
     out = _gathered([_block(*some, problem.fit_intercept) for some in _pieces(problem)])
-    filled = directions(sum((block.all_moments() for block in out), np.zeros((problem.n_features,) * 2)))
-    return [replace(block, size=block.size / filled) for block in out]
+    spread = Spread(sum((block.all_moments() for block in out), np.zeros((problem.n_features,) * 2)))
+    return [replace(block, size=block.size / spread.filled) for block in out], spread
 
 
 def _pieces(problem: Problem) -> Iterator[tuple[Array | slice, Array, Array, Array]]:
@@ -122,20 +124,13 @@ def _merged(group: list[Block | GramBlock]) -> Block | GramBlock:
     return kind(**{one.name: np.concatenate([getattr(block, one.name) for block in group]) for one in fields(kind)})
 
 
-def directions(moments: Array) -> float:
-    """How many directions inputs fill, by their moments: all if they are alike, and the same if rows are repeated or turned."""
-    total = float(np.trace(moments))
-    shares = moments / total if total > 0 else np.ones((1, 1))  # fourth powers of the inputs themselves may overflow
-    return 1 / float(np.vdot(shares, shares))
-
-
-def rough(data: list[Block | GramBlock]) -> list[Block | GramBlock] | None:
+def rough(data: Sequence[Block | GramBlock | Table]) -> list[Block | GramBlock | Table] | None:
     """The blocks in single precision, where their units leave room for it and there is traffic to be spared."""
     if sum(block.inputs.size for block in data) < WORTHWHILE:
         return None
     seen = np.concatenate([part for block in data for part in (block.size, block.squares)])
     safe = bool(np.all((seen < 1e8) & ((seen > 1e-8) | (seen == 0))))
-    return [_single(block) for block in data] if safe else None
+    return [block.single() if isinstance(block, Table) else _single(block) for block in data] if safe else None
 
 
 def _single(block: Block | GramBlock) -> Block | GramBlock:

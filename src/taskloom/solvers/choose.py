@@ -12,9 +12,9 @@ from .proximal import Proximal
 from .reweighted import Reweighted
 from .shared import SharedInputs
 from .smooth import Smooth
+from .table_block import Table
 
 COPY = 2e8  # the most numbers that a copy of the inputs, one block for each task, may hold
-WIDE, SEVERAL = 200, 20  # features and tasks from which on products of matrices beat systems of their own for tasks
 SYSTEMS = 3e7  # the most numbers that the systems of all tasks may hold
 FEW = 50  # tasks, below which a factor copes better with kinks than the structure does
 
@@ -22,9 +22,9 @@ FEW = 50  # tasks, below which a factor copes better with kinks than the structu
 def choose(problem: Problem) -> Solver:
     """Variable projection, with Newton, proximal or quasi-Newton steps on the structure or its factor; or one exact step.
 
-    Newton's method, on the factor (trace) or on the weights (clusters), is the fastest by far where it applies, on inputs that
-    tasks do not share (benchmarks/fig1.py); under losses other than the squared one, and with kinks, on any inputs
-    (benchmarks/losses.py).
+    Newton's method, on the factor (trace) or on the weights (clusters), is the fastest by far where it applies: under the
+    squared loss on any inputs (trace: benchmarks/fig1.py and shared_inputs.py), or on those that tasks do not share (clusters);
+    under other losses, and with kinks, on any inputs (benchmarks/losses.py).
 
     Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
@@ -37,9 +37,11 @@ def choose(problem: Problem) -> Solver:
         return Alternating()
     if isinstance(structure, Clusters) and structure.leaves_no_choice(problem.n_tasks):
         return Proximal()  # one coupled fit
-    for newton in (Projected(), Smooth()):
-        if newton.accepts(problem) is None and _newton_pays(problem):
-            return Proximal() if isinstance(newton, Projected) and _products_pay(problem) else newton
+    shared, several = SharedInputs.of(problem) is not None, problem.n_tasks > 1
+    if several and (shared or Table.suits(problem) or _copies_fit(problem)) and Projected().accepts(problem) is None:
+        return Projected()
+    if not shared and _copies_fit(problem) and Smooth().accepts(problem) is None:
+        return Smooth()
     if _models_pay(problem):
         return Reweighted()
     if structure.either_side:
@@ -49,16 +51,9 @@ def choose(problem: Problem) -> Solver:
     return Proximal()
 
 
-def _newton_pays(problem: Problem) -> bool:
-    """Shared inputs diagonalise, which is faster still; where tasks share rows but see different ones, each gets a copy."""
-    pays = problem.n_tasks > 1 and problem.observations.y.size * problem.n_features <= COPY
-    return pays and SharedInputs.of(problem) is None
-
-
-def _products_pay(problem: Problem) -> bool:
-    """Most places observed and many features: two products with all features are cheaper than a system for each task."""
-    seen, n_tasks = problem.observations, problem.n_tasks
-    return 4 * seen.y.size >= problem.n_rows * n_tasks and problem.n_features >= WIDE and n_tasks >= SEVERAL
+def _copies_fit(problem: Problem) -> bool:
+    """Whether there is room for the inputs once for each observation: where tasks share rows but see different ones."""
+    return problem.observations.y.size * problem.n_features <= COPY
 
 
 def _models_pay(problem: Problem) -> bool:
@@ -66,4 +61,4 @@ def _models_pay(problem: Problem) -> bool:
     if problem.n_tasks < 2 or problem.loss.quadratic or Reweighted().accepts(problem) is not None:
         return False
     columns = max(40, min(problem.n_tasks, problem.n_features) // 2)
-    return problem.observations.y.size * problem.n_features <= COPY and problem.n_tasks * columns**2 <= SYSTEMS
+    return _copies_fit(problem) and problem.n_tasks * columns**2 <= SYSTEMS

@@ -19,6 +19,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from .._array_api import (
     cast,
@@ -34,7 +35,8 @@ from .._array_api import (
     top_eigenvalue,
     total,
 )
-from .task_blocks import TaskBlock, eye_like
+from .spread import Spread
+from .task_blocks import TaskBlock, eye_like, typical
 
 Array = Any  # of any of the libraries
 TINY = float(np.finfo(float).tiny)
@@ -55,8 +57,8 @@ def joined(parts: Sequence[Array]) -> Array:
 class Point:
     """``h`` at ``Q``, up to a constant: value, slope, products with the Hessian and a metric that resembles it."""
 
-    def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1):
-        self.Q, self.alpha, self.p = Q, alpha, p
+    def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1, spread: Spread | None = None):
+        self.Q, self.alpha, self.p, self.spread = Q, alpha, p, spread
         self.parts = [block.at(Q, alpha) for block in data]
         self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
         self.B, self.Z = joined([part.B for part in self.parts]), joined([part.Z for part in self.parts])
@@ -106,14 +108,15 @@ class Point:
         return max(float(np.linalg.eigvalsh(slope)[-1]) - (self.p == 1), 0.0)
 
     def metric(self) -> Callable[[Array], Array]:
-        """The inverse of what the Hessian would be, were the inputs of all tasks alike in all directions."""
+        """The inverse of what the Hessian would be, were the inputs of all tasks alike (and alike in all directions)."""
         floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
         K = (floor + self.lift) * eye_like(self.B)
         if self.p != 1:
             K = K + 4 * self.E
-        for part in self.parts:
-            K = K + (part.B * (2 * part.free * part.size)[:, None]).T @ part.B
-        inverse = namespace(K).linalg.inv(K)
+        pulls = [(part.B * (2 * part.free * part.size)[:, None]).T @ part.B for part in self.parts]
+        if self.spread is not None:
+            return spread_metric(K, sum(pulls, 0 * K), self.spread)
+        inverse = namespace(K).linalg.inv(sum(pulls, K))
         return lambda slope: slope @ cast(inverse, slope.dtype)
 
     def lightened(self, data: Sequence[TaskBlock]) -> Point:
@@ -122,6 +125,19 @@ class Point:
         twin.Q, twin.B, twin.Z, twin.slope = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.slope))
         twin.parts = [part.lightened(block) for part, block in zip(self.parts, data, strict=True)]  # type: ignore[attr-defined]
         return twin
+
+
+def spread_metric(K: np.ndarray, pull: np.ndarray, spread: Spread) -> Callable[[np.ndarray], np.ndarray]:
+    """``K + k pull`` inverted in each direction of the inputs, ``k`` the variance along it."""
+    bends, V = scipy.linalg.eigh(double(pull), double(K))
+    scale = 1 / (1 + np.multiply.outer(np.maximum(bends, 0.0), spread.variances))
+
+    def inverse(slope: np.ndarray) -> np.ndarray:
+        dtype = slope.dtype
+        along = spread.inward(cast(V.T, dtype) @ slope.T)
+        return (cast(V, dtype) @ spread.outward(cast(scale, dtype) * along)).T
+
+    return inverse
 
 
 def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: float, limit: int = 100) -> Array:
@@ -168,6 +184,8 @@ class Walk:
         Weights to start from, a row for each task; by default those of every task on its own.
     rough : blocks of tasks, optional
         The same in single precision, for the first steps, and for the directions of all.
+    spread : Spread, optional
+        How much of the inputs lies along which directions, where these differ.
     """
 
     light: Sequence[TaskBlock] | None = None  # what directions are computed with, as long as they lead down
@@ -182,8 +200,10 @@ class Walk:
         forcing: float,
         start: Array | None = None,
         rough: Sequence[TaskBlock] | None = None,
+        spread: Spread | None = None,
     ):
         self.data, self.alpha, self.p, self.scale, self.forcing, self.rough = data, alpha, p, scale, forcing, rough
+        self.spread = spread
         self.light = rough
         self.dtype = data[0].dtype
         if start is None:
@@ -200,10 +220,10 @@ class Walk:
     def _at(self, Q: Array) -> Point:
         if self.rough is not None:
             try:
-                return Point(self.rough, cast(Q, self.rough[0].dtype), self.alpha, self.p)
+                return Point(self.rough, cast(Q, self.rough[0].dtype), self.alpha, self.p, self.spread)
             except np.linalg.LinAlgError:  # too many digits between the strength and the data
                 self.rough = None
-        return Point(self.data, cast(Q, self.dtype), self.alpha, self.p)
+        return Point(self.data, cast(Q, self.dtype), self.alpha, self.p, self.spread)
 
     def _factor_of(self, W: Array, shrink: float = 0.0) -> Array:
         """The best factor for the weights; under the trace penalty on the larger ones of their directions.
@@ -219,7 +239,7 @@ class Walk:
         squares, vectors = left_vectors(exact.T)
         s, root = np.sqrt(np.maximum(squares[::-1], 0.0)), self.alpha**0.5
         q = max(min(max(40, s.size // 2), int(np.count_nonzero(s > 1e-7 * s[0]))), 1)  # what is below may point anywhere
-        size = float(np.mean(np.concatenate([to_numpy(block.size) for block in self.data])))
+        size = typical(np.concatenate([to_numpy(block.size) for block in self.data]))
         if shrink > 0 and size > 0:
             left = s - shrink * root / size
             q, s = min(q, 2 + int(1.3 * np.count_nonzero(left > 0))), np.maximum(left, 0.1 * s)

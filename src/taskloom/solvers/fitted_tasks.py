@@ -17,9 +17,9 @@ import numpy as np
 from .._array_api import inverse_roots, times, times_transposed
 from ..losses.base import Loss
 from ..problem import Problem
-from .blocks import directions
 from .factor_newton import Point, joined
 from .sides import Bucket, buckets, lined_up
+from .spread import Spread
 
 Array = np.ndarray
 MAX_STEPS = 100
@@ -47,8 +47,11 @@ class Tasks:
         return replace(self, size=np.einsum("bm,bm->b", h, self.squares) / 2)
 
 
-def gathered(problem: Problem) -> list[Tasks]:
-    """Everything here is the same whether a row is there twice or has weight 2, so that the steps are the same, too."""
+def gathered(problem: Problem) -> tuple[list[Tasks], Spread]:
+    """The tasks, and how their inputs spread.
+
+    Everything here is the same whether a row is there twice or has weight 2, so that the steps are the same, too.
+    """
     seen, out, scaled = problem.observations, [], []
     for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
         X, v = bucket.take(lined_up(problem), problem), seen.weight[bucket.place] * bucket.mask
@@ -59,8 +62,9 @@ def gathered(problem: Problem) -> list[Tasks]:
         scaled.append(np.sqrt(v)[:, :, None] * X)
         squares, y = np.square(X).sum(axis=2), seen.y[bucket.place]
         out.append(Tasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
-    filled = directions(sum(rows.T @ rows for rows in (X.reshape(-1, X.shape[2]) for X in scaled)))
-    return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out]
+    spread = Spread(sum(rows.T @ rows for rows in (X.reshape(-1, X.shape[2]) for X in scaled)))
+    filled = spread.filled
+    return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out], spread
 
 
 def _shares(X: Array) -> Array:
@@ -211,8 +215,16 @@ class FittedPoint(Point):
 
     parts: list[Fitted]  # type: ignore[assignment]
 
-    def __init__(self, data: Sequence[Tasks], problem: Problem, Q: Array, starts: Sequence[tuple[Array, Array]], enough: float):
-        self.Q, self.alpha, self.p = Q, problem.alpha, 1
+    def __init__(
+        self,
+        data: Sequence[Tasks],
+        problem: Problem,
+        Q: Array,
+        starts: Sequence[tuple[Array, Array]],
+        enough: float,
+        spread: Spread | None = None,
+    ):
+        self.Q, self.alpha, self.p, self.spread = Q, problem.alpha, 1, spread
         self.places = [slice(*ends) for ends in pairwise(accumulate((len(part.X) for part in data), initial=0))]
         energy = np.einsum("rq,rq->q", Q, Q)
         over = Q / np.maximum(energy, 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny)

@@ -31,7 +31,7 @@ class PartsSide(Side):
         self.parts: Parts = problem.structure  # type: ignore[assignment]
         self.dim = max(*self.parts.widths, problem.n_tasks)
         seen = problem.observations
-        self.blocks = problem.once("blocks", self._blocks)
+        self.blocks = problem.once("blocks of parts", self._blocks)
         self.buckets = problem.once("buckets", lambda: buckets(seen.counts, seen.starts))
         self.coupled = any(member.couples for member in self.parts.members)
 

@@ -6,6 +6,7 @@ any more although the certificate asks for it, proximal steps take over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +16,13 @@ from .._component import require
 from ..problem import Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
-from .blocks import blocks, means, rough
+from .blocks import Block, GramBlock, blocks, means, rough
 from .factor_newton import Walk
 from .proximal import Proximal
+from .shared import SharedInputs
+from .spread import Spread
+from .table_block import Table
+from .task_blocks import Rows
 
 Array = np.ndarray
 
@@ -43,12 +48,69 @@ class Projected(Solver):
 
     def accepts(self, problem: Problem) -> str | None:
         trace = isinstance(problem.structure, Schatten) and problem.structure.p == 1
-        if trace and problem.loss.quadratic and problem.ridge == 0 and not issparse(problem.features):
+        fits = trace and problem.loss.quadratic and problem.ridge == 0
+        if fits and (not issparse(problem.features) or SharedInputs.of(problem) is not None):
             return None
-        return 'solver="projected" needs Trace(), the squared loss, dense features and no ridge; use solver="auto"'
+        return (
+            'solver="projected" needs Trace(), the squared loss, no ridge, and dense features or targets without gaps; '
+            'use solver="auto"'
+        )
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         return ProjectedRun(self, problem, start, tol)
+
+
+class _ByTask:
+    """Tasks with inputs of their own, or of a table with gaps: the structure sits on the features."""
+
+    def __init__(self, problem: Problem, single: bool):
+        self.problem = problem
+        self.data, spread = problem.once("table or blocks", self._set_out)
+        self.rough = problem.once("rough blocks", lambda: rough(self.data)) if single else None
+        self.spread = None if spread.even else spread
+        self.means = problem.once("means", lambda: means(problem))
+        self.order = self.data[0].tasks if len(self.data) == 1 else np.concatenate([block.tasks for block in self.data])
+
+    def _set_out(self) -> tuple[Sequence[Block | GramBlock | Table], Spread]:
+        problem = self.problem
+        if not Table.suits(problem):
+            return problem.once("blocks", lambda: blocks(problem))
+        table = Table.of(problem)
+        return [table], table.spread
+
+    def inward(self, W: Array) -> Array:
+        return W.T[self.order]
+
+    def outward(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+        """Weights and intercepts, and the factors of the weights."""
+        ordered = np.empty_like(B)
+        ordered[self.order] = B
+        W, (mean, mean_y) = ordered @ Q.T, self.means
+        return W.T, mean_y - np.einsum("rt,tr->t", mean, W), (Q, ordered)
+
+
+class _ByRow:
+    """Shared inputs in their eigenvectors: their rows are what tasks were, and the structure sits on the tasks."""
+
+    rough = spread = None
+
+    def __init__(self, inputs: SharedInputs):
+        inputs._decompose()
+        d = np.sqrt(np.maximum(inputs.k, 0.0))
+        self.inputs, self.kept = inputs, d > 1e-10 * d.max()
+        self.kept[np.argmax(d)] = True  # inputs of zero: a row has to be there
+        d = d[self.kept]
+        y = inputs.projected[self.kept] / np.where(d > 0, d, 1.0)[:, None]
+        self.data = [Rows(d, y, np.sqrt(inputs.c))]
+
+    def inward(self, W: Array) -> Array:
+        return (W if self.inputs.V is None else self.inputs.V.T @ W)[self.kept]
+
+    def outward(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+        W = np.zeros((self.kept.size, len(Q)))
+        W[self.kept] = B @ Q.T
+        W = self.inputs._turned(W)
+        return W, self.inputs.intercepts(W), (B, Q)
 
 
 class ProjectedRun(Run):
@@ -56,12 +118,10 @@ class ProjectedRun(Run):
 
     def __init__(self, settings: Projected, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.problem, self.tol = problem, tol
-        data = problem.once("blocks", lambda: blocks(problem))
-        single = problem.once("rough blocks", lambda: rough(data)) if settings.single else None
-        self.means = problem.once("means", lambda: means(problem))
-        self.order = data[0].tasks if len(data) == 1 else np.concatenate([block.tasks for block in data])
-        begin = None if start is None else start[0].T[self.order]
-        self.walk = Walk(data, problem.alpha, 1, problem.scale, tol, settings.forcing, begin, single)
+        shared = SharedInputs.of(problem)
+        self.view = _ByTask(problem, settings.single) if shared is None else problem.once("by row", lambda: _ByRow(shared))
+        view, begin = self.view, None if start is None else self.view.inward(start[0])
+        self.walk = Walk(view.data, problem.alpha, 1, problem.scale, tol, settings.forcing, begin, view.rough, view.spread)
         self.fallback: Run | None = None
 
     def retarget(self, problem: Problem) -> None:
@@ -77,17 +137,14 @@ class ProjectedRun(Run):
         return iterate
 
     def _iterate(self) -> Iterate:
-        problem, here, (mean, mean_y) = self.problem, self.walk.here, self.means
-        B, Q = np.empty((problem.n_tasks, here.Q.shape[1])), here.Q.astype(float, copy=False)
-        B[self.order] = here.B
-        W = B @ Q.T
+        problem, here = self.problem, self.walk.here
+        W, b, (left, right) = self.view.outward(here.Q.astype(float, copy=False), here.B.astype(float, copy=False))
 
         def settle() -> tuple[float, Array]:
-            A, penalty = problem.structure.handed_back(np.sqrt(problem.alpha) * (np.linalg.qr(Q, mode="r") @ B.T))
+            A, penalty = problem.structure.handed_back(np.sqrt(problem.alpha) * (np.linalg.qr(left, mode="r") @ right.T))
             return penalty, A
 
-        b = mean_y - np.einsum("rt,tr->t", mean, W)
-        z = problem.predict(W.T, b)
+        z = problem.predict(W, b)
         slopes = problem.loss.slope(problem.observations.y, z)
         Z = problem.correlate(-problem.observations.weight * slopes)
-        return Iterate(W.T, b, z, slopes, penalty=here.penalty, Z=Z, settle=settle)
+        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=Z, settle=settle)

@@ -28,6 +28,8 @@ WORTHWHILE = 32  # below this many features an iteration is cheap as it is
 class DiagonalInputs(SharedInputs):
     """The decomposition of features that are diagonal already."""
 
+    V = None
+
     def __init__(self, d: Array, targets: Array, c: Array):
         self.c, self.fit_intercept = c, False
         self.k, self.d = d**2, d
@@ -37,9 +39,6 @@ class DiagonalInputs(SharedInputs):
 
     def _decompose(self) -> None:
         """Nothing is left to do."""
-
-    def _turned(self, inner: Array) -> Array:
-        return inner
 
     def _moments_along(self, Q: Array) -> tuple[Array, Array]:
         P = self.d[:, None] * Q

@@ -103,7 +103,8 @@ def _moments_along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, 
 
     In single precision where it is at hand: multipliers are only as good as first order anyway.
     """
-    if (data := problem.known("rough blocks") or problem.known("blocks")) is not None:
+    known, _ = problem.known("table or blocks") or problem.known("blocks") or (None, None)
+    if (data := problem.known("rough blocks") or known) is not None:
         yield from ((block.tasks, block.moments_along(U)) for block in data)
         return
     seen, rows_of = problem.observations, turned(problem, U)

@@ -73,7 +73,8 @@ class FittedWalk(Walk):
 
     def __init__(self, problem: Problem, tol: float, forcing: float, start: tuple[Array, Array] | None):
         self.problem, self.alpha, self.p, self.scale, self.forcing = problem, problem.alpha, 1, problem.scale, forcing
-        self.data = problem.once("tasks", lambda: gathered(problem))
+        self.data, spread = problem.once("tasks", lambda: gathered(problem))
+        self.spread = None if spread.even else spread
         self.order = np.concatenate([part.bucket.tasks for part in self.data])
         self.mean = np.concatenate([part.mean for part in self.data])
         self.accuracy = 1e-3 * self.scale
@@ -91,7 +92,7 @@ class FittedWalk(Walk):
         self.jump = float(np.vdot(self.here.Q, self.here.Q)) / self.here.Q.shape[1]
 
     def _fitted(self, Q: Array, starts: list[tuple[Array, Array]]) -> FittedPoint:
-        return FittedPoint(self.data, self.problem, Q, starts, self.accuracy / self.problem.n_tasks)
+        return FittedPoint(self.data, self.problem, Q, starts, self.accuracy / self.problem.n_tasks, self.spread)
 
     def _at(self, Q: Array, *starts: tuple[Array, Array]) -> FittedPoint:
         """The tasks at ``Q``, from the best of these weights and intercepts and of those at hand."""

@@ -59,7 +59,7 @@ class SquaredLoss:
     """The loss term at the best intercepts, as a function of the weights (``T x r``)."""
 
     def __init__(self, problem: Problem):
-        self.blocks = problem.once("blocks", lambda: blocks(problem))
+        self.blocks, _ = problem.once("blocks", lambda: blocks(problem))
         self.shape = (problem.n_tasks, problem.n_features)
         narrow = 2 * min(block.length for block in self.blocks) >= problem.n_features
         # Where a task has not many more features than rows, one small matrix takes less than two passes over its rows.

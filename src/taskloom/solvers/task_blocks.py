@@ -86,6 +86,13 @@ class Stack:
         return times_transposed(self.X, solved) if wide else solved
 
 
+def typical(sizes: Array) -> float:
+    """The mean of sizes by their size: what has none, such as a direction that no input has, does not count."""
+    xp = namespace(sizes)
+    total = float(xp.sum(sizes))
+    return float(xp.sum(sizes * (sizes / total))) if total > 0 else 0.0
+
+
 def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
 
@@ -97,7 +104,7 @@ def _shrunk(gram: Array, size: Array, target: Array) -> Array:
     return times_transposed(R, times(R, target))
 
 
-def _free(least: Array, squares: Array) -> Array:
+def free_share(least: Array, squares: Array) -> Array:
     """How much of a direction a task cannot take up: between the share that it leaves of its targets and all of it."""
     tiny = float(namespace(squares).finfo(squares.dtype).smallest_normal)
     return namespace(least).sqrt((abs(least) + tiny) / (squares + tiny))  # rounding may leave less than nothing
@@ -136,7 +143,7 @@ class _SolvedGrams:
         target = block.c @ Q
         self.B = self._solve(target)
         self.least = block.squares - row_products(target, self.B)
-        self.free = _free(self.least, block.squares)
+        self.free = free_share(self.least, block.squares)
         self.Z = 2 * (block.c - times(block.G, self.B @ Q.T))
 
     def _solve(self, x: Array) -> Array:
@@ -179,7 +186,7 @@ class _SolvedStack:
             self.B = self._solve(times_transposed(P, block.y))
             left = block.y - times(P, self.B)
         self.least = row_products(block.y, left)
-        self.free = _free(self.least, block.squares)
+        self.free = free_share(self.least, block.squares)
         self.Z = 2 * times_transposed(block.X, left)
 
     def _solve(self, x: Array) -> Array:
@@ -231,7 +238,7 @@ class Rows:
 
     def alone(self) -> Array:
         k = self.d**2
-        return (self.d / (k + float(namespace(k).mean(k))))[:, None] * self.y * self.root
+        return (self.d / (k + (typical(k) or 1.0)))[:, None] * self.y * self.root
 
 
 class _SolvedRows:
@@ -246,7 +253,7 @@ class _SolvedRows:
         self.B = self._solve(self.d * (block.y @ self.Q))
         left = block.y - self.d * (self.B @ self.Q.T)
         self.least = row_products(block.y, left)
-        self.free = _free(self.least, row_products(block.y, block.y))
+        self.free = free_share(self.least, row_products(block.y, block.y))
         self.Z = 2 * self.d * left * block.root
 
     def _solve(self, x: Array) -> Array:

@@ -1,0 +1,167 @@
+"""Newton's method on shared inputs: a table with gaps and one without, against naive twins and proximal steps."""
+
+import naive
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.metrics.pairwise import rbf_kernel
+
+from taskloom import Problem, alpha_max, solve
+from taskloom.solvers import table_block
+from taskloom.solvers.blocks import blocks, rough
+from taskloom.solvers.factor_newton import Point, spread_metric
+from taskloom.solvers.loop import as_solver
+from taskloom.solvers.spread import Spread
+from taskloom.solvers.table_block import Table
+from taskloom.tasks import Observations
+
+N, D, T = 40, 12, 5
+
+
+def gaps(missing=0.4, d=D, fit_intercept=True, seed=0, repeated=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, d)) * 0.7 ** np.arange(d) + 0.3
+    Y = X @ rng.normal(size=(d, 2)) @ rng.normal(size=(2, T)) + 0.3 * rng.normal(size=(N, T)) + 1
+    row, task = np.nonzero(rng.random(Y.shape) >= missing)
+    if repeated:  # some targets were seen twice, and not alike
+        row, task = np.append(row, row[:7]), np.append(task, task[:7])
+    y = Y[row, task] + 0.1 * rng.normal(size=row.size)
+    seen = Observations.build(row, task, y, T, sample_weight=rng.uniform(0.5, 2, size=row.size))
+    return Problem(X, seen, "squared", "trace", 0.02, fit_intercept=fit_intercept)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("q", [2, T])
+def test_a_table_is_what_the_naive_twin_is(q, fit_intercept, repeated):
+    problem, rng = gaps(fit_intercept=fit_intercept, repeated=repeated), np.random.default_rng(1)
+    data = [Table.of(problem)]
+    Q, step = rng.normal(size=(2, D, q))
+
+    def at(t):
+        return Point(data, Q + t * step, problem.alpha)
+
+    def h(t):
+        return naive.projected_objective(problem, Q + t * step)
+
+    assert np.isclose(at(0.3).value - at(0).value, h(0.3) - h(0), rtol=1e-9)
+    eps = 1e-4
+    assert np.isclose(np.vdot(at(0).slope, step), (h(eps) - h(-eps)) / (2 * eps), rtol=1e-5)
+    here = at(0)
+    here.lift = 0.0  # the plain Hessian
+    assert np.allclose(here.hessian(step), (at(eps).slope - at(-eps).slope) / (2 * eps), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_table_is_what_blocks_of_tasks_are(fit_intercept):
+    problem, rng = gaps(fit_intercept=fit_intercept), np.random.default_rng(2)
+    table, (data, spread) = Table.of(problem), blocks(problem)
+    order = np.concatenate([np.atleast_1d(np.arange(T)[block.tasks]) for block in data])
+    Q, step, U = (rng.normal(size=(D, q)) for q in (3, 3, 4))
+    one, other = Point([table], Q, 0.1), Point(data, Q, 0.1)
+    assert np.isclose(one.value, other.value, rtol=1e-10)
+    assert np.allclose(one.B[order], other.B, rtol=1e-8, atol=1e-10)
+    assert np.allclose(one.Z[order], other.Z, rtol=1e-8, atol=1e-10)
+    assert np.allclose(one.hessian(step), other.hessian(step), rtol=1e-8, atol=1e-9)
+    assert np.allclose(table.squares[order], np.concatenate([block.squares for block in data]))
+    moments = np.concatenate([block.moments_along(U) for block in data])
+    assert np.allclose(table.moments_along(U)[order], moments, rtol=1e-9, atol=1e-12)
+    assert np.isclose(table.spread.filled, spread.filled, rtol=1e-6)
+    size = np.concatenate([block.size for block in data])
+    assert np.allclose(table.size[order], size, rtol=1e-6)
+
+
+def test_in_single_precision_a_table_answers_alike():
+    problem, rng = gaps(), np.random.default_rng(3)
+    table = Table.of(problem)
+    Q, step = rng.normal(size=(2, D, 3))
+    here, single = Point([table], Q, 0.1), table.single()
+    answer = here.lightened([single]).hessian(step.astype(np.float32))
+    assert answer.dtype == np.float32
+    assert np.allclose(answer, here.hessian(step), rtol=1e-3, atol=1e-3 * np.abs(answer).max())
+    assert single.alone().dtype == np.float32
+    assert np.allclose(single.alone(), table.alone(), rtol=1e-3, atol=1e-3 * np.abs(table.alone()).max())
+    assert rough([table]) is None  # too few numbers to spare any traffic
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_the_metric_is_a_kronecker_sum_inverted(turned):
+    rng = np.random.default_rng(4)
+    roots = rng.normal(size=(50, D)) * 0.5 ** np.arange(D)
+    moments = roots.T @ roots if turned else np.diag(0.5 ** np.arange(D))
+    spread = Spread(moments)
+    K, pull = (M @ M.T + np.eye(3) for M in rng.normal(size=(2, 3, 3)))
+    naive_twin = np.kron(np.eye(D), K) + np.kron(moments * (spread.filled / np.trace(moments)), pull)
+    slope = rng.normal(size=(D, 3))
+    found = spread_metric(K, pull, spread)(slope)
+    assert np.allclose(found, np.linalg.solve(naive_twin, slope.ravel()).reshape(D, 3), rtol=1e-8, atol=1e-10)
+    assert not spread.even
+    assert Spread(np.eye(D)).even
+    assert np.allclose(Spread(np.eye(D)).variances, 1)
+    assert np.isfinite(Spread(np.zeros((D, D))).variances).all()
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("share", [1.1, 0.1, 1e-3, 1e-5])
+def test_tables_reach_what_proximal_steps_reach(share, fit_intercept, monkeypatch):
+    monkeypatch.setattr(table_block, "WORTHWHILE", 0)
+    problem = gaps(fit_intercept=fit_intercept)
+    assert Table.suits(problem)
+    problem = problem.at(share * alpha_max(problem))
+    quick, slow = solve(problem, "projected", tol=1e-8), solve(problem, "proximal", tol=1e-8, max_iter=20_000)
+    assert quick.certificate.optimal, quick.certificate.message
+    assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "few features"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("share", [1.1, 0.1, 1e-3, 1e-6])
+def test_shared_inputs_reach_what_proximal_steps_reach(share, fit_intercept, form):
+    rng, d = np.random.default_rng(5), 8 if form == "few features" else 45
+    X = rng.normal(size=(60, d)) * 0.8 ** np.arange(d) + 1
+    Y = X @ rng.normal(size=(d, 3)) @ rng.normal(size=(3, 9)) + rng.normal(size=(60, 9))
+    seen = Observations.from_wide(Y, sample_weight=rng.uniform(0.5, 2, 60), task_weight=np.arange(1.0, 10))
+    features = csr_array(X) if form == "sparse" else X
+    problem = Problem(features, seen, "squared", "trace", 1.0, fit_intercept=fit_intercept)
+    problem = problem.at(share * alpha_max(problem))
+    quick, slow = solve(problem, "projected", tol=1e-8), solve(problem, "proximal", tol=1e-8, max_iter=20_000)
+    assert quick.certificate.optimal, quick.certificate.message
+    assert quick.n_iter < 10
+    assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
+    assert np.isclose(problem.primal(quick.W, quick.b, quick.A), quick.certificate.primal, rtol=1e-9)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_a_smooth_kernel_at_a_tiny_strength_takes_few_rounds(missing):
+    """Inputs whose directions differ by many orders of magnitude: it took a thousand rounds, and did not arrive."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(150, 5))
+    Y = np.sin(X @ rng.normal(size=(5, 4))) @ rng.normal(size=(4, 7)) + 0.3 * rng.normal(size=(150, 7))
+    Y[rng.random(Y.shape) < missing] = np.nan
+    k, U = np.linalg.eigh(rbf_kernel(X, gamma=0.02))
+    problem = Problem(U * np.sqrt(np.maximum(k, 0)), Y)
+    for share in (1e-2, 1e-4, 1e-6):
+        fit = solve(problem.at(share * alpha_max(problem)), tol=1e-5, max_iter=12)
+        assert fit.solver == "projected"
+        assert fit.certificate.optimal, fit.certificate.message
+
+
+def test_nothing_in_the_inputs():
+    for X in (np.zeros((6, 3)), csr_array((6, 3)), np.ones((6, 40))):
+        fit = solve(Problem(X, np.random.default_rng(7).normal(size=(6, 4))), tol=1e-8)
+        assert fit.certificate.optimal
+        assert not np.any(fit.W)
+
+
+def test_auto_knows_where_tables_suit():
+    rng = np.random.default_rng(8)
+    X, Y = rng.normal(size=(300, 200)), rng.normal(size=(300, 20))
+    full = Problem(X, Y.copy())
+    Y[rng.random(Y.shape) < 0.5] = np.nan
+    some = Problem(X, Y)
+    assert Table.suits(some)
+    assert not Table.suits(Problem(X[:, :50], Y))  # products of the tasks' own are smaller
+    assert not Table.suits(Problem(X[:40, :20], Y[:40]))
+    Y[rng.random(Y.shape) < 0.7] = np.nan
+    assert not Table.suits(Problem(X, Y))  # tasks of their own have fewer rows by far
+    assert {as_solver("auto", each).name for each in (full, some, Problem(X, Y))} == {"projected"}
