@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -92,13 +93,19 @@ class Table:
     def grams(self, P: Array) -> Array:
         """``P_t'P_t`` of each task: of the rows that it sees, less their mean."""
         out = np.empty((self.n_tasks, P.shape[1], P.shape[1]), dtype=P.dtype)
-        for t, root in enumerate(np.sqrt(self.v)):
-            rows = root[:, None] * P
-            out[t] = rows.T @ rows
+        for t, (seen, root) in enumerate(self._seen):
+            rows = P[seen]
+            rows *= root
+            np.matmul(rows.T, rows, out=out[t])
         if self.total is not None:
             sums = self.v @ P
             out -= sums[:, :, None] * (sums / self.total[:, None])[:, None, :]
         return out
+
+    @cached_property
+    def _seen(self) -> list[tuple[Array, Array]]:
+        """The rows that each task sees, and the roots of their weights."""
+        return [(seen, np.sqrt(v[seen])[:, None]) for v, seen in ((v, np.flatnonzero(v)) for v in self.v)]
 
     def moments_along(self, U: Array) -> Array:
         """``U'X'XU`` for each task."""
