@@ -4,15 +4,15 @@
 
 Inputs of five dimensions, an rbf kernel: smooth (gamma 0.02, whose spectrum decays fast) and rough (gamma 0.2, where nothing
 but all eigenvectors will do). The strength is a share of the one at which the trace penalty learns nothing. Beside the fit: a
-further strength on the same data, as ``path`` solves it (weights, structure and certificate), and with 50 tasks, below 5000 rows,
-the same fit by each of the named solvers, for as long as ``"auto"`` took: ``fit / best solver`` is 1 where none is faster.
+further strength on the same data, as ``path`` solves it (weights, structure and certificate), and with 50 tasks, below 5000
+rows, the same fit by each of the named solvers, for as long as ``"auto"`` took: ``fit / best solver`` is 1 where none is faster.
 
 Then everyone chooses for himself: ours, scikit-learn's ``KernelRidge`` and himalaya's each fit 8 strengths on the same four
 fifths of the rows, take the best on the last fifth and fit it on all rows; "fit s" is all of that. GPyTorch's multitask exact
 Gaussian process has the same length scale and learns the tasks' covariance (rank 4) and the noise, by Adam steps on the
-likelihood: as many (at most 50) as ``--peer-limit`` seconds allow, on up to 10 000 outputs (``n T``). With gaps, scikit-learn fits
-task by task, and is left out from 300 000 outputs on. ``R2`` is that of new rows against the noiseless targets, by one function for
-all of them. A small fit before all others loads what is loaded once.
+likelihood: as many (at most 50) as ``--peer-limit`` seconds allow, on up to 10 000 outputs (``n T``). With gaps, scikit-learn
+fits task by task, and is left out from 300 000 outputs on. ``R2`` is that of new rows against the noiseless targets, by one
+function for all of them. A small fit before all others loads what is loaded once.
 """
 
 from __future__ import annotations
