@@ -5,7 +5,7 @@
 Inputs of five dimensions, an rbf kernel: smooth (gamma 0.02, whose spectrum decays fast) and rough (gamma 0.2, where nothing
 but all eigenvectors will do). The strength is a share of the one at which the trace penalty learns nothing. Beside the fit: a
 further strength on the same data, as ``path`` solves it (weights, structure and certificate), and with 50 tasks, below 5000
-rows, the same fit by each of the named solvers, for as long as ``"auto"`` took: ``fit / best solver`` is 1 where none is faster.
+rows, the same fit by each of the named solvers, as long as ``"auto"`` took: ``fit / best solver`` is 1 where none is faster.
 
 Then everyone chooses for himself: ours, scikit-learn's ``KernelRidge`` and himalaya's each fit 8 strengths on the same four
 fifths of the rows, take the best on the last fifth and fit it on all rows; "fit s" is all of that. GPyTorch's multitask exact
