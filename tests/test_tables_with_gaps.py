@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 from sklearn.metrics.pairwise import rbf_kernel
 
 from taskloom import Problem, alpha_max, solve
+from taskloom._array_api import left_vectors
 from taskloom.solvers import table_block
 from taskloom.solvers.blocks import blocks, rough
 from taskloom.solvers.factor_newton import Point, spread_metric
@@ -165,3 +166,13 @@ def test_auto_knows_where_tables_suit():
     Y[rng.random(Y.shape) < 0.7] = np.nan
     assert not Table.suits(Problem(X, Y))  # tasks of their own have fewer rows by far
     assert {as_solver("auto", each).name for each in (full, some, Problem(X, Y))} == {"projected"}
+
+
+def test_left_vectors_of_directions_that_are_not_there_are_finite():
+    """In single precision, one over the root of the least number of double precision is infinite: a warning, and no number."""
+    M = np.zeros((9, 3), dtype=np.float32)
+    M[:, 0] = 1
+    squares, U = left_vectors(M)
+    assert np.allclose(squares, [0, 0, 9])
+    assert np.isfinite(U).all()
+    assert np.allclose(np.abs(U[:, -1]), 1 / 3)

@@ -195,7 +195,8 @@ def left_vectors(M: Any) -> tuple[np.ndarray, Any]:
         squares, U = eigh(M @ M.T)
         return squares, like(U, M)
     squares, V = eigh(M.T @ M)
-    return squares, M @ like(V / np.sqrt(np.maximum(squares, np.finfo(float).tiny)), M)
+    least = float(namespace(M).finfo(M.dtype).smallest_normal)  # one over the root of less would overflow
+    return squares, M @ like(V / np.sqrt(np.maximum(squares, least)), M)
 
 
 def row_products(a: Any, b: Any) -> Any:
