@@ -10,6 +10,7 @@ Gram matrices of the inputs where a task has fewer features than rows.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from taskloom import Problem
+from taskloom.structures import Clusters
 
 Array = np.ndarray
 EVERY = 10
@@ -131,6 +133,27 @@ def fista(problem: Problem, **options) -> Trip:
         W, fit_W, momentum, last = new, fit, grown, value
 
 
+def cluster_norm(structure: Clusters, W: Array) -> tuple[float, Array]:
+    """``min_A tr(A^-1 W'W)`` over the structures, for weights ``T x d``, and half its slope: one eigendecomposition."""
+    T, d = W.shape
+    mean = W.mean(axis=0)
+    C = W - mean
+    energy, basis = np.linalg.eigh(smaller_gram(C))
+    sigma = np.sqrt(np.maximum(energy, 0.0))
+    a, _ = structure.fill_up(sigma, T)
+    turned = (C @ (basis / a)) @ basis.T if d <= T else (basis / a) @ (basis.T @ C)
+    return float((sigma**2 / a).sum()) + structure.mean * T * float(mean @ mean), turned + structure.mean * mean
+
+
+def cluster_conjugate(structure: Clusters, alpha: float, Z: Array) -> float:
+    """What the penalty takes off the dual bound."""
+    mean = Z.mean(axis=0)
+    s = np.linalg.eigvalsh(smaller_gram(Z - mean))
+    low, high = 1 / structure.within, 1 / structure.between
+    off = low * s.sum() + (high - low) * s[::-1][: structure.n_clusters - 1].sum()
+    return float(off + len(Z) * float(mean @ mean) / structure.mean) / (4 * alpha)
+
+
 def lbfgs(problem: Problem, **options) -> Trip:
     """scipy's L-BFGS-B on the weights: the cluster norm and its slope from one eigendecomposition."""
     trip = Trip(problem, **options)
@@ -139,28 +162,15 @@ def lbfgs(problem: Problem, **options) -> Trip:
 
     def objective(flat: Array) -> tuple[float, Array]:
         W = flat.reshape(T, d)
-        mean = W.mean(axis=0)
-        C = W - mean
-        energy, basis = np.linalg.eigh(smaller_gram(C))
-        sigma = np.sqrt(np.maximum(energy, 0.0))
-        a, _ = structure.fill_up(sigma, T)
-        norm = float((sigma**2 / a).sum()) + structure.mean * T * float(mean @ mean)
-        turned = (C @ (basis / a)) @ basis.T if d <= T else (basis / a) @ (basis.T @ C)
+        norm, turned = cluster_norm(structure, W)
         fit = data.fit(W)
         loss, slope = data.loss(W, fit), data.slope(fit)
         if trip.due():
-            trip.bound = max(trip.bound, data.bound(loss, W, slope, conjugate(slope), 1.0))
+            trip.bound = max(trip.bound, data.bound(loss, W, slope, cluster_conjugate(structure, alpha, slope), 1.0))
         value = loss + alpha * norm
         if trip.arrived(value, W):
             raise ArrivedError
-        return value, (slope + 2 * alpha * (turned + structure.mean * mean)).ravel()
-
-    def conjugate(Z: Array) -> float:
-        mean = Z.mean(axis=0)
-        s = np.linalg.eigvalsh(smaller_gram(Z - mean))
-        low, high = 1 / structure.within, 1 / structure.between
-        off = low * s.sum() + (high - low) * s[::-1][: structure.n_clusters - 1].sum()
-        return float(off + T * float(mean @ mean) / structure.mean) / (4 * alpha)
+        return value, (slope + 2 * alpha * turned).ravel()
 
     with suppress(ArrivedError):
         minimize(
@@ -171,6 +181,27 @@ def lbfgs(problem: Problem, **options) -> Trip:
             options={"maxcor": 10, "maxiter": 10**6, "maxfun": 10**6, "ftol": 0, "gtol": 0},
         )
     return trip
+
+
+def proof(problem: Problem, tolerance: float = 1e-6) -> Callable[[Array], bool]:
+    """Whether weights (``d x T``) are proved to be so close to the minimum, by the bound of their scaled residual."""
+    data, structure, alpha = Data(problem), problem.structure, problem.alpha
+    tau = 2 * np.sqrt(alpha)
+
+    def proves(W: Array) -> bool:
+        W = np.ascontiguousarray(W.T)
+        fit = data.fit(W)
+        loss, slope = data.loss(W, fit), data.slope(fit)
+        if structure.low_rank:
+            penalty = tau * float(np.sqrt(np.maximum(np.linalg.eigvalsh(smaller_gram(W)), 0.0)).sum())
+            steepest = float(np.sqrt(np.linalg.eigvalsh(smaller_gram(slope))[-1]))
+            bound = data.bound(loss, W, slope, 0.0, tau / steepest)
+        else:
+            penalty = alpha * cluster_norm(structure, W)[0]
+            bound = data.bound(loss, W, slope, cluster_conjugate(structure, alpha, slope), 1.0)
+        return loss + penalty - bound <= tolerance * problem.scale
+
+    return proves
 
 
 def by_cvxpy(problem: Problem, solver: str) -> Array | None:
