@@ -7,12 +7,14 @@ from ..problem import Problem
 from .parts_side import PartsSide
 from .shared import separable_weights
 from .sides import FeatureSide, Side, TaskSide
+from .table_block import Table
 
 
 def choose_side(problem: Problem) -> Side:
     """The feature side decouples the tasks; the task side is smaller where there are far fewer tasks than features.
 
-    Where one small system holds all tasks, the task side also converges in fewer steps.
+    Where one small system holds all tasks, the task side also converges in fewer steps; where tasks share most of many rows,
+    products with all of these are cheaper than a system for each task.
     """
     if problem.structure.parted:
         return PartsSide(problem)
@@ -22,6 +24,8 @@ def choose_side(problem: Problem) -> Side:
         return TaskSide(problem)
     if isinstance(problem.loss, RowLoss):  # nothing decouples: the smaller structure is the better one
         return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
+    if problem.loss.quadratic and Table.suits(problem) and problem.n_tasks <= 4 * problem.n_features:
+        return TaskSide(problem)
     small = problem.n_tasks < problem.n_features and (
         problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
     )
