@@ -95,7 +95,9 @@ def solve(
         )
     reduced = Partial.of(problem) if problem.structure.convex else None
     while reduced is not None and chosen.accepts(inner := reduced.at(problem.alpha, problem.structure)) is None:
-        first, status = _run(inner, chosen, tol, reduced.inward(start), limits, reduced.outward, reduced.constant)
+        first, status = _run(
+            inner, chosen, reduced.share * tol, reduced.inward(start), limits, reduced.outward, reduced.constant
+        )
         book = _Book(problem, tol)
         book.take_over(first, reduced.outward)
         if status != "optimal" or book.relative_gap <= tol:

@@ -12,6 +12,7 @@ which tells how many columns the next part needs. Where that is most of them, al
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
@@ -30,6 +31,8 @@ SAFE = 0.1  # how far below the tolerance the worth of what is left out should b
 
 class Partial:
     """The problem of the first ``q`` features, reduced where tasks share all rows; the way there and back."""
+
+    share: ClassVar[float] = 0.5  # of the tolerance, for the part: the rest is for the columns that were left out
 
     def __init__(self, problem: Problem, q: int):
         self.q, self.whole = q, problem.n_features

@@ -12,6 +12,8 @@ certifies what it found on the problem that was posed, not on this one.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from scipy.sparse import diags_array, issparse
 
@@ -47,6 +49,8 @@ class DiagonalInputs(SharedInputs):
 
 class Reduced:
     """A problem in the eigenvectors of its features, and the way there and back."""
+
+    share: ClassVar[float] = 0.8  # of the tolerance: the bound of the problem that was posed may be a little weaker
 
     def __init__(self, problem: Problem, inputs: SharedInputs):
         inputs._decompose()
