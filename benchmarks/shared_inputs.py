@@ -41,7 +41,7 @@ from taskloom import MultiTaskRegressor, path, solve
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 TOL, SHARES, D = 1e-6, (0.1, 0.01), 5
 STEPS, ALPHAS = np.logspace(-1, -6.25, 8), np.logspace(1, -4.25, 8)  # what is chosen from: shares of the top; ridges
-SMALL = 1000  # rows below which a fit is repeated
+SMALL = 1000  # rows below which a fit is repeated twice, and not once
 LARGE = 5000  # rows from which on a decomposition is measured once, and named solvers are not
 ONE_BY_ONE = 300_000  # outputs in all, from which on a system for each task and strength takes many minutes
 DENSE = 10_000  # outputs in all, beyond which the covariance matrix of a Gaussian process of all of them fills the memory
