@@ -95,7 +95,7 @@ class _ByRow:
     rough = spread = None
 
     def __init__(self, inputs: SharedInputs):
-        inputs._decompose()
+        inputs.decompose()
         d = np.sqrt(np.maximum(inputs.k, 0.0))
         self.inputs, self.kept = inputs, d > 1e-10 * d.max()
         self.kept[np.argmax(d)] = True  # inputs of zero: a row has to be there
@@ -109,7 +109,7 @@ class _ByRow:
     def outward(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
         W = np.zeros((self.kept.size, len(Q)))
         W[self.kept] = B @ Q.T
-        W = self.inputs._turned(W)
+        W = self.inputs.turned(W)
         return W, self.inputs.intercepts(W), (B, Q)
 
 

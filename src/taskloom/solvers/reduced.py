@@ -39,7 +39,7 @@ class DiagonalInputs(SharedInputs):
         self.rows = np.ascontiguousarray(self.targets.T)
         self.projected = d[:, None] * self.targets
 
-    def _decompose(self) -> None:
+    def decompose(self) -> None:
         """Nothing is left to do."""
 
     def _moments_along(self, Q: Array) -> tuple[Array, Array]:
@@ -53,7 +53,7 @@ class Reduced:
     share: ClassVar[float] = 0.8  # of the tolerance: the bound of the problem that was posed may be a little weaker
 
     def __init__(self, problem: Problem, inputs: SharedInputs):
-        inputs._decompose()
+        inputs.decompose()
         order = np.argsort(inputs.k)[::-1]
         d = np.sqrt(inputs.k[order])
         keep = d > 1e-10 * max(float(d[0]), np.finfo(float).tiny)

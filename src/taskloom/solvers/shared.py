@@ -90,7 +90,8 @@ class SharedInputs:
         P = self.features @ Q
         return P.T @ P, P.T @ self.targets
 
-    def _decompose(self) -> None:
+    def decompose(self) -> None:
+        """Set ``k``, ``V`` and the targets ``projected`` on the eigenvectors, once."""
         if not hasattr(self, "k"):
             k = self._orthogonal()
             if k is not None:
@@ -103,7 +104,7 @@ class SharedInputs:
     def _orthogonal(self) -> Array | None:
         return orthogonal_columns(self.features)
 
-    def _turned(self, inner: Array) -> Array:
+    def turned(self, inner: Array) -> Array:
         """Weights from their coordinates in the eigenvectors of the features."""
         return inner if self.V is None else self.V @ inner
 
@@ -112,12 +113,12 @@ class SharedInputs:
 
     def on_tasks(self, L: Array, alpha: float) -> tuple[Array, Array, float]:
         """Weights, intercepts and norm at ``A = LL'``."""
-        self._decompose()
+        self.decompose()
         root_c = np.sqrt(self.c)
         P, a, _ = np.linalg.svd(root_c[:, None] * L, full_matrices=False)  # of the root: the range stays exact
         a = a**2
         inner = (self.projected @ P) / (self.k[:, None] * a + alpha)
-        W = self._turned(inner * a) @ P.T / root_c
+        W = self.turned(inner * a) @ P.T / root_c
         return W, self.intercepts(W), alpha * float(np.sum(inner**2 * a))
 
     def on_features(self, Q: Array, alpha: float) -> tuple[Array, Array, float]:
