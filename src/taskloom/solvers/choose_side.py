@@ -9,6 +9,8 @@ from .shared import separable_weights
 from .sides import FeatureSide, Side, TaskSide
 from .table_block import Table
 
+MANY = 40  # features, below which a system for each task is small
+
 
 def choose_side(problem: Problem) -> Side:
     """The feature side decouples the tasks; the task side is smaller where there are far fewer tasks than features.
@@ -24,7 +26,8 @@ def choose_side(problem: Problem) -> Side:
         return TaskSide(problem)
     if isinstance(problem.loss, RowLoss):  # nothing decouples: the smaller structure is the better one
         return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
-    if problem.loss.quadratic and Table.suits(problem) and problem.n_tasks <= 4 * problem.n_features:
+    many = max(MANY, problem.n_tasks / 4) <= problem.n_features
+    if many and problem.loss.quadratic and Table.filled(problem):
         return TaskSide(problem)
     small = problem.n_tasks < problem.n_features and (
         problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)

@@ -38,10 +38,15 @@ class Table:
     spread: Spread
 
     @staticmethod
+    def filled(problem: Problem) -> bool:
+        """Where many numbers are shared: most of the places of a large table have a target."""
+        N = problem.observations.y.size
+        return N * problem.n_features >= WORTHWHILE and problem.n_rows * problem.n_tasks <= 4 * N
+
+    @staticmethod
     def suits(problem: Problem) -> bool:
-        """Where most of the places are filled, and where tasks of their own would not be smaller."""
-        n, d, N = problem.n_rows, problem.n_features, problem.observations.y.size
-        return N * d >= WORTHWHILE and n * problem.n_tasks <= 4 * N and 2 * n <= d * CHEAPER
+        """Where it is filled, and where tasks by their products would not be smaller."""
+        return Table.filled(problem) and 2 * problem.n_rows <= CHEAPER * problem.n_features
 
     @classmethod
     def of(cls, problem: Problem) -> Table:
