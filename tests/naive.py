@@ -48,6 +48,23 @@ def projected_objective(problem, Q):
     return total
 
 
+def check_point(problem, point, Q, step):
+    """``point(Q)`` has the value, slope and Hessian of ``projected_objective`` along ``step``."""
+
+    def at(t):
+        return point(Q + t * step)
+
+    def h(t):
+        return projected_objective(problem, Q + t * step)
+
+    assert np.isclose(at(0.3).value - at(0).value, h(0.3) - h(0), rtol=1e-9)
+    eps = 1e-4
+    assert np.isclose(np.vdot(at(0).slope, step), (h(eps) - h(-eps)) / (2 * eps), rtol=1e-5)
+    here = at(0)
+    here.lift = 0.0  # the plain Hessian
+    assert np.allclose(here.hessian(step), (at(eps).slope - at(-eps).slope) / (2 * eps), rtol=1e-4, atol=1e-5)
+
+
 def cluster_norm(structure, W):
     """``min_A tr(A^-1 W'W)`` over those of ``Clusters``, and its slope, for weights ``T x r``: as one big matrix."""
     A = structure.best_structure(W @ W.T)

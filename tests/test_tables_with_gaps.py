@@ -38,19 +38,7 @@ def test_a_table_is_what_the_naive_twin_is(q, fit_intercept, repeated):
     problem, rng = gaps(fit_intercept=fit_intercept, repeated=repeated), np.random.default_rng(1)
     data = [Table.of(problem)]
     Q, step = rng.normal(size=(2, D, q))
-
-    def at(t):
-        return Point(data, Q + t * step, problem.alpha)
-
-    def h(t):
-        return naive.projected_objective(problem, Q + t * step)
-
-    assert np.isclose(at(0.3).value - at(0).value, h(0.3) - h(0), rtol=1e-9)
-    eps = 1e-4
-    assert np.isclose(np.vdot(at(0).slope, step), (h(eps) - h(-eps)) / (2 * eps), rtol=1e-5)
-    here = at(0)
-    here.lift = 0.0  # the plain Hessian
-    assert np.allclose(here.hessian(step), (at(eps).slope - at(-eps).slope) / (2 * eps), rtol=1e-4, atol=1e-5)
+    naive.check_point(problem, lambda Q: Point(data, Q, problem.alpha), Q, step)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
