@@ -21,7 +21,7 @@ from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, cli, compare_to_s
 from taskloom._orphans import end_with_parent
 from taskloom.experiments.run import _as_csv
 from taskloom.model_file import atomic_path, atomic_write
-from taskloom.solvers import loop, path
+from taskloom.solvers import book, path
 
 pytest.importorskip("safetensors")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and locks are those of POSIX")
@@ -49,7 +49,7 @@ FITS = {
 
 def interrupted_at(monkeypatch, step):
     """Ctrl-C while the given iterate is certified."""
-    original, seen = loop._Book._certify, []
+    original, seen = book.Book._certify, []
 
     def certify(self, point):
         seen.append(point)
@@ -57,7 +57,7 @@ def interrupted_at(monkeypatch, step):
             raise KeyboardInterrupt
         return original(self, point)
 
-    monkeypatch.setattr(loop._Book, "_certify", certify)
+    monkeypatch.setattr(book.Book, "_certify", certify)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
@@ -79,7 +79,7 @@ def test_every_solver_keeps_its_best_iterate(name, after, monkeypatch):
 
 
 def test_ctrl_c_in_a_callback(monkeypatch):
-    original = loop._Book.record
+    original = book.Book.record
 
     def record(self, point):
         gap = original(self, point)
@@ -87,7 +87,7 @@ def test_ctrl_c_in_a_callback(monkeypatch):
             raise KeyboardInterrupt
         return gap
 
-    monkeypatch.setattr(loop._Book, "record", record)
+    monkeypatch.setattr(book.Book, "record", record)
     with pytest.warns(ConvergenceWarning, match="Interrupted after 2 iterations"):
         model = MultiTaskRegressor(solver="proximal", tol=1e-15).fit(X, Y)
     assert len(model.history_["gap"]) == 2

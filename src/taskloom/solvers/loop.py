@@ -7,30 +7,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import issparse
 
 from .._component import is_number, require, resolve
 from .._linalg import one_thread
 from ..problem import Problem
-from ..solution import Certificate, History, Solution, Start, sentence
+from ..solution import History, Solution
 from .addends import in_addends
 from .alternating import Alternating
-from .base import Iterate, Solver
+from .base import Solver
 from .block import Block
+from .book import Book
 from .choose import choose
 from .factored import Factored
+from .move import Move
 from .multipliers import Multipliers
 from .partial import Partial
 from .projected import Projected
 from .proximal import Proximal
-from .repair import repaired_pair
 from .reweighted import Reweighted
 from .smooth import Smooth
-from .stationarity import stationarity
 
 Array = np.ndarray
 HIDDEN = 1e-6  # a loss this much smaller than a constant of the penalty is measured without it
-REPAIRS, NEARLY = 2, 30  # a bound that misses the tolerance by less than so many times is worth another repair
 PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
 
 
@@ -98,7 +96,7 @@ def solve(
         first, status = _run(
             inner, chosen, reduced.share * tol, reduced.inward(start), limits, reduced.outward, reduced.constant
         )
-        book = _Book(problem, tol)
+        book = Book(problem, tol)
         book.take_over(first, reduced.outward)
         if status != "optimal" or book.relative_gap <= tol:
             return book.close(status, chosen, solver == "auto")
@@ -132,7 +130,7 @@ def _solve_centred(
     problem: Problem, solver: Solver, tol: float, start: tuple | None, limits: _Limits, automatic: bool
 ) -> Solution:
     """Solve with the features moved to zero, where they lie far from it."""
-    move = problem.once("offset", lambda: _Move.of(problem))
+    move = problem.once("offset", lambda: Move.of(problem))
     if move is None:
         book, status = _run(problem, solver, tol, start, limits)
         return book.close(status, solver, automatic)
@@ -143,65 +141,6 @@ def _solve_centred(
     return replace(solution, W=W, b=problem.loss.intercepts(b))
 
 
-@dataclass(frozen=True, eq=False)
-class _Move:
-    """Features, and targets of losses that see differences only, moved to zero where they lie far from it.
-
-    With intercepts that is the same problem, better conditioned: nothing large cancels any more.
-    """
-
-    features: Array  # what is taken off every row
-    targets: Array  # what is taken off the targets of each task
-
-    @classmethod
-    def of(cls, problem: Problem) -> _Move | None:
-        """The move that pays, if any does."""
-        features, targets = _offset(problem), _target_offset(problem)
-        if features is None and targets is None:
-            return None
-        nothing = np.zeros(problem.n_features), np.zeros(problem.n_tasks)
-        return cls(nothing[0] if features is None else features, nothing[1] if targets is None else targets)
-
-    def inner(self, problem: Problem) -> Problem:
-        seen = problem.observations
-        features = problem.features - self.features if np.any(self.features) else problem.features
-        return replace(problem, features=features, observations=replace(seen, y=seen.y - self.targets[seen.task]))
-
-    def inward(self, start: tuple | None) -> Start | None:
-        if start is None:
-            return None
-        return Start(start[0], start[1] + self.features @ start[0] - self.targets, getattr(start, "length", None))
-
-    def outward(self, W: Array, b: Array) -> tuple[Array, Array]:
-        return W, b - self.features @ W + self.targets
-
-
-def _target_offset(problem: Problem) -> Array | None:
-    """The best constants, where targets lie far from zero; a squared loss is solved in one step and needs no help."""
-    if not problem.fit_intercept or problem.loss.quadratic or not problem.loss.of_differences:
-        return None
-    seen, constants = problem.observations, problem.best_constants
-    spread = seen.sum_by_task(np.abs(seen.y - constants[seen.task])) / seen.counts
-    return constants if np.any(np.abs(constants) > 10 * spread) else None
-
-
-def _offset(problem: Problem) -> Array | None:
-    """Where the features lie far from zero: with intercepts, moving them to zero is the same problem, better conditioned.
-
-    Sparse features stay where they are: moved, they would be dense.
-    """
-    if not problem.fit_intercept or issparse(problem.features):
-        return None
-    seen, rows = problem.features, problem.observations.row
-    if not np.array_equal(rows, np.arange(problem.n_rows)):
-        rows = np.unique(rows)  # rows that nobody observed have no say
-        seen = seen if rows.size == problem.n_rows else seen[rows]
-    mean = seen.mean(axis=0)
-    squares = np.einsum("ij,ij->j", seen, seen) / len(seen)  # what cancels here lies far from zero anyway
-    spread = np.sqrt(np.maximum(squares - mean**2, 0.0))
-    return mean if np.any(np.abs(mean) > 3 * spread) else None
-
-
 def _run(
     problem: Problem,
     solver: Solver,
@@ -210,9 +149,9 @@ def _run(
     limits: _Limits,
     outward: Callable[[Array, Array], tuple[Array, Array]] | None = None,
     constant: float = 0.0,
-) -> tuple[_Book, str]:
+) -> tuple[Book, str]:
     """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
-    book = _Book(problem, tol, constant)
+    book = Book(problem, tol, constant)
     book.began = limits.began
     book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
     status = "interrupted"
@@ -227,7 +166,7 @@ def _run(
 
 
 def _iterate(
-    book: _Book,
+    book: Book,
     solver: Solver,
     start: tuple | None,
     limits: _Limits,
@@ -263,160 +202,3 @@ def _iterate(
             run = solver.begin(book.problem if kinks is None else kinks.problem, (book.W, book.b), book.tol)
             gap = np.inf
     return "max_iter"
-
-
-class _Book:
-    """The best primal and dual points so far. They may come from different iterations: both bounds stay true."""
-
-    def __init__(self, problem: Problem, tol: float, constant: float = 0.0):
-        self.problem, self.tol = problem, tol
-        self.constant = constant  # part of the objective, and out of reach
-        self.history = History()
-        self.began = time.perf_counter()
-        self.primal, self.dual = np.inf, -np.inf
-        self.convex, self.stationarity, self.last_residual = problem.structure.convex, np.inf, np.inf
-        self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
-        self.G = np.zeros(problem.observations.y.size)
-        self.z: Array | None = None  # what the best weights predict
-        self.witness: Iterate | None = None  # where the best bound comes from
-        self.length: float | None = None
-        self.penalty: float | None = None  # of the best weights with the structure at hand
-        self.settle: Callable[[], tuple[float, Array]] | None = None  # to the best structure for them, where that is known
-        self.idle, self._milestone = 0, np.inf
-        self._predict_constants()
-
-    def _predict_constants(self) -> None:
-        """The first candidate is to learn nothing: where the strength is that large, zero is the exact answer."""
-        problem = self.problem
-        self.b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
-        self.A: Array | None = None
-        if not self.convex:  # nothing tells whether zero is more than stationary
-            return
-        penalty, self.A = problem.once("nothing", lambda: problem.best_penalty(self.W))
-        self.primal = problem.scale + penalty + self.constant
-
-    def nothing_to_learn(self) -> bool:
-        """Whether constants leave no loss but rounding: solvers measure everything by that loss, and must not start."""
-        problem = self.problem
-        if not self.convex or problem.scale > problem.blur:
-            return False
-        self.record(Iterate(self.W, self.b, z := problem.predict(self.W, self.b), np.zeros(z.size)))
-        return self.shortfall <= self.tol
-
-    @property
-    def gap(self) -> float:
-        """Primal minus dual, and never less than what rounding may hide: a proof cannot be finer than its arithmetic."""
-        rounding = 4 * np.finfo(float).eps * (abs(self.primal) + abs(self.dual)) if np.isfinite(self.dual) else 0.0
-        return max(abs(self.primal - self.dual), rounding)
-
-    @property
-    def relative_gap(self) -> float:
-        return self.problem.relative(self.gap, abs(self.primal) + abs(self.dual))
-
-    @property
-    def passed_a_better_point(self) -> bool:
-        """Where there is no gap: whether the last iterate is stationary, and above another that is not."""
-        return not self.convex and self.last_residual <= self.tol < self.stationarity
-
-    @property
-    def shortfall(self) -> float:
-        """What ``tol`` is about: the relative gap, or how far from stationary where there is no gap."""
-        return self.relative_gap if self.convex else self.stationarity
-
-    def record(self, point: Iterate) -> float:
-        """Certify an iterate, remember it if it is the best, and return its own gap."""
-        self.last_gap = self._certify(point)
-        self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
-        left = self.gap if self.convex else self.stationarity
-        if left < 0.999 * self._milestone:
-            self.idle, self._milestone = 0, left
-        else:
-            self.idle += 1
-        return self.last_gap
-
-    def _certify(self, point: Iterate) -> float:
-        problem = self.problem
-        primal = point.objective(problem) + self.constant
-        if not self.convex:
-            return self._measure(point, primal)
-        if primal < self.primal:
-            self.primal, self.W, self.b, self.z = primal, point.W, point.b, point.z
-            self.A = None if point.penalty is None else point.A
-            self.penalty, self.settle = point.penalty, point.settle
-        G = problem.dual_candidate(point.slopes)
-        Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
-        dual = -np.inf
-        for k in range(REPAIRS):
-            better, its_own = (None, None) if Z is None else repaired_pair(problem, G, Z, point.W, lifts=k == 0)
-            if better is None and np.isfinite(dual):
-                break
-            G, Z = (G, Z) if better is None else (better, problem.correlate(better) if its_own is None else its_own)
-            dual = max(problem.dual(G, point.W, point.A, Z) + self.constant, dual)
-            if dual > self.dual:
-                self.dual, self.G, self.witness = dual, G, point
-            if better is None or not self.tol < problem.relative(primal - dual) < NEARLY * self.tol:
-                break
-        return max(primal - dual, 0.0)
-
-    def _measure(self, point: Iterate, primal: float) -> float:
-        """Where there is no dual: the slope, and its square in place of a gap. Of points that cost the same the flattest."""
-        residual, G = stationarity(self.problem, point)
-        self.last_residual = residual
-        same = 1e-12 * abs(primal)
-        if primal < self.primal - same or (primal <= self.primal + same and residual < self.stationarity):
-            self.primal, self.stationarity = min(primal, self.primal), residual
-            self.W, self.b, self.z, self.A, self.G = point.W, point.b, point.z, point.A, G
-        return residual**2 * self.problem.scale
-
-    def take_over(self, other: _Book, outward: Callable[[Array, Array], tuple[Array, Array]]) -> None:
-        """Certify here what was found on another form of this problem: its best weights, and those behind its best bound."""
-        self.history, self.began, self.length = other.history, other.began, other.length
-        points = [(other.W, other.b, other.A, other.penalty)]
-        if (one := other.witness) is not None and one.W is not other.W:
-            points.append((one.W, one.b, one.A, one.penalty))
-        for W, b, A, penalty in points:
-            W, b = outward(W, b)
-            z = self.problem.predict(W, b)
-            slopes = self.problem.loss.slope(self.problem.observations.y, z)
-            Z = self.problem.correlate(-self.problem.observations.weight * slopes)
-            self._certify(Iterate(W, b, z, slopes, A, penalty, Z))
-        for column, value in (("objective", self.primal), ("dual", self.dual), ("gap", self.gap)):
-            getattr(self.history, column)[-1:] = [value]
-
-    def close(self, status: str, solver: Solver, automatic: bool) -> Solution:
-        problem = self.problem
-        if not len(self.history):  # interrupted before the first step: a bound that needs no work
-            z = problem.predict(self.W, self.b)
-            self.record(Iterate(self.W, self.b, z, np.zeros(z.size)))
-        if self.convex:
-            self._settle()
-        relative, slope = self.relative_gap, None if self.convex else self.stationarity
-        if self.convex and status in ("stalled", "max_iter") and relative <= self.tol:
-            status = "optimal"  # by the structure that is handed back
-        picked = f"{'auto picked ' if automatic else ''}solver {solver!r}"
-        message = sentence(status, relative, slope, len(self.history), self.tol, picked)
-        message = " ".join([message, *self._notes()])
-        primal, dual, gap, relative = (float(number) for number in (self.primal, self.dual, self.gap, relative))
-        certificate = Certificate(primal, dual, gap, relative, status, message, slope)
-        assert self.A is not None
-        self.b = problem.loss.intercepts(self.b)
-        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
-
-    def _notes(self) -> list[str]:
-        """What a reader of the certificate must know besides the gap."""
-        if not self.convex:
-            return []
-        if not np.isfinite(self.dual):
-            return ["No certificate is available: no finite bound on the conjugates of the loss and the penalty was found."]
-        return [f"{part.proof}." for part in (self.problem.structure, self.problem.loss) if part.proof]
-
-    def _settle(self) -> None:
-        """Hand back the best structure for the weights: what is certified is then what is returned."""
-        if self.A is not None and self.problem.structure.searched:
-            return
-        penalty, A = self.problem.best_penalty(self.W) if self.settle is None else self.settle()
-        z = self.problem.predict(self.W, self.b) if self.z is None else self.z
-        primal = self.problem.loss_term(z) + penalty + self.constant
-        if self.A is None or primal <= self.primal:
-            self.primal, self.A = primal, A
-            self.history.objective[-1], self.history.gap[-1] = self.primal, self.gap
