@@ -149,7 +149,8 @@ def test_auto_knows_where_tables_suit():
     Y[rng.random(Y.shape) < 0.5] = np.nan
     some = Problem(X, Y)
     assert Table.suits(some)
-    assert not Table.suits(Problem(X[:, :50], Y))  # products of the tasks' own are smaller
+    tall = rng.normal(size=(4000, 54))
+    assert not Table.suits(Problem(tall[:, :50], tall[:, 50:]))  # products of the tasks' own are smaller
     assert not Table.suits(Problem(X[:40, :20], Y[:40]))
     Y[rng.random(Y.shape) < 0.7] = np.nan
     assert not Table.suits(Problem(X, Y))  # tasks of their own have fewer rows by far

@@ -22,7 +22,7 @@ from .task_blocks import free_share
 
 Array = np.ndarray
 WORTHWHILE = 2e5  # numbers in the inputs of all observations, below which nothing is to be gained
-CHEAPER = 8  # how many times as fast multiplications are in a product of two matrices as in one of a matrix and a vector
+TALL = 20  # rows for each feature, from which on tasks by their products are cheaper
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,8 @@ class Table:
 
     @staticmethod
     def suits(problem: Problem) -> bool:
-        """Where it is filled, and where tasks by their products would not be smaller."""
-        return Table.filled(problem) and 2 * problem.n_rows <= CHEAPER * problem.n_features
+        """Where it is filled, and tasks by their products would not be cheaper."""
+        return Table.filled(problem) and problem.n_rows <= TALL * problem.n_features
 
     @classmethod
     def of(cls, problem: Problem) -> Table:
