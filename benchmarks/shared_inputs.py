@@ -238,6 +238,7 @@ def main() -> None:
     parser.add_argument("--gammas", type=float, nargs="+", default=[0.02, 0.2])
     parser.add_argument("--shares", type=float, nargs="+", default=list(SHARES))
     parser.add_argument("--peer-limit", type=float, default=60.0, help="CPU seconds for the steps of a Gaussian process")
+    parser.add_argument("--alone", action="store_true", help="without the methods that choose their strength")
     options = parser.parse_args()
     sizes, tasks = ([500], [7]) if options.quick else (options.sizes, options.tasks)
     limit = 2.0 if options.quick else options.peer_limit
@@ -256,7 +257,7 @@ def main() -> None:
                         for share in options.shares if n_tasks == 50 else options.shares[:1]:
                             rows.append(cell(n, n_tasks, gamma, missing, structure, share, eigh))
                             print(rows[-1], flush=True)
-                    rows += peers(n, n_tasks, gamma, missing, eigh, limit)
+                    rows += [] if options.alone else peers(n, n_tasks, gamma, missing, eigh, limit)
         name = "shared_inputs" + ("_large" if min(sizes) >= LARGE else "") + ("" if THREADS == 1 else f"_{THREADS}")
         title = f"Shared inputs and kernels, {THREADS} BLAS thread(s)"  # written after each size: the large ones take long
         write(name, title, rows, [*notes, *ratios(rows)], lambda figure, rows=rows: draw(figure, rows), options.quick)
