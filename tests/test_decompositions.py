@@ -1,15 +1,13 @@
-"""Cheap exact features of large kernel matrices, and fits on a part of them, against the eigendecomposition of all of it."""
+"""Cheap exact features of large kernel matrices, against the eigendecomposition."""
 
 import numpy as np
 import pytest
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 import taskloom.features
-from taskloom import MultiTaskRegressor, Problem, alpha_max, path, solve, structures
-from taskloom.decompositions import asymmetry, centred_eigenvectors, decays, pivoted_cholesky
+from taskloom import MultiTaskRegressor, Problem, structures
+from taskloom.decompositions import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
 from taskloom.features import KernelFeatures, PivotedFeatures, decomposed
-from taskloom.solvers.partial import Partial
-from taskloom.solvers.reduced import Reduced
 from taskloom.solvers.shared import SharedInputs
 from taskloom.tasks import Observations
 
@@ -24,13 +22,23 @@ def kernel(gamma):
     return rbf_kernel(X, gamma=gamma), rbf_kernel(X_NEW, X, gamma=gamma)
 
 
-@pytest.mark.parametrize(("gamma", "kind"), [(SMOOTH, PivotedFeatures), (ROUGH, KernelFeatures)])
+@pytest.mark.parametrize(
+    ("gamma", "growing", "kind"),
+    [
+        (SMOOTH, 1000, PivotedFeatures),
+        (SMOOTH, 400, PivotedFeatures),
+        (ROUGH, 1000, KernelFeatures),
+        (ROUGH, 400, PivotedFeatures),
+    ],
+)
 @pytest.mark.parametrize("centred", [True, False])
-def test_every_decomposition_is_exact(gamma, kind, centred):
+def test_every_decomposition_is_exact(gamma, growing, kind, centred, monkeypatch):
     """The same laws as the plain eigendecomposition: products, projections, and coefficients there and back."""
+    monkeypatch.setattr(taskloom.features, "GROWING", growing)
     K, K_new = kernel(gamma)
     features, plain = decomposed(K, centred), KernelFeatures(K)
     assert type(features) is kind
+    assert gamma == SMOOTH or (getattr(features, "pivots", ...) is None) == (growing < N)
     assert np.abs(features.phi @ features.phi.T - K).max() < 1e-11
     assert np.allclose(features.project(K_new) @ features.phi.T, plain.project(K_new) @ plain.phi.T, atol=1e-8)
     C = rng.normal(size=(N, 2))
@@ -53,7 +61,9 @@ def test_centred_eigenvectors_are_orthogonal_once_their_mean_is_off():
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("structure", ["trace", "frobenius", "shared_mean"])
-def test_fits_of_large_kernels_agree_with_the_plain_features(gamma, fit_intercept, weighted, structure, monkeypatch):
+@pytest.mark.parametrize("growing", [400, 1000])
+def test_fits_of_large_kernels_agree_with_the_plain_features(gamma, fit_intercept, weighted, structure, growing, monkeypatch):
+    monkeypatch.setattr(taskloom.features, "GROWING", growing)
     weight = rng.uniform(0.5, 2.0, size=N) if weighted else None
     settings = {"kernel": "rbf", "gamma": gamma, "alpha": 1e-3, "tol": 1e-9, "fit_intercept": fit_intercept}
     structure = structures.SharedMean(1.0) if structure == "shared_mean" else structure
@@ -68,6 +78,7 @@ def test_fits_of_large_kernels_agree_with_the_plain_features(gamma, fit_intercep
 
 def test_matrices_that_are_no_kernels_are_left_to_the_eigenvectors():
     K, _ = kernel(SMOOTH)
+    assert cholesky(K) is None  # as good as singular
     assert pivoted_cholesky(K - 0.01 * np.eye(N)) is None
     assert pivoted_cholesky(np.zeros((N, N))) is None
     assert centred_eigenvectors(-K) is None
@@ -88,56 +99,6 @@ def test_low_rank_and_repeated_rows():
     K = rbf_kernel(twice, gamma=SMOOTH)
     assert decomposed(K, True).phi.shape[1] <= N
     assert decays(K)
-
-
-def smooth_problem(structure, alpha=1.0, missing=0.0, **options):
-    holes = np.where(np.random.default_rng(1).random(Y.shape) < missing, np.nan, Y)
-    return Problem(pivoted_cholesky(kernel(0.3)[0])[0], holes, "squared", structure, alpha, **options)
-
-
-@pytest.mark.parametrize(
-    ("structure", "missing"), [("trace", 0.0), ("frobenius", 0.0), ("unit_trace", 0.0), ("trace", 0.3), ("frobenius", 0.3)]
-)
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_a_part_of_the_features_is_certified_on_all_of_them(structure, fit_intercept, missing):
-    """The gap is that of the whole problem, and the optimum is that of the whole problem, found without parts."""
-    options = {"fit_intercept": fit_intercept, "missing": missing}
-    problem = smooth_problem(structure, 0.01 * alpha_max(smooth_problem("trace")), **options)
-    assert isinstance(Partial.of(problem), Partial)
-    whole = smooth_problem(structure, problem.alpha, **options)
-    assert (Reduced.of(whole) is None) == (missing > 0)
-    whole.once("partial", lambda: None)
-    for tol in (1e-3, 1e-6):
-        found, sure = solve(problem, tol=tol), solve(whole, tol=1e-8)
-        assert found.certificate.relative_gap <= tol
-        assert found.certificate.dual <= sure.certificate.primal
-        assert found.certificate.primal >= sure.certificate.dual
-        assert found.certificate.primal == pytest.approx(problem.primal(found.W, found.b, found.A), rel=1e-9)
-        assert found.certificate.primal - sure.certificate.primal <= tol * problem.scale
-
-
-def test_parts_grow_with_what_the_certificate_asks_for_and_end_at_everything():
-    problem = smooth_problem("trace")
-    top = alpha_max(problem)
-    first = Partial.of(problem)
-    loose = solve(problem.at(0.1 * top), tol=1e-2)
-    assert loose.certificate.optimal
-    assert Partial.of(problem) is first
-    solutions = path(problem, [0.1 * top, 0.01 * top], tol=1e-5)
-    assert all(solution.certificate.optimal for solution in solutions)
-    grown = Partial.of(problem)
-    assert isinstance(grown, Partial)
-    assert grown.q > first.q
-    assert solve(problem.at(1e-7 * top), tol=1e-9).certificate.relative_gap <= 1e-9
-    assert type(Partial.of(problem)) is Reduced
-
-
-def test_no_parts_where_they_cannot_be():
-    Phi = pivoted_cholesky(kernel(0.3)[0])[0]
-    mostly_missing = np.where(np.arange(N)[:, None] % T == np.arange(T), Y, np.nan)
-    assert Partial.of(Problem(Phi, mostly_missing)) is None
-    assert Partial.of(Problem(Phi, Y, "huber")) is None
-    assert type(Partial.of(Problem(rng.normal(size=(N, 300)), Y))) is Reduced  # columns of equal size
 
 
 def test_full_rows_are_a_matrix():

@@ -1,9 +1,9 @@
 """Kernel matrices as features, cheaply: ``Phi`` with ``K = Phi Phi'``, and readers with ``k(x, X) readers = phi(x)``.
 
-Two ways, each for large matrices. A pivoted Cholesky factor costs a tenth of the eigendecomposition, and its leading columns
-are the best part of the kernel, so that a solver may look at a few of them first. Where the spectrum decays too slowly for
-that, the eigenvectors of the *centred* matrix: with intercepts and shared rows, those are the ones that make everything
-diagonal.
+Three ways, each for large matrices. A Cholesky factor costs a tenth of the eigendecomposition, and a solver that looks for the
+few directions that count (``solvers/grown.py``) needs no more. Close to singular it is pivoted: as many columns as the kernel
+has dimensions that rounding can tell. Where tasks are many or rows are few, the eigenvectors of the *centred* matrix: with
+intercepts and shared rows, those are the ones that make everything diagonal.
 """
 
 from __future__ import annotations
@@ -35,6 +35,15 @@ def decays(K: Array, share: float = 0.95, level: float = 1e-6) -> bool:
     return rank <= share * len(part)
 
 
+def cholesky(K: Array) -> Array | None:
+    """The lower triangle ``Phi``; ``None`` where ``K`` is closer to singular than rounding can tell."""
+    try:
+        phi = np.linalg.cholesky(K)
+    except np.linalg.LinAlgError:
+        return None
+    return phi if phi.diagonal().min() ** 2 > rounding(K) else None
+
+
 def pivoted_cholesky(K: Array) -> tuple[Array, Array] | None:
     """``(Phi, pivots)``: ``Phi[pivots]`` is lower triangular, ``Phi Phi' = K`` to rounding; ``None`` if ``K`` forbids it.
 
@@ -49,8 +58,11 @@ def pivoted_cholesky(K: Array) -> tuple[Array, Array] | None:
         rest, below = order[rank:], factor[rank:, :rank]
         if np.abs(K[np.ix_(rest, rest)] - below @ below.T).max() > 20 * nothing:
             return None
+    for i in range(0, rank, STRIP):
+        factor[:i, i : i + STRIP], corner = 0.0, factor[i : i + STRIP, i : i + STRIP]
+        corner[:] = np.tril(corner)
     phi = np.empty((n, rank))
-    phi[order[:rank]], phi[order[rank:]] = np.tril(factor[:rank, :rank]), factor[rank:, :rank]
+    phi[order] = factor[:, :rank]
     return phi, order[:rank]
 
 

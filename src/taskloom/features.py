@@ -13,12 +13,14 @@ from sklearn import config_context
 
 from ._component import require
 from ._linalg import symmetric
-from .decompositions import asymmetry, centred_eigenvectors, decays, pivoted_cholesky
+from .decompositions import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
 
 Array = np.ndarray
 SMALL = 100_000  # entries of a sparse matrix, zeros included, up to which a dense one is the better choice
 Matrix: TypeAlias = np.ndarray | csr_array  # features are dense, or sparse by rows
 LARGE = 400  # rows from which a kernel matrix is worth a look at how to decompose it
+GROWING = 1000  # and from which its eigenvectors cost more than a fit without them (solvers/grown.py)
+PER_TASK = 8  # features for each task, below which such a fit takes in most of them
 _TAKES = {  # which of gamma, degree and coef0 a named kernel understands
     "rbf": ("gamma",),
     "laplacian": ("gamma",),
@@ -165,23 +167,32 @@ class KernelFeatures:
 
 
 class PivotedFeatures(KernelFeatures):
-    """``Phi`` from a pivoted Cholesky factor: as exact, and the leading columns are the best part of the kernel."""
+    """``Phi`` from a Cholesky factor, pivoted where the kernel is close to singular: as exact, and no eigenvectors."""
 
-    def __init__(self, phi: Array, pivots: Array):
+    def __init__(self, phi: Array, pivots: Array | None):
         self.phi, self.pivots, self.n_inputs = phi, pivots, len(phi)
         self.inverse_root = np.ones(phi.shape[1])
 
+    def _solve(self, rhs: Array, trans: str = "N") -> Array:
+        """``R^-1 rhs`` or ``R'^-1 rhs`` with the rows ``R`` of the pivots, a lower triangle: they say it all."""
+        triangle = self.phi if self.pivots is None else self.phi[self.pivots]
+        return solve_triangular(triangle, rhs, trans=trans, lower=True, check_finite=False)
+
+    def _placed(self, rows: Array) -> Array:
+        """The rows of the pivots, and nothing elsewhere."""
+        if self.pivots is None:
+            return rows
+        placed = np.zeros((self.n_inputs, rows.shape[1]))
+        placed[self.pivots] = rows
+        return placed
+
     @cached_property
     def U(self) -> Array:  # type: ignore[override]
-        """What turns ``k(x, X)`` into features; the rows of the pivots say it all."""
-        readers = np.zeros_like(self.phi)
-        readers[self.pivots] = solve_triangular(self.phi[self.pivots], np.eye(self.pivots.size), lower=True).T
-        return readers
+        """What turns ``k(x, X)`` into features."""
+        return self._placed(self._solve(np.eye(self.phi.shape[1])).T)
 
     def dual_coef(self, W: Array) -> Array:
-        C = np.zeros((self.n_inputs, W.shape[1]))
-        C[self.pivots] = solve_triangular(self.phi[self.pivots], W, lower=True, trans="T")
-        return C
+        return self._placed(self._solve(W, "T"))
 
 
 class SumFeatures:
@@ -240,37 +251,41 @@ def densely(K: Any) -> Array:
 
 
 def build_features(
-    X: Matrix, kernel: Any, keep_columns: bool = False, centred: bool = False, **parameters: Any
+    X: Matrix, kernel: Any, keep_columns: bool = False, centred: bool = False, n_tasks: int = 1, **parameters: Any
 ) -> LinearFeatures | KernelFeatures | SumFeatures:
     """The features of a kernel on the training inputs; ``keep_columns`` for structures that sit on the columns of ``X``.
 
-    ``centred`` says that there will be intercepts, so that only centred features count.
+    ``centred`` says that there will be intercepts, so that only centred features count. With few tasks, a fit needs few
+    directions, and no eigenvectors at all.
     """
     if isinstance(kernel, (list, tuple)):
         require(len(kernel) > 0, "kernel=[] is empty: give at least one kernel")
         require("precomputed" not in [k for k in kernel if isinstance(k, str)], _ONE_MATRIX)
-        return SumFeatures([_kernel_features(X, each, centred, **parameters) for each in kernel])
+        return SumFeatures([_kernel_features(X, each, centred, n_tasks, **parameters) for each in kernel])
     if isinstance(kernel, str) and kernel == "linear":
         return LinearFeatures(X, keep_columns)
-    return _kernel_features(X, kernel, centred, **parameters)
+    return _kernel_features(X, kernel, centred, n_tasks, **parameters)
 
 
-def _kernel_features(X: Matrix, kernel: Any, centred: bool, **parameters: Any) -> KernelFeatures:
+def _kernel_features(X: Matrix, kernel: Any, centred: bool, n_tasks: int, **parameters: Any) -> KernelFeatures:
     K, n = _kernel_matrix(X, kernel_function(kernel, **parameters), kernel), X.shape[0]
     require(K.shape == (n, n), f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
     require(bool(np.isfinite(K).all()), "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
-    return decomposed(K, centred) if n >= LARGE else KernelFeatures(K)
+    return decomposed(K, centred, n_tasks) if n >= LARGE else KernelFeatures(K)
 
 
-def decomposed(K: Array, centred: bool) -> KernelFeatures:
+def decomposed(K: Array, centred: bool, n_tasks: int = 1) -> KernelFeatures:
     """The cheapest exact features of a large kernel matrix; a matrix that is not quite a kernel gets its eigenvectors."""
     K = _symmetric_kernel(K)
-    features = None
-    if not decays(K):
+    if len(K) >= max(GROWING, PER_TASK * n_tasks):
+        if (phi := cholesky(K)) is not None:
+            return PivotedFeatures(phi, None)
+    elif not decays(K):
         features = KernelFeatures.centred(K) if centred else KernelFeatures(K)
-    if features is None and (found := pivoted_cholesky(K)) is not None:
-        features = PivotedFeatures(*found)
-    return KernelFeatures(K) if features is None else features
+        if features is not None:
+            return features
+    found = pivoted_cholesky(K)
+    return KernelFeatures(K) if found is None else PivotedFeatures(*found)
 
 
 def _kernel_matrix(X: Matrix, k: Callable[..., Array], kernel: Any) -> Array:

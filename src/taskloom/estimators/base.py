@@ -220,7 +220,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         if self.approximation is not None:
             return self._approximate(inputs, live)
         settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        return build_features(_double(inputs), self.kernel, keep, self.fit_intercept, **settings)
+        return build_features(_double(inputs), self.kernel, keep, self.fit_intercept, len(self.tasks_), **settings)
 
     def _pose(self, inputs, features, observations) -> Prepared:
         """The problem of these features and observations."""

@@ -15,6 +15,7 @@ from ..problem import Problem
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver, needs_convex
 from .extrapolation import Extrapolation
+from .shared import separable_weights
 from .sides import TaskSide
 
 Array = np.ndarray
@@ -77,13 +78,16 @@ class _CentredTasks:
         if problem.fit_intercept:
             self.mean = problem.correlate(v) / self.total
         self.lipschitz = np.empty(problem.n_tasks)
-        for t, (part, phi) in enumerate(problem.by_task()):
+        same = separable_weights(problem)  # all tasks bend alike, but for their weights
+        for t, (part, phi) in enumerate(problem.by_task()[: 1 if same is not None else None]):
             if issparse(phi):
                 mean = self.mean[:, t]
                 self.lipschitz[t] = spectrum(weighted_gram(phi, v[part]) - self.total[t] * np.outer(mean, mean))[-1]
                 continue
             root = np.sqrt(v[part])[:, None] * (phi - self.mean[:, t])
             self.lipschitz[t] = np.linalg.norm(root, 2) ** 2 if root.size else 0.0
+        if same is not None:
+            self.lipschitz = self.lipschitz[0] / same[1][0] * same[1]
 
 
 class _BlockRun(Run):

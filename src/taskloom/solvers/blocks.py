@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,9 @@ class Block(Stack):
         rows = self.X.reshape(-1, self.X.shape[2])
         return rows.T @ rows
 
+    def single(self) -> Block:
+        return _single(self)
+
 
 @dataclass(frozen=True, eq=False)
 class GramBlock(Grams):
@@ -72,6 +76,9 @@ class GramBlock(Grams):
 
     def all_moments(self) -> Array:
         return self.G.sum(axis=0)
+
+    def single(self) -> GramBlock:
+        return _single(self)
 
 
 def blocks(problem: Problem) -> tuple[list[Block | GramBlock], Spread]:
@@ -130,10 +137,11 @@ def rough(data: Sequence[Block | GramBlock | Table]) -> list[Block | GramBlock |
         return None
     seen = np.concatenate([part for block in data for part in (block.size, block.squares)])
     safe = bool(np.all((seen < 1e8) & ((seen > 1e-8) | (seen == 0))))
-    return [block.single() if isinstance(block, Table) else _single(block) for block in data] if safe else None
+    return [block.single() for block in data] if safe else None
 
 
-def _single(block: Block | GramBlock) -> Block | GramBlock:
+def _single(block: Any) -> Any:
+    """A block with its numbers in single precision."""
     numbers = [one.name for one in fields(block) if one.name != "tasks"]
     return replace(block, **{name: getattr(block, name).astype(np.float32) for name in numbers})
 

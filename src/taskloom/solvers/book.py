@@ -29,6 +29,7 @@ class Book:
         self.convex, self.stationarity, self.last_residual = problem.structure.convex, np.inf, np.inf
         self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
         self.G = np.zeros(problem.observations.y.size)
+        self.Z: Array | None = None  # what the features make of G
         self.z: Array | None = None  # what the best weights predict
         self.witness: Iterate | None = None  # where the best bound comes from
         self.length: float | None = None
@@ -54,6 +55,11 @@ class Book:
             return False
         self.record(Iterate(self.W, self.b, z := problem.predict(self.W, self.b), np.zeros(z.size)))
         return self.shortfall <= self.tol
+
+    @property
+    def correlations(self) -> Array:
+        """``Phi'G`` of the best bound."""
+        return self.problem.correlate(self.G) if self.Z is None else self.Z
 
     @property
     def gap(self) -> float:
@@ -105,7 +111,7 @@ class Book:
             G, Z = (G, Z) if better is None else (better, problem.correlate(better) if its_own is None else its_own)
             dual = max(problem.dual(G, point.W, point.A, Z) + self.constant, dual)
             if dual > self.dual:
-                self.dual, self.G, self.witness = dual, G, point
+                self.dual, self.G, self.Z, self.witness = dual, G, Z, point
             if better is None or not self.tol < problem.relative(primal - dual) < NEARLY * self.tol:
                 break
         return max(primal - dual, 0.0)
@@ -120,18 +126,21 @@ class Book:
             self.W, self.b, self.z, self.A, self.G = point.W, point.b, point.z, point.A, G
         return residual**2 * self.problem.scale
 
-    def take_over(self, other: Book, outward: Callable[[Array, Array], tuple[Array, Array]]) -> None:
-        """Certify here what was found on another form of this problem: its best weights, and those behind its best bound."""
+    def take_over(self, other: Book, outward: Callable[[Array, Array], tuple[Array, Array]], same_rows: bool) -> None:
+        """Certify here what was found on another form of this problem: its best weights, and its best bound.
+
+        That is its dual point, where rows are the same; else the duals of its weights, and of those behind its bound.
+        """
         self.history, self.began, self.length = other.history, other.began, other.length
         points = [(other.W, other.b, other.A, other.penalty)]
-        if (one := other.witness) is not None and one.W is not other.W:
+        if (one := other.witness) is not None and one.W is not other.W and not same_rows:
             points.append((one.W, one.b, one.A, one.penalty))
+        seen = self.problem.observations
         for W, b, A, penalty in points:
             W, b = outward(W, b)
             z = self.problem.predict(W, b)
-            slopes = self.problem.loss.slope(self.problem.observations.y, z)
-            Z = self.problem.correlate(-self.problem.observations.weight * slopes)
-            self._certify(Iterate(W, b, z, slopes, A, penalty, Z))
+            G = other.G if same_rows else -seen.weight * self.problem.loss.slope(seen.y, z)
+            self._certify(Iterate(W, b, z, -G / seen.weight, A, penalty, self.problem.correlate(G)))
         for column, value in (("objective", self.primal), ("dual", self.dual), ("gap", self.gap)):
             getattr(self.history, column)[-1:] = [value]
 

@@ -19,9 +19,9 @@ from .block import Block
 from .book import Book
 from .choose import choose
 from .factored import Factored
+from .grown import Grown
 from .move import Move
 from .multipliers import Multipliers
-from .partial import Partial
 from .projected import Projected
 from .proximal import Proximal
 from .reweighted import Reweighted
@@ -91,17 +91,21 @@ def solve(
         return in_addends(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
         )
-    reduced = Partial.of(problem) if problem.structure.convex else None
-    while reduced is not None and chosen.accepts(inner := reduced.at(problem.alpha, problem.structure)) is None:
+    reduced = Grown.of(problem) if problem.structure.convex else None
+    while reduced is not None:
+        inner = reduced.at(problem.alpha, problem.structure)
+        mover = as_solver(solver, inner) if reduced.same_rows else chosen  # fewer features may be best served by another
+        if mover.accepts(inner) is not None:
+            break
         first, status = _run(
-            inner, chosen, reduced.share * tol, reduced.inward(start), limits, reduced.outward, reduced.constant
+            inner, mover, reduced.share * tol, reduced.inward(start), limits, reduced.outward, reduced.constant
         )
         book = Book(problem, tol)
-        book.take_over(first, reduced.outward)
+        book.take_over(first, reduced.outward, reduced.same_rows)
         if status != "optimal" or book.relative_gap <= tol:
-            return book.close(status, chosen, solver == "auto")
+            return book.close(status, mover, solver == "auto")
         start, limits = (book.W, book.b), limits.after(len(first.history))  # finer than the reduced problem can tell
-        reduced = reduced.finer(problem, book.G, book.W, tol)
+        reduced = reduced.finer(problem, book.correlations, book.W, tol)
     return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")
 
 

@@ -51,6 +51,7 @@ class Reduced:
     """A problem in the eigenvectors of its features, and the way there and back."""
 
     share: ClassVar[float] = 0.8  # of the tolerance: the bound of the problem that was posed may be a little weaker
+    same_rows: ClassVar[bool] = False  # its rows are directions: duals of the problem that was posed are computed there
 
     def __init__(self, problem: Problem, inputs: SharedInputs):
         inputs.decompose()
@@ -79,15 +80,15 @@ class Reduced:
         self.constant = whole - float(np.sum(inputs.c * targets**2))
 
     @staticmethod
-    def of(problem: Problem) -> Reduced | None:
+    def of(problem: Problem, worthwhile: int = WORTHWHILE) -> Reduced | None:
         """The reduction, where there is one and it pays; it turns the features, which a structure on them would not survive."""
         if problem.structure.keeps_columns or problem.structure.parted:
             return None
-        return problem.once("reduced", lambda: Reduced._build(problem))
+        return problem.once("reduced", lambda: Reduced._build(problem, worthwhile))
 
     @staticmethod
-    def _build(problem: Problem) -> Reduced | None:
-        if issparse(problem.features) or problem.n_features < WORTHWHILE:
+    def _build(problem: Problem, worthwhile: int) -> Reduced | None:
+        if issparse(problem.features) or problem.n_features < worthwhile:
             return None
         inputs = SharedInputs.of(problem)
         return None if inputs is None else Reduced(problem, inputs)
@@ -117,6 +118,6 @@ class Reduced:
         centred = phi - self.inputs.x_mean
         return centred[:, self.kept] if self.V is None else centred @ self.V
 
-    def finer(self, problem: Problem, G: Array, W: Array, tol: float) -> Reduced | None:
+    def finer(self, problem: Problem, Z: Array, W: Array, tol: float) -> Reduced | None:
         """What to try where this reduction, certified, was not fine enough: nothing, for nothing is left out."""
         return None

@@ -7,6 +7,8 @@ the eigenvectors of ``Phi_s'Phi_s`` and of ``c^(1/2) A c^(1/2)``.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from scipy.sparse import issparse
 
@@ -65,9 +67,15 @@ class SharedInputs:
 
     def _keep(self, problem: Problem, s: Array, Y: Array) -> None:
         """What the systems need of the inputs and of the centred targets."""
-        self.features = problem.features - self.x_mean
-        self.features *= np.sqrt(s)[:, None]
-        self.targets = np.sqrt(s)[:, None] * Y * np.sqrt(self.c)
+        self._given, self._root = problem.features, np.sqrt(s)[:, None]
+        self.targets = self._root * Y * np.sqrt(self.c)
+
+    @cached_property
+    def features(self) -> Array:
+        """``Phi_s``: a copy, which is made when it is first needed."""
+        centred = self._given - self.x_mean
+        centred *= self._root
+        return centred
 
     @classmethod
     def of(cls, problem: Problem) -> SharedInputs | None:

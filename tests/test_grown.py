@@ -1,0 +1,140 @@
+"""Fits in a basis that grows with the certificate, against fits on all features."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.metrics.pairwise import rbf_kernel
+
+import taskloom.features
+from taskloom import MultiTaskRegressor, Problem, alpha_max, path, solve
+from taskloom.decompositions import cholesky, pivoted_cholesky
+from taskloom.solvers import grown
+from taskloom.solvers.grown import Grown
+from taskloom.solvers.reduced import Reduced
+
+rng = np.random.default_rng(0)
+N, T = 240, 6
+X = rng.normal(size=(N, 3))
+Y = np.sin(X @ rng.normal(size=(3, 2))) @ rng.normal(size=(2, T)) + 0.3 * rng.normal(size=(N, T)) + 2
+HOLES = np.random.default_rng(1).random(Y.shape) < 0.3
+FEATURES = {"smooth": pivoted_cholesky(rbf_kernel(X, gamma=0.1))[0], "rough": cholesky(rbf_kernel(X, gamma=5.0))}
+CASES = [
+    *(("squared", structure, False) for structure in ("trace", "frobenius", "unit_trace", "independent")),
+    *((loss, structure, True) for loss in ("squared", "huber") for structure in ("trace", "frobenius")),
+    *(("logistic", "trace", False), ("logistic", "frobenius", True), ("squared_hinge", "trace", True)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _few_features_are_enough(monkeypatch):
+    monkeypatch.setattr(grown, "GROWING", 100)
+    monkeypatch.setattr(grown, "WORTHWHILE", 100)
+
+
+def problem_of(kernel, loss="squared", structure="trace", gaps=False, share=0.05, **options):
+    """At a share of the strength at which the trace penalty learns nothing."""
+    targets = Y if loss in ("squared", "huber") else np.sign(Y - 2)
+    targets = np.where(HOLES & gaps, np.nan, targets)
+    top = alpha_max(Problem(FEATURES[kernel], targets, loss, "trace", **options))
+    return Problem(FEATURES[kernel], targets, loss, structure, share * top, **options)
+
+
+@pytest.mark.parametrize(("loss", "structure", "gaps"), CASES)
+@pytest.mark.parametrize("kernel", FEATURES)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit_intercept):
+    """The gap is that of the whole problem, and the optimum is that of the whole problem, found without a basis."""
+    problem, whole = (problem_of(kernel, loss, structure, gaps, fit_intercept=fit_intercept) for _ in range(2))
+    assert isinstance(Grown.of(problem), Grown)
+    whole.once("grown", lambda: None)
+    sure = solve(whole, tol=1e-7)
+    for tol in (1e-3, 1e-6):
+        found = solve(problem, tol=tol)
+        assert found.certificate.relative_gap <= tol
+        assert found.certificate.dual <= sure.certificate.primal + 1e-12 * problem.scale
+        assert found.certificate.primal >= sure.certificate.dual - 1e-12 * problem.scale
+        assert found.certificate.primal == pytest.approx(problem.primal(found.W, found.b, found.A), rel=1e-9)
+        assert found.certificate.primal - sure.certificate.primal <= tol * problem.scale
+        assert problem.dual(found.G) <= found.certificate.primal
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_the_basis_is_orthonormal_and_grows_with_what_the_certificate_asks_for(gaps):
+    problem = problem_of("rough", gaps=gaps)
+    top = problem.alpha / 0.05
+    first = Grown.of(problem)
+    assert solve(problem.at(0.5 * top), tol=1e-2).certificate.optimal
+    assert Grown.of(problem) is first
+    solutions = path(problem, [0.3 * top, 0.1 * top], tol=1e-6)
+    assert all(solution.certificate.optimal for solution in solutions)
+    larger = Grown.of(problem)
+    assert isinstance(larger, Grown)
+    assert len(larger.V) > len(first.V)
+    assert np.array_equal(larger.V[: len(first.V)], first.V)
+    assert np.abs(larger.V @ larger.V.T - np.eye(len(larger.V))).max() < 1e-13
+    assert np.allclose(larger.P, larger.V @ problem.features.T, atol=1e-13)
+    assert solve(problem.at(1e-7 * top), tol=1e-9).certificate.relative_gap <= 1e-9
+    assert not isinstance(Grown.of(problem), Grown)  # all features
+    assert (Grown.of(problem) is None) == gaps
+
+
+def test_directions_that_are_worth_nothing_stay_out():
+    """Targets of rank two ask for fewer directions than as many targets of full rank."""
+    flat = Y.copy()
+    flat[:, 2:] = flat[:, :2] @ rng.normal(size=(2, T - 2))
+    sizes = []
+    for targets in (flat, Y):
+        problem = Problem(FEATURES["rough"], targets, "squared", "trace", problem_of("rough").alpha)
+        assert solve(problem, tol=1e-6).certificate.optimal
+        sizes.append(len(Grown.of(problem).V))
+    assert sizes[0] < sizes[1]
+    first = Grown.of(Problem(FEATURES["rough"], flat))
+    assert len(first.V) <= 2 * grown.DEPTH
+
+
+def test_starts_from_weights_outside_the_basis_and_stops_short():
+    problem = problem_of("rough", gaps=True)
+    begin = rng.normal(size=(problem.n_features, T)), np.zeros(T)
+    assert solve(problem, tol=1e-5, start=begin).certificate.optimal
+    stopped = solve(problem_of("rough", "huber"), tol=1e-9, max_iter=1)
+    assert stopped.certificate.status == "max_iter"
+    assert stopped.certificate.primal >= stopped.certificate.dual
+
+
+def test_targets_far_from_zero():
+    """Under a loss that sees differences only they are moved, in the basis as elsewhere."""
+    near, far = (
+        Problem(FEATURES["rough"], Y + shift, "huber", "trace", problem_of("rough", "huber").alpha) for shift in (0, 1e5)
+    )
+    assert Grown.of(far).move is not None
+    one, other = solve(near, tol=1e-6), solve(far, tol=1e-6)
+    assert other.certificate.optimal
+    assert other.certificate.primal == pytest.approx(one.certificate.primal, abs=2e-6 * near.scale)
+
+
+def test_no_basis_where_there_cannot_be_one(monkeypatch):
+    phi = FEATURES["rough"]
+    mostly_missing = np.where(np.arange(N)[:, None] % T == np.arange(T), Y, np.nan)
+    assert Grown.of(Problem(phi, mostly_missing)) is None
+    assert Grown.of(Problem(phi, Y, "absolute")) is None  # it has kinks
+    assert Grown.of(Problem(csr_array(phi), Y)) is None
+    assert Grown.of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax")) is None  # no faster
+    assert Grown.of(Problem(phi, Y, "huber", "feature_selection")) is None
+    assert type(Grown.of(Problem(phi, np.tile(Y, 6)))) is Reduced  # too many tasks
+    monkeypatch.setattr(grown, "GROWING", 1000)
+    assert type(Grown.of(Problem(phi, Y))) is Reduced  # too few features, and none of them small
+    assert isinstance(Grown.of(Problem(phi, Y, "huber")), Grown)
+    assert isinstance(Grown.of(Problem(FEATURES["smooth"], Y)), Grown)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_a_regressor_needs_no_eigenvectors(missing, monkeypatch):
+    monkeypatch.setattr(taskloom.features, "LARGE", 200)
+    monkeypatch.setattr(taskloom.features, "GROWING", 200)
+    targets = np.where(np.random.default_rng(2).random(Y.shape) < missing, np.nan, Y)
+    settings = {"kernel": "rbf", "gamma": 5.0, "alpha": 1e-3, "tol": 1e-7}
+    model = MultiTaskRegressor("trace", **settings).fit(X, targets)
+    monkeypatch.setattr(taskloom.features, "LARGE", N + 1)
+    plain = MultiTaskRegressor("trace", **settings).fit(X, targets)
+    assert model.certificate_.primal == pytest.approx(plain.certificate_.primal, rel=1e-6)
+    assert np.allclose(model.predict(X[:20] + 0.1), plain.predict(X[:20] + 0.1), atol=1e-3)
