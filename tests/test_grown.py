@@ -116,6 +116,7 @@ def test_no_basis_where_there_cannot_be_one(monkeypatch):
     phi = FEATURES["rough"]
     mostly_missing = np.where(np.arange(N)[:, None] % T == np.arange(T), Y, np.nan)
     assert Grown.of(Problem(phi, mostly_missing)) is None
+    assert not isinstance(Grown.of(Problem(phi, np.ones((N, T)))), Grown)  # there is nothing to learn
     assert Grown.of(Problem(phi, Y, "absolute")) is None  # it has kinks
     assert Grown.of(Problem(csr_array(phi), Y)) is None
     assert Grown.of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax")) is None  # no faster

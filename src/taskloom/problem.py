@@ -119,6 +119,10 @@ class Problem:
         )
         return twin
 
+    def under(self, structure: Structure) -> Problem:
+        """The same problem under its own structure, where that is asked for; else ``with_structure``."""
+        return self if structure is self.structure else self.with_structure(structure)
+
     def unfolded(self) -> Problem:
         """Where the structure splits the weights into addends: the same problem with features and weights for each of them."""
         return (self.once("unfolded", self._unfolded) or self).at(self.alpha)

@@ -62,6 +62,11 @@ class Book:
         return self.problem.correlate(self.G) if self.Z is None else self.Z
 
     @property
+    def structure(self) -> Array:
+        """The structure at hand, or the best one for the best weights."""
+        return self.problem.best_penalty(self.W)[1] if self.A is None else self.A
+
+    @property
     def gap(self) -> float:
         """Primal minus dual, and never less than what rounding may hide: a proof cannot be finer than its arithmetic."""
         rounding = 4 * np.finfo(float).eps * (abs(self.primal) + abs(self.dual)) if np.isfinite(self.dual) else 0.0

@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import issparse
 
+from .. import factors
 from .._linalg import psd_eigh, psd_root
 from ..features import GROWING, PER_TASK
 from ..losses import RowLoss
@@ -69,6 +70,7 @@ class Grown:
         shared = 4 * seen.y.size >= problem.n_rows * T  # else tasks are small problems of their own
         if (
             r < max(WORTHWHILE, PER_TASK * T)
+            or T > factors.LARGEST_ARRAY
             or issparse(problem.features)
             or not (shared and problem.loss.smooth)
             or isinstance(problem.loss, RowLoss)  # its systems hold all tasks, and do not gain
@@ -85,7 +87,7 @@ class Grown:
         """The problem in the span at another strength, under another structure."""
         if self.inner is not None:
             return self.inner.at(alpha, structure)
-        return self.problem.with_structure(structure).at(alpha)
+        return self.problem.under(structure).at(alpha)
 
     def inward(self, start: tuple | None) -> Start | None:
         if start is None:
@@ -99,9 +101,8 @@ class Grown:
             W, b = way.outward(W, b)
         return (W.T @ self.V).T, b
 
-    def finer(self, problem: Problem, Z: Array, W: Array, tol: float) -> Grown | Reduced | None:
-        """A larger basis, by as much as this one's certificate asks for, or all features."""
-        A = problem.best_penalty(W)[1]
+    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> Grown | Reduced | None:
+        """A larger basis, by as much as this one's certificate asks for at the structure at hand, or all features."""
         root = psd_root(A + UNSEEN * float(np.trace(A)) / len(A) * np.eye(len(A)))
         least = SAFE * tol * problem.scale * 4 * problem.alpha
         problem._memo["grown"] = _grown(problem, self.V, self.P, Z @ root, least)

@@ -105,7 +105,7 @@ def solve(
         if status != "optimal" or book.relative_gap <= tol:
             return book.close(status, mover, solver == "auto")
         start, limits = (book.W, book.b), limits.after(len(first.history))  # finer than the reduced problem can tell
-        reduced = reduced.finer(problem, book.correlations, book.W, tol)
+        reduced = reduced.finer(problem, book.correlations, book.structure, tol)
     return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")
 
 

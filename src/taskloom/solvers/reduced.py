@@ -95,7 +95,7 @@ class Reduced:
 
     def at(self, alpha: float, structure: Structure) -> Problem:
         """The reduced problem at another strength, under another structure."""
-        return self.problem.with_structure(structure).at(alpha)
+        return self.problem.under(structure).at(alpha)
 
     def inward(self, start: tuple | None) -> Start | None:
         """Weights to start from, in the coordinates of the reduced problem."""
@@ -118,6 +118,6 @@ class Reduced:
         centred = phi - self.inputs.x_mean
         return centred[:, self.kept] if self.V is None else centred @ self.V
 
-    def finer(self, problem: Problem, Z: Array, W: Array, tol: float) -> Reduced | None:
+    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> Reduced | None:
         """What to try where this reduction, certified, was not fine enough: nothing, for nothing is left out."""
         return None
