@@ -56,6 +56,13 @@ def _inner(norm):
     return int(np.count_nonzero(norm.a[: norm.k] < (1 - 1e-12) / norm.structure.between))
 
 
+def test_the_inverse_where_nothing_bends():
+    """Weights of zero and a loss that is flat but for rounding: no direction shares anything, and nothing overflows."""
+    norm = ClusterNorm(structures.Clusters(2), np.zeros((3, 4)))
+    assert norm.k == 0
+    assert np.isfinite(norm.inverse(1e-42, np.finfo(float).tiny)(np.ones((3, 4)))).all()
+
+
 def test_weights_that_lack_directions_have_a_norm_too():
     rng = np.random.default_rng(0)
     structure = structures.Clusters(4)

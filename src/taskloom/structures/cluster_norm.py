@@ -94,7 +94,7 @@ class ClusterNorm:
         # On the diagonal, what lies between the bounds only feels the sum; the rest is one-sided.
         between = self._between
         level = 2 * alpha / max(float(self.a[:k][between].sum()), SAME)
-        shared = level / (shift + level * np.count_nonzero(between))
+        shared = level / (shift + level * np.count_nonzero(between)) if between.any() else 0.0
         own, step, above = 1 / shift - one_sided[:k], len(sigma) + 1, one_sided[:k] - rest
         weights = np.full(self.n_tasks, 1 / self.n_tasks)
 
