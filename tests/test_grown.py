@@ -92,6 +92,23 @@ def test_directions_that_are_worth_nothing_stay_out():
     assert len(first.V) <= 2 * grown.DEPTH
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("share", [0.1, 1e-4])
+def test_the_history_is_that_of_all_runs(loss, share):
+    """One count, and bounds of the problem that was posed: they only ever improve, and end at the certificate."""
+    problem, calls = problem_of("rough", loss, gaps=True, share=share), []
+    found = solve(problem, tol=1e-7, callback=lambda history: calls.append(history.iteration[-1]))
+    history, said = found.history, found.certificate
+    assert said.optimal
+    assert isinstance(Grown.of(problem), Grown) == (share == 0.1)  # the basis grows, or all features end it
+    assert calls == list(range(1, len(history) + 1)) == history.iteration
+    assert (history.objective[-1], history.dual[-1], history.gap[-1]) == (said.primal, said.dual, said.gap)
+    assert np.all(np.diff(history.objective) <= 0)
+    assert np.all(np.diff([max(bound, -1e300) for bound in history.dual]) >= 0)
+    assert np.all(np.diff(history.seconds) >= 0)
+    assert max(history.dual) <= said.primal
+
+
 def test_starts_from_weights_outside_the_basis_and_stops_short():
     problem = problem_of("rough", gaps=True)
     begin = rng.normal(size=(problem.n_features, T)), np.zeros(T)

@@ -10,6 +10,8 @@ import numpy as np
 from ..problem import Problem
 from ..solution import Certificate, History, Solution, sentence
 from .base import Iterate, Solver
+from .grown import Grown
+from .reduced import Reduced
 from .repair import repaired_pair
 from .stationarity import stationarity
 
@@ -23,7 +25,7 @@ class Book:
     def __init__(self, problem: Problem, tol: float, constant: float = 0.0):
         self.problem, self.tol = problem, tol
         self.constant = constant  # part of the objective, and out of reach
-        self.history = History()
+        self.history, self.earlier = History(), 0  # iterations of earlier runs are counted, too
         self.began = time.perf_counter()
         self.primal, self.dual = np.inf, -np.inf
         self.convex, self.stationarity, self.last_residual = problem.structure.convex, np.inf, np.inf
@@ -89,7 +91,8 @@ class Book:
     def record(self, point: Iterate) -> float:
         """Certify an iterate, remember it if it is the best, and return its own gap."""
         self.last_gap = self._certify(point)
-        self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
+        count = self.earlier + len(self.history) + 1
+        self.history.add(count, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
         left = self.gap if self.convex else self.stationarity
         if left < 0.999 * self._milestone:
             self.idle, self._milestone = 0, left
@@ -131,23 +134,24 @@ class Book:
             self.W, self.b, self.z, self.A, self.G = point.W, point.b, point.z, point.A, G
         return residual**2 * self.problem.scale
 
-    def take_over(self, other: Book, outward: Callable[[Array, Array], tuple[Array, Array]], same_rows: bool) -> None:
+    def take_over(self, other: Book, form: Grown | Reduced) -> None:
         """Certify here what was found on another form of this problem: its best weights, and its best bound.
 
         That is its dual point, where rows are the same; else the duals of its weights, and of those behind its bound.
         """
-        self.history, self.began, self.length = other.history, other.began, other.length
+        self.began, self.length = other.began, other.length
         points = [(other.W, other.b, other.A, other.penalty)]
-        if (one := other.witness) is not None and one.W is not other.W and not same_rows:
+        if (one := other.witness) is not None and one.W is not other.W and not form.same_rows:
             points.append((one.W, one.b, one.A, one.penalty))
         seen = self.problem.observations
         for W, b, A, penalty in points:
-            W, b = outward(W, b)
+            W, b = form.outward(W, b)
             z = self.problem.predict(W, b)
-            G = other.G if same_rows else -seen.weight * self.problem.loss.slope(seen.y, z)
+            G = other.G if form.same_rows else -seen.weight * self.problem.loss.slope(seen.y, z)
             self._certify(Iterate(W, b, z, -G / seen.weight, A, penalty, self.problem.correlate(G)))
-        for column, value in (("objective", self.primal), ("dual", self.dual), ("gap", self.gap)):
-            getattr(self.history, column)[-1:] = [value]
+        self.history.follow(other.history, None if form.whole else self.dual)
+        if len(self.history):
+            self.history.objective[-1], self.history.dual[-1], self.history.gap[-1] = self.primal, self.dual, self.gap
 
     def close(self, status: str, solver: Solver, automatic: bool) -> Solution:
         problem = self.problem
@@ -160,7 +164,7 @@ class Book:
         if self.convex and status in ("stalled", "max_iter") and relative <= self.tol:
             status = "optimal"  # by the structure that is handed back
         picked = f"{'auto picked ' if automatic else ''}solver {solver!r}"
-        message = sentence(status, relative, slope, len(self.history), self.tol, picked)
+        message = sentence(status, relative, slope, self.earlier + len(self.history), self.tol, picked)
         message = " ".join([message, *self._notes()])
         primal, dual, gap, relative = (float(number) for number in (self.primal, self.dual, self.gap, relative))
         certificate = Certificate(primal, dual, gap, relative, status, message, slope)

@@ -44,6 +44,7 @@ class Grown:
     """The problem in the span of a basis, reduced where it can be, else moved to zero; the way there and back."""
 
     share: ClassVar[float] = 0.5  # of the tolerance, for the problem in the span: the rest is for what lies outside
+    whole: ClassVar[bool] = False  # its minimum may lie above that of the problem that was posed
 
     def __init__(self, problem: Problem, V: Array, P: Array):
         self.V, self.P = V, P  # the basis, and the features along it: a row for each direction, which multiplies faster

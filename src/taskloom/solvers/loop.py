@@ -91,22 +91,29 @@ def solve(
         return in_addends(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
         )
-    reduced = Grown.of(problem) if problem.structure.convex else None
-    while reduced is not None:
-        inner = reduced.at(problem.alpha, problem.structure)
-        mover = as_solver(solver, inner) if reduced.same_rows else chosen  # fewer features may be best served by another
+    book, form = Book(problem, tol), Grown.of(problem) if problem.structure.convex else None
+    while form is not None:
+        inner = form.at(problem.alpha, problem.structure)
+        mover = as_solver(solver, inner) if form.same_rows else chosen  # fewer features may be best served by another
         if mover.accepts(inner) is not None:
             break
+        before = len(book.history)
         first, status = _run(
-            inner, mover, reduced.share * tol, reduced.inward(start), limits, reduced.outward, reduced.constant
+            inner, mover, form.share * tol, form.inward(start), limits, form.outward, form.constant, earlier=before
         )
-        book = Book(problem, tol)
-        book.take_over(first, reduced.outward, reduced.same_rows)
+        book.take_over(first, form)
         if status != "optimal" or book.relative_gap <= tol:
             return book.close(status, mover, solver == "auto")
-        start, limits = (book.W, book.b), limits.after(len(first.history))  # finer than the reduced problem can tell
-        reduced = reduced.finer(problem, book.correlations, book.structure, tol)
-    return _solve_centred(problem, chosen, tol, start, limits, solver == "auto")
+        start, limits = (book.W, book.b), limits.after(len(book.history) - before)
+        form = form.finer(problem, book.correlations, book.structure, tol)  # than this form can tell
+    last = _solve_centred(problem, chosen, tol, start, limits, solver == "auto", len(book.history))
+    return last if not len(book.history) else _following(book.history, last)
+
+
+def _following(history: History, last: Solution) -> Solution:
+    """The solution of the last of several runs, with the history of all."""
+    history.follow(last.history)
+    return replace(last, history=history)
 
 
 def _raised(found: Solution, constant: float) -> Solution:
@@ -131,15 +138,15 @@ class _Limits:
 
 
 def _solve_centred(
-    problem: Problem, solver: Solver, tol: float, start: tuple | None, limits: _Limits, automatic: bool
+    problem: Problem, solver: Solver, tol: float, start: tuple | None, limits: _Limits, automatic: bool, earlier: int = 0
 ) -> Solution:
     """Solve with the features moved to zero, where they lie far from it."""
     move = problem.once("offset", lambda: Move.of(problem))
     if move is None:
-        book, status = _run(problem, solver, tol, start, limits)
+        book, status = _run(problem, solver, tol, start, limits, earlier=earlier)
         return book.close(status, solver, automatic)
     inner = problem.once("centred", lambda: move.inner(problem)).at(problem.alpha)
-    book, status = _run(inner, solver, tol, move.inward(start), limits, move.outward)
+    book, status = _run(inner, solver, tol, move.inward(start), limits, move.outward, earlier=earlier)
     solution = book.close(status, solver, automatic)
     W, b = move.outward(solution.W, solution.b)
     return replace(solution, W=W, b=problem.loss.intercepts(b))
@@ -153,10 +160,11 @@ def _run(
     limits: _Limits,
     outward: Callable[[Array, Array], tuple[Array, Array]] | None = None,
     constant: float = 0.0,
+    earlier: int = 0,
 ) -> tuple[Book, str]:
     """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
     book = Book(problem, tol, constant)
-    book.began = limits.began
+    book.began, book.earlier = limits.began, earlier
     book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
     status = "interrupted"
     with one_thread():

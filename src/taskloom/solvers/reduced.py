@@ -51,6 +51,7 @@ class Reduced:
     """A problem in the eigenvectors of its features, and the way there and back."""
 
     share: ClassVar[float] = 0.8  # of the tolerance: the bound of the problem that was posed may be a little weaker
+    whole: ClassVar[bool] = True  # its minimum is that of the problem that was posed
     same_rows: ClassVar[bool] = False  # its rows are directions: duals of the problem that was posed are computed there
 
     def __init__(self, problem: Problem, inputs: SharedInputs):
