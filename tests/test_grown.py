@@ -9,6 +9,8 @@ import taskloom.features
 from taskloom import MultiTaskRegressor, Problem, alpha_max, path, solve
 from taskloom.decompositions import cholesky, pivoted_cholesky
 from taskloom.solvers import grown
+from taskloom.solvers.base import Iterate
+from taskloom.solvers.book import Book
 from taskloom.solvers.grown import Grown
 from taskloom.solvers.reduced import Reduced
 
@@ -107,6 +109,18 @@ def test_the_history_is_that_of_all_runs(loss, share):
     assert np.all(np.diff([max(bound, -1e300) for bound in history.dual]) >= 0)
     assert np.all(np.diff(history.seconds) >= 0)
     assert max(history.dual) <= said.primal
+
+
+def test_the_basis_grows_by_the_last_certificate_though_an_earlier_bound_may_be_better():
+    problem = problem_of("rough", gaps=True)
+    book, found = Book(problem, 1e-9), solve(problem, tol=1e-6)
+    for W in (found.W, 0.5 * found.W):
+        z = problem.predict(W, found.b)
+        slopes = problem.loss.slope(problem.observations.y, z)
+        book.record(Iterate(W, found.b, z, slopes, Z=problem.correlate(-problem.observations.weight * slopes)))
+    last = book.latest[0]
+    assert not np.allclose(last, book.G)
+    assert np.allclose(book.correlations, problem.correlate(last))
 
 
 def test_starts_from_weights_outside_the_basis_and_stops_short():

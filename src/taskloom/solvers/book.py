@@ -31,7 +31,7 @@ class Book:
         self.convex, self.stationarity, self.last_residual = problem.structure.convex, np.inf, np.inf
         self.W, self.b = np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
         self.G = np.zeros(problem.observations.y.size)
-        self.Z: Array | None = None  # what the features make of G
+        self.latest: tuple[Array, Array | None] = self.G, None  # the last candidate, and what the features make of it
         self.z: Array | None = None  # what the best weights predict
         self.witness: Iterate | None = None  # where the best bound comes from
         self.length: float | None = None
@@ -60,8 +60,9 @@ class Book:
 
     @property
     def correlations(self) -> Array:
-        """``Phi'G`` of the best bound."""
-        return self.problem.correlate(self.G) if self.Z is None else self.Z
+        """``Phi'G`` of the last candidate for a bound, the best or not: what it says has not been heard yet."""
+        G, Z = self.latest
+        return self.problem.correlate(G) if Z is None else Z
 
     @property
     def structure(self) -> Array:
@@ -119,9 +120,10 @@ class Book:
             G, Z = (G, Z) if better is None else (better, problem.correlate(better) if its_own is None else its_own)
             dual = max(problem.dual(G, point.W, point.A, Z) + self.constant, dual)
             if dual > self.dual:
-                self.dual, self.G, self.Z, self.witness = dual, G, Z, point
+                self.dual, self.G, self.witness = dual, G, point
             if better is None or not self.tol < problem.relative(primal - dual) < NEARLY * self.tol:
                 break
+        self.latest = G, Z
         return max(primal - dual, 0.0)
 
     def _measure(self, point: Iterate, primal: float) -> float:
