@@ -4,17 +4,19 @@
 
 Instance ``k`` of a seed is always the same. The ledger (``--ledger``) has a line for each instance that was judged; a run that
 was killed goes on where it stopped. ``--only 17 --shrink`` runs one again, makes it small and writes it as a test under
-tests/regressions. Writes benchmarks/results/campaign.json and campaign.md; docs/robustness.md says what is attacked.
+tests/regressions. ``--grow`` sends small problems the ways of large ones (give it a ledger of its own). Writes
+benchmarks/results/campaign.json and campaign.md; docs/robustness.md says what is attacked.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
-from attack import ledger, shrink, summary
+from attack import growing, ledger, shrink, summary
 from attack.check import GOOD
 from attack.draw import draw
 
@@ -32,7 +34,10 @@ def main() -> int:
     parser.add_argument("--only", type=int, metavar="K", help="run one instance, whatever the ledger says")
     parser.add_argument("--shrink", action="store_true", help="with --only: make a failure small and write it as a test")
     parser.add_argument("--again", action="store_true", help="judge the failures of the ledger again")
+    parser.add_argument("--grow", action="store_true", help="small problems grow a basis and factor kernels, as large ones do")
     asked = parser.parse_args()
+    if asked.grow:
+        os.environ[growing.ASKED] = "1"
     if asked.only is not None:
         return one(asked)
     if asked.again:

@@ -14,6 +14,7 @@ from taskloom._orphans import end_with_parent
 
 from .check import GOOD, check
 from .draw import draw
+from .growing import grow_if_asked
 
 Entry = dict[str, Any]
 DIED = "the worker was killed, or ended itself after too long in compiled code"
@@ -51,6 +52,7 @@ def append(path: Path, entry: Entry) -> None:
 
 def judge(seed: int, k: int, limit: float) -> Entry:
     """Instance ``k`` from its numbers alone."""
+    grow_if_asked()
     return check(draw(seed, k), limit)
 
 
