@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import taskloom.features
 from taskloom import MultiTaskRegressor
+from taskloom.solvers import grown
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from attack import ledger, shrink, summary
+from attack import growing, ledger, shrink, summary
 from attack.check import GOOD, OPTIMAL, REFUSED, TOO_SLOW, check
 from attack.draw import FAULTS, KERNELS, RARE_KERNELS, SOLVERS, draw
 
@@ -115,6 +117,24 @@ def test_an_instance_that_takes_too_long_is_told(monkeypatch):
 
     planted(monkeypatch, spin)
     assert check(PLAIN, limit=0.2)["outcome"] == TOO_SLOW
+
+
+def test_small_problems_go_the_ways_of_large_ones_where_that_is_asked_for(monkeypatch):
+    for module, names in (
+        (taskloom.features, ("LARGE", "GROWING", "PER_TASK")),
+        (grown, ("GROWING", "WORTHWHILE", "PER_TASK")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, getattr(module, name))  # to be put back
+    monkeypatch.setattr(grown, "MOST", grown.MOST)
+    monkeypatch.setattr(grown, "DEPTH", grown.DEPTH)
+    made, grow = [], grown._grown
+    monkeypatch.setattr(grown, "_grown", lambda *given: made.append(grow(*given)) or made[-1])
+    assert ledger.judge(0, 112, 60.0)["outcome"] == OPTIMAL
+    assert not made
+    monkeypatch.setenv(growing.ASKED, "1")
+    assert ledger.judge(0, 112, 60.0)["outcome"] == OPTIMAL
+    assert made
 
 
 def test_a_killed_run_goes_on(tmp_path, monkeypatch):
