@@ -219,15 +219,19 @@ def by_gpytorch(X: np.ndarray, Y: np.ndarray, X_new: np.ndarray, gamma: float, l
 
 def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
     ours = [row for row in rows if "share" in row]
-    axes = figure.subplots()
-    labels = [
-        f"{row['n']}x{row['T']} {row['structure'][:4]}\ng={row['gamma']} {row['share']}{' half' if row['missing'] else ''}"
-        for row in ours
-    ]
-    axes.bar(range(len(ours)), [row["fit / eigh"] for row in ours])
-    axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(ours)), labels, rotation=90, fontsize=6)
-    axes.set_ylabel("fit to 1e-6, in units of one eigh(K)")
+    sizes = list(dict.fromkeys(row["n"] for row in ours))
+    figure.set_size_inches(9, 4 * len(sizes))
+    for axes, n in zip(figure.subplots(len(sizes), squeeze=False)[:, 0], sizes, strict=True):
+        cells = [row for row in ours if row["n"] == n]
+        for label, colour, missing in (("complete", "tab:blue", 0.0), ("half missing", "tab:orange", 0.5)):
+            places = [k for k, row in enumerate(cells) if row["missing"] == missing]
+            axes.bar(places, [cells[k]["fit / eigh"] for k in places], color=colour, label=label)
+        axes.axhline(1.0, color="black", linewidth=0.8)
+        names = [f"{row['structure']} {row['share']}, T = {row['T']}, gamma {row['gamma']}" for row in cells]
+        axes.set_xticks(range(len(cells)), names, rotation=90, fontsize=6)
+        axes.set_title(f"{n} rows")
+        axes.set_ylabel("fit to 1e-6, in eigh(K)")
+        axes.legend()
 
 
 def main() -> None:

@@ -187,3 +187,12 @@ def test_the_order_of_additions_does_not_matter(structure):
     order = [*range(T), T + 1, T]
     assert np.allclose(one.structure_, other.structure_[np.ix_(order, order)])
     assert np.linalg.eigvalsh(one.structure_)[0] > -1e-8 * np.linalg.norm(one.structure_)
+
+
+def test_a_name_that_is_no_label_is_refused():
+    """Arguments in the wrong order are the likely cause."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(12, 2)), rng.normal(size=(12, 3))
+    model = MultiTaskRegressor("trace", alpha=0.1).fit(X, Y)
+    with pytest.raises(ValueError, match=r"named by a label, got ndarray; call add_task\(X, y, name\)"):
+        model.add_task("new", X, Y[:, 0])

@@ -99,8 +99,17 @@ def test_directions_that_are_worth_nothing_stay_out():
 def test_the_history_is_that_of_all_runs(loss, share):
     """One count, and bounds of the problem that was posed: they only ever improve, and end at the certificate."""
     problem, calls = problem_of("rough", loss, gaps=True, share=share), []
-    found = solve(problem, tol=1e-7, callback=lambda history: calls.append(history.iteration[-1]))
+    told = []
+
+    def watch(history):
+        calls.append(history.iteration[-1])
+        told.append((history.objective[-1], history.dual[-1], history.gap[-1]))
+
+    found = solve(problem, tol=1e-7, callback=watch)
     history, said = found.history, found.certificate
+    for objective, dual, gap in told:  # of all features at any time: a basis proves nothing of what lies outside
+        assert dual <= said.primal <= objective + 1e-12
+        assert gap >= objective - said.primal - 1e-12
     assert said.optimal
     assert isinstance(Grown.of(problem), Grown) == (share == 0.1)  # the basis grows, or all features end it
     assert calls == list(range(1, len(history) + 1)) == history.iteration

@@ -114,10 +114,9 @@ class History:
         self.gap.append(gap)
         self.seconds.append(seconds)
 
-    def follow(self, later: History, dual: float | None = None) -> None:
-        """Go on with the entries of a later run; ``dual`` is the bound that holds where theirs are those of another problem."""
+    def follow(self, later: History) -> None:
+        """Go on with the entries of a later run."""
         for objective, bound, seconds in zip(later.objective, later.dual, later.seconds, strict=True):
-            bound = bound if dual is None else dual
             if len(self):
                 objective, bound = min(objective, self.objective[-1]), max(bound, self.dual[-1])
             self.add(len(self) + 1, objective, bound, abs(objective - bound), seconds)

@@ -11,7 +11,7 @@ with ``f0 = sum_t beta0_t f_t``. The structure says what ``beta0``, ``M`` and ``
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -154,6 +154,7 @@ class AddTask(MultiTaskEstimator):
         check_is_fitted(self, "certificate_")
         require(not isinstance(self.kernel, (list, tuple)), "add_task needs one kernel; with a list of them, fit again")
         names = self.tasks_.tolist()
+        require(isinstance(name, Hashable), f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
         require(name not in names, f"there is a task {shown(name)} already; choose another name")
         inputs = self._inputs_of_task(X)
         y = np.asarray(as_table(y)).ravel()

@@ -96,7 +96,7 @@ class Watch:
 
 def show(history: History) -> str | None:
     """A line about every tenth iteration, for ``verbose``."""
-    k = len(history)
+    k = history.iteration[-1]
     if k > 3 and k % 10:
         return None
     return (

@@ -26,6 +26,7 @@ class Book:
         self.problem, self.tol = problem, tol
         self.constant = constant  # part of the objective, and out of reach
         self.history, self.earlier = History(), 0  # iterations of earlier runs are counted, too
+        self.proved: float | None = None  # of the problem that was posed, by earlier runs, where bounds of this one are not its
         self.began = time.perf_counter()
         self.primal, self.dual = np.inf, -np.inf
         self.convex, self.stationarity, self.last_residual = problem.structure.convex, np.inf, np.inf
@@ -93,7 +94,8 @@ class Book:
         """Certify an iterate, remember it if it is the best, and return its own gap."""
         self.last_gap = self._certify(point)
         count = self.earlier + len(self.history) + 1
-        self.history.add(count, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
+        dual, gap = (self.dual, self.gap) if self.proved is None else (self.proved, self.primal - self.proved)
+        self.history.add(count, self.primal, dual, gap, time.perf_counter() - self.began)
         left = self.gap if self.convex else self.stationarity
         if left < 0.999 * self._milestone:
             self.idle, self._milestone = 0, left
@@ -151,7 +153,7 @@ class Book:
             z = self.problem.predict(W, b)
             G = other.G if form.same_rows else -seen.weight * self.problem.loss.slope(seen.y, z)
             self._certify(Iterate(W, b, z, -G / seen.weight, A, penalty, self.problem.correlate(G)))
-        self.history.follow(other.history, None if form.whole else self.dual)
+        self.history.follow(other.history)
         if len(self.history):
             self.history.objective[-1], self.history.dual[-1], self.history.gap[-1] = self.primal, self.dual, self.gap
 

@@ -56,7 +56,7 @@ def solve(
     Parameters
     ----------
     problem : Problem
-    solver : {"auto", "alternating", "block", "factored"} or Solver
+    solver : {"auto", "projected", "smooth", "reweighted", "proximal", "factored", "alternating", "block"} or Solver
     tol : float
         Relative duality gap at which to stop.
     max_iter : int
@@ -98,8 +98,9 @@ def solve(
         if mover.accepts(inner) is not None:
             break
         before = len(book.history)
+        proved = None if form.whole else book.dual
         first, status = _run(
-            inner, mover, form.share * tol, form.inward(start), limits, form.outward, form.constant, earlier=before
+            inner, mover, form.share * tol, form.inward(start), limits, form.outward, form.constant, before, proved
         )
         book.take_over(first, form)
         if status != "optimal" or book.relative_gap <= tol:
@@ -161,10 +162,11 @@ def _run(
     outward: Callable[[Array, Array], tuple[Array, Array]] | None = None,
     constant: float = 0.0,
     earlier: int = 0,
+    proved: float | None = None,
 ) -> tuple[Book, str]:
     """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
     book = Book(problem, tol, constant)
-    book.began, book.earlier = limits.began, earlier
+    book.began, book.earlier, book.proved = limits.began, earlier, proved
     book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
     status = "interrupted"
     with one_thread():
