@@ -149,8 +149,7 @@ class Book:
             points.append((one.W, one.b, one.A, one.penalty))
         seen = self.problem.observations
         for W, b, A, penalty in points:
-            W, b = form.outward(W, b)
-            z = self.problem.predict(W, b)
+            W, b, z = form.posed(self.problem, W, b)
             G = other.G if form.same_rows else -seen.weight * self.problem.loss.slope(seen.y, z)
             self._certify(Iterate(W, b, z, -G / seen.weight, A, penalty, self.problem.correlate(G)))
         self.history.follow(other.history)

@@ -45,6 +45,7 @@ PROMISE = 0.2  # the share of the tolerance below which a promise is worth a cer
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
+CLEAR = 1e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
 FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
 COARSE = 1e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
 FINE = 1e-5  # a relative tolerance below this is not for single precision to judge
@@ -238,7 +239,8 @@ class Walk:
             return like(U[:, :q] * (energy[:q] / self.p) ** (0.5 / (self.p + 1)), W)
         squares, vectors = left_vectors(exact.T)
         s, root = np.sqrt(np.maximum(squares[::-1], 0.0)), self.alpha**0.5
-        q = max(min(max(40, s.size // 2), int(np.count_nonzero(s > 1e-7 * s[0]))), 1)  # what is below may point anywhere
+        clear = 0 if shrink > 0 else int(np.count_nonzero(s > CLEAR * s.mean()))  # weights of a fit have the rank that they need
+        q = max(min(max(40, s.size // 2, clear), int(np.count_nonzero(s > 1e-7 * s[0]))), 1)  # what is below may point anywhere
         size = typical(np.concatenate([to_numpy(block.size) for block in self.data]))
         if shrink > 0 and size > 0:
             left = s - shrink * root / size

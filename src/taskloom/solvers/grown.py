@@ -48,7 +48,7 @@ class Grown:
 
     def __init__(self, problem: Problem, V: Array, P: Array):
         self.V, self.P = V, P  # the basis, and the features along it: a row for each direction, which multiplies faster
-        self.problem = replace(problem, features=P.T)
+        self.problem = self.spanned = replace(problem, features=P.T)
         self.problem._memo.update({key: problem._memo[key] for key in FEATURE_FREE if key in problem._memo})
         self.inner = Reduced.of(self.problem, worthwhile=1)  # few features, but of many rows
         self.move = None if problem.loss.quadratic else Move.of(self.problem)
@@ -97,10 +97,19 @@ class Grown:
         way = self.inner or self.move
         return some if way is None else way.inward(some)
 
+    def _along(self, W: Array, b: Array) -> tuple[Array, Array]:
+        """Weights of the directions of the basis, and intercepts."""
+        way = self.inner or self.move
+        return (W, b) if way is None else way.outward(W, b)
+
     def outward(self, W: Array, b: Array) -> tuple[Array, Array]:
-        if (way := self.inner or self.move) is not None:
-            W, b = way.outward(W, b)
+        W, b = self._along(W, b)
         return (W.T @ self.V).T, b
+
+    def posed(self, problem: Problem, W: Array, b: Array) -> tuple[Array, Array, Array]:
+        """Weights and intercepts of the problem that was posed, and what they predict: no pass over its features."""
+        W, b = self._along(W, b)
+        return (W.T @ self.V).T, b, self.spanned.predict(W, b)
 
     def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> Grown | Reduced | None:
         """A larger basis, by as much as this one's certificate asks for at the structure at hand, or all features."""

@@ -114,6 +114,11 @@ class Reduced:
             outside = self.V @ W
         return outside, self.inputs.intercepts(outside)
 
+    def posed(self, problem: Problem, W: Array, b: Array) -> tuple[Array, Array, Array]:
+        """The same, and what they predict there."""
+        W, b = self.outward(W, b)
+        return W, b, problem.predict(W, b)
+
     def features(self, phi: Array) -> Array:
         """Features of other inputs, in the coordinates of the reduced weights."""
         centred = phi - self.inputs.x_mean
