@@ -57,7 +57,21 @@ def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit
         assert found.certificate.primal >= sure.certificate.dual - 1e-12 * problem.scale
         assert found.certificate.primal == pytest.approx(problem.primal(found.W, found.b, found.A), rel=1e-9)
         assert found.certificate.primal - sure.certificate.primal <= tol * problem.scale
-        assert problem.dual(found.G) <= found.certificate.primal
+        assert problem.dual(found.G) <= found.certificate.primal + 1e-12 * problem.scale
+
+
+@pytest.mark.parametrize(
+    ("loss", "gaps", "reduces"), [("squared", False, True), ("squared", True, False), ("huber", False, False)]
+)
+def test_the_basis_predicts_what_its_weights_predict(loss, gaps, reduces):
+    problem = problem_of("rough", loss, gaps=gaps)
+    form = Grown.of(problem)
+    inner = form.at(problem.alpha, problem.structure)
+    assert (form.inner is not None) == reduces
+    W, b, z = form.posed(problem, np.ones((inner.n_features, T)), np.ones(T))
+    assert np.allclose(z, problem.predict(W, b), rtol=1e-12, atol=1e-12)
+    outside = form.outward(np.ones((inner.n_features, T)), np.ones(T))
+    assert all(np.array_equal(one, other) for one, other in zip((W, b), outside, strict=True))
 
 
 @pytest.mark.parametrize("gaps", [False, True])

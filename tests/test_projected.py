@@ -56,6 +56,34 @@ def test_every_shape_is_solved_in_few_rounds(d, n_tasks, n):
         assert solution.n_iter < 10
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_tasks_that_need_no_help_are_solved_in_few_rounds(missing):
+    """Long tasks, along directions of different size that all matter: rows of their own, and a table with gaps."""
+    rng = np.random.default_rng(0)
+    n, n_tasks, scale = 400, 7, np.geomspace(10, 0.1, 28)
+    row, task = np.nonzero(rng.random((n, n_tasks)) >= missing)
+    row = row if missing else np.arange(row.size)
+    X = rng.normal(size=(row.max() + 1, scale.size)) * scale
+    W = 10 * rng.normal(size=(scale.size, n_tasks)) / scale[:, None]
+    y = np.einsum("ij,ji->i", X[row], W[:, task]) + 5 * rng.normal(size=row.size)
+    problem = Problem(X, Observations.build(row, task, y, n_tasks), "squared", "trace", fit_intercept=True)
+    solution = solve(problem.at(1e-7 * alpha_max(problem)), "projected", tol=1e-6)
+    assert solution.certificate.optimal, solution.certificate.message
+    assert solution.n_iter <= 3
+
+
+def test_weights_to_start_from_keep_the_rank_that_they_have():
+    """Of 100 tasks, all of which have a direction of their own; a start of noise is cut."""
+    problem = problem_of((12,) * 100, 150, fit_intercept=False)
+    rng = np.random.default_rng(0)
+    W = np.linalg.qr(rng.normal(size=(150, 100)))[0]
+    run = Projected().begin(problem, (W, np.zeros(100)), 1e-4)
+    assert run.walk.here.Q.shape[1] == 100
+    W[:, 30:] *= 1e-5
+    run = Projected().begin(problem, (W, np.zeros(100)), 1e-4)
+    assert run.walk.here.Q.shape[1] == 50
+
+
 @pytest.mark.parametrize("columns", ["independent", "alike", "constant"])
 def test_long_tasks_are_known_by_their_products(columns):
     """The same value, slope and answers as from the rows, in both precisions and along any directions."""

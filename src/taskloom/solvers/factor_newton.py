@@ -45,8 +45,10 @@ PROMISE = 0.2  # the share of the tolerance below which a promise is worth a cer
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
+NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
 CLEAR = 1e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
 FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
+INSIDE = 6.0  # the curvature within the span of ``Q``: 4 with ``W`` as it is, columns orthogonal; measured
 COARSE = 1e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
 FINE = 1e-5  # a relative tolerance below this is not for single precision to judge
 
@@ -95,21 +97,45 @@ class Point:
         return bend + self.lift * dQ + pull.T @ self.B - self.Z.T @ dB
 
     @cached_property
+    def energy(self) -> np.ndarray:
+        """The squared lengths of the columns, those of small ones too large: they have no direction."""
+        energy = column_squares(self.Q)
+        return energy + (1e-12 * energy.max(initial=0.0) + TINY)
+
+    @cached_property
     def lift(self) -> float:
         """What makes up for a negative slope in ``D`` along a direction of ``Q``: Newton's method would run away with it.
 
         The columns of ``Q`` are orthogonal wherever the walk goes.
         """
-        energy = column_squares(self.Q)
-        length = np.sqrt(energy + (1e-12 * energy.max(initial=0.0) + TINY))  # small columns have no direction
+        length = np.sqrt(self.energy)
         pull = self.Z @ self.Q
         slope = double(to_numpy(pull.T @ pull)) / (4 * self.alpha * length * length[:, None])
         if self.p != 1:
-            slope = slope - np.diag(self.p * energy ** (self.p - 1))
+            slope = slope - np.diag(self.p * column_squares(self.Q) ** (self.p - 1))
         return max(float(np.linalg.eigvalsh(slope)[-1]) - (self.p == 1), 0.0)
 
     def metric(self) -> Callable[[Array], Array]:
-        """The inverse of what the Hessian would be, were the inputs of all tasks alike (and alike in all directions)."""
+        """The inverse of what the Hessian would be, were the inputs of all tasks alike (and alike in all directions).
+
+        Under the trace penalty, more than that within the span of ``Q``, where tasks undo what a change does to ``W``.
+        """
+        outside = self._metric()
+        return outside if self.p != 1 else self._inside(outside)
+
+    def _inside(self, outside: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        """With ``W`` as it is, ``tr D + alpha tr(W'D^-1 W)`` is left to bend, at the best ``D`` by about ``1 + q_j^2 / q_i^2``
+        for a change of column ``j`` along column ``i``. The smaller of both curvatures counts: their inverses add up."""
+        U = self.Q / like(np.sqrt(self.energy), self.Q)
+        bends = like(INSIDE * (1 + self.energy / self.energy[:, None]) + self.lift, self.Q)
+
+        def inverse(slope: Array) -> Array:
+            basis = cast(U, slope.dtype)
+            return outside(slope) + basis @ ((basis.T @ slope) / cast(bends, slope.dtype))
+
+        return inverse
+
+    def _metric(self) -> Callable[[Array], Array]:
         floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
         K = (floor + self.lift) * eye_like(self.B)
         if self.p != 1:
@@ -207,11 +233,7 @@ class Walk:
         self.spread = spread
         self.light = rough
         self.dtype = data[0].dtype
-        if start is None:
-            Q = self._factor_of(joined([block.alone() for block in rough or data]), SHRINK)
-        else:
-            Q = self._factor_of(start)
-        self.here = self._at(Q)
+        self.here = self._at(self._first_factor() if start is None else self._factor_of(start))
         self.enough = PROMISE * tol * scale
         self.stuck = False  # whether the last Newton step found nothing lower
         self.refused = False  # whether a certificate was asked for, in vain
@@ -226,6 +248,19 @@ class Walk:
                 self.rough = None
         return Point(self.data, cast(Q, self.dtype), self.alpha, self.p, self.spread)
 
+    def _first_factor(self) -> Array:
+        """The best factor for every task on its own, shrunk a little; or as the penalty would, where that is far less."""
+        W = joined([block.alone() for block in self.rough or self.data])
+        norm, root = (inner(W, W) / len(W)) ** 0.5, self.alpha**0.5
+        if self.p == 1 and root < NEAR * norm * self._size:
+            W = self._at((root * norm) ** 0.5 * eye_like(W)).weights()
+        return self._factor_of(W, SHRINK)
+
+    @cached_property
+    def _size(self) -> float:
+        """The typical sum of squares of the inputs of a task, along a direction."""
+        return typical(np.concatenate([to_numpy(block.size) for block in self.data]))
+
     def _factor_of(self, W: Array, shrink: float = 0.0) -> Array:
         """The best factor for the weights; under the trace penalty on the larger ones of their directions.
 
@@ -239,11 +274,12 @@ class Walk:
             return like(U[:, :q] * (energy[:q] / self.p) ** (0.5 / (self.p + 1)), W)
         squares, vectors = left_vectors(exact.T)
         s, root = np.sqrt(np.maximum(squares[::-1], 0.0)), self.alpha**0.5
-        clear = 0 if shrink > 0 else int(np.count_nonzero(s > CLEAR * s.mean()))  # weights of a fit have the rank that they need
+        clear = (
+            0 if shrink > 0 else int(np.count_nonzero(s > CLEAR * s.mean()))
+        )  # weights of a fit have the rank that they need
         q = max(min(max(40, s.size // 2, clear), int(np.count_nonzero(s > 1e-7 * s[0]))), 1)  # what is below may point anywhere
-        size = typical(np.concatenate([to_numpy(block.size) for block in self.data]))
-        if shrink > 0 and size > 0:
-            left = s - shrink * root / size
+        if shrink > 0 and self._size > 0:
+            left = s - shrink * root / self._size
             q, s = min(q, 2 + int(1.3 * np.count_nonzero(left > 0))), np.maximum(left, 0.1 * s)
         largest_last = np.sqrt(root * s[:q][::-1])
         return cast(vectors[:, vectors.shape[1] - q :] * like(largest_last, exact), W.dtype)
