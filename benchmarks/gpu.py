@@ -4,8 +4,8 @@
 
 All with the trace penalty and the squared loss, to a relative gap of 1e-4. The share of the roofline is a floor over the time:
 
-- kernel: n x 20 inputs, the exact rbf kernel, 100 tasks that share them. Floor: the one-stage reduction of the n x n matrix
-  reads its half once for each column (n^3 / 6 numbers), and 10/3 n^3 operations follow at the rate of a matrix product.
+- kernel: n x 20 inputs, the exact rbf kernel, 100 tasks that share them. Floor: the n x n matrix is written once, and read for
+  each product with it (two for each block of directions, two for a certificate), or multiplied where that takes longer.
 - tasks: 30 examples of 50 inputs for each task (benchmarks/many_tasks.py). Floor: the passes over the inputs X, their image
   P = XQ and the inverse roots R of the systems: 2X + 3P + 2R an evaluation, 2X + 2P + 2R a product with the Hessian, 2X a
   certificate, 3X to begin.
@@ -44,7 +44,7 @@ import numpy as np
 from taskloom import MultiTaskRegressor
 from taskloom._array_api import inverse_roots, namespace, times, times_transposed
 from taskloom.solvers.factor_newton import Point
-from taskloom.solvers.on_device import accelerated_kernel
+from taskloom.solvers.on_device import KernelInputs, accelerated_kernel
 
 TOL = 1e-4
 SIZES = {"kernel": 20_000, "tasks": 100_000, "rows": 1_000_000}
@@ -137,7 +137,12 @@ def floor(what: str, size: int, dtype: str, rate: dict[str, float], counts: Coun
     """Seconds below which no fit of this kind can go, by the model in the head of this file."""
     item = np.dtype(dtype).itemsize
     if what == "kernel":
-        return item * size**3 / 6 / rate["bytes"] + 10 / 3 * size**3 / rate[dtype]
+        seconds = 8 * size**2 / rate["bytes"]
+        for (kind, width), count in counts.items():
+            if kind in ("block", "certificate"):
+                held, kept = (item, dtype) if kind == "block" else (8, "float64")
+                seconds += 2 * count * max(held * size**2 / rate["bytes"], 2 * size**2 * width / rate[kept])
+        return seconds
     if what == "rows":
         return 2 * size * 1000 * (1000 + TASKS["rows"]) / rate["float64"]
     m, d = many_tasks.N, many_tasks.D
@@ -149,9 +154,11 @@ def floor(what: str, size: int, dtype: str, rate: dict[str, float], counts: Coun
 
 
 def counted(work: Callable[[], Any]) -> tuple[Counter, Any]:
-    """How often the walk evaluates and how often it multiplies with the Hessian, by the number of columns of ``Q``."""
+    """How often the walk evaluates and how often it multiplies with the Hessian, by the number of columns of ``Q``; and how
+    often a kernel is multiplied with a block of directions, and for a certificate, by the number of columns."""
     counts: Counter = Counter()
     begin, product = Point.__init__, Point.hessian
+    outside, evidence = KernelInputs._outside, KernelInputs.evidence
 
     def evaluate(self: Point, data: Any, Q: Any, *rest: Any, **named: Any) -> None:
         counts["point", Q.shape[1]] += 1
@@ -161,11 +168,21 @@ def counted(work: Callable[[], Any]) -> tuple[Counter, Any]:
         counts["product", dQ.shape[1]] += 1
         return product(self, dQ)
 
+    def take(self: KernelInputs, block: Any, *rest: Any) -> Any:
+        counts["block", block.shape[1]] += 1
+        return outside(self, block, *rest)
+
+    def prove(self: KernelInputs, point: Any) -> Any:
+        counts["certificate", self.Y.shape[1]] += 1
+        return evidence(self, point)
+
     Point.__init__, Point.hessian = evaluate, multiply  # type: ignore[method-assign]
+    KernelInputs._outside, KernelInputs.evidence = take, prove  # type: ignore[method-assign]
     try:
         return counts, work()
     finally:
         Point.__init__, Point.hessian = begin, product  # type: ignore[method-assign]
+        KernelInputs._outside, KernelInputs.evidence = outside, evidence  # type: ignore[method-assign]
 
 
 def eigh_alone(bench: Bench, size: int, dtype: str) -> float:

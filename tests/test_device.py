@@ -6,11 +6,13 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import taskloom
 from taskloom import MultiTaskRegressor, _array_api, structures
 from taskloom.estimators import on_device
 from taskloom.solvers.factor_newton import Point
+from taskloom.solvers.on_device import kernel
 from taskloom.solvers.task_blocks import Rows
 from taskloom.tables import as_table
 
@@ -261,3 +263,79 @@ def test_rows_have_the_slope_and_the_hessian_of_their_value(p):
         b = np.linalg.solve(P.T @ P + 0.3 * np.eye(3), P.T @ y)
         naive += np.sum((y - P @ b) ** 2) + 0.3 * b @ b
     assert np.isclose(here.value, naive)
+
+
+@pytest.fixture
+def growing(monkeypatch):
+    """Kernels of few rows go the way of large ones, and what they become is kept."""
+    seen = []
+    build = kernel.KernelInputs.__init__
+
+    def watched(self, *arguments, **more):
+        build(self, *arguments, **more)
+        seen.append(self)
+
+    monkeypatch.setattr(kernel, "GROWING", 20)
+    monkeypatch.setattr(kernel.KernelInputs, "__init__", watched)
+    return seen
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_few_directions_of_a_kernel_are_enough(structure, fit_intercept, weighted, array, growing):
+    """The optimum of the ordinary solver, certified on the whole kernel, in the span of a part of it."""
+    X, Y = wide(n=150, d=3, T=4)
+    weight = np.random.default_rng(2).uniform(0.2, 2, size=len(X)) if weighted else None
+    for alpha, tol in ((0.03, 1e-6), (0.001, 1e-6), (1e-5, 1e-9)):
+        plain = MultiTaskRegressor(structure, kernel="rbf", gamma=0.5, alpha=alpha, tol=tol, fit_intercept=fit_intercept)
+        there = clone(plain).set_params(device="cpu").fit(array(X), array(Y), weight)
+        here = plain.fit(X, Y, weight)
+        assert there.certificate_.optimal, there.certificate_.message
+        room = here.certificate_.gap + there.certificate_.gap + 1e-12 * here.certificate_.primal
+        assert abs(there.certificate_.primal - here.certificate_.primal) <= room
+        assert there.certificate_.dual <= here.certificate_.primal * (1 + 1e-12)
+        assert here.certificate_.dual <= there.certificate_.primal * (1 + 1e-12)
+        assert np.allclose(np.asarray(there.predict(array(X))), here.predict(X), atol=0.02 * Y.std())
+    sizes = [inputs.data[0].d.shape[0] for inputs in growing]
+    assert not growing[0].whole
+    assert sizes[0] < sizes[1] < sizes[2] <= 150
+    assert sizes[0] < 75
+
+
+def test_directions_are_orthonormal_and_are_kept_when_more_are_asked_for(growing):
+    X, Y = wide(n=150, d=3, T=4)
+    MultiTaskRegressor("trace", kernel="rbf", gamma=0.5, alpha=0.003, tol=1e-7, device="cpu").fit(X, Y)
+    inputs = growing[0]
+    block = inputs.data[0]
+    assert np.allclose(block.S.T @ inputs.K @ block.S, np.eye(block.d.size), atol=1e-10)
+    assert np.allclose(inputs.P, inputs.K @ block.S, atol=1e-10)
+    assert np.allclose(inputs.P.T @ inputs.P, np.diag(block.d**2), atol=1e-10 * float(block.d.max()) ** 2)
+    point = Point(inputs.data, np.eye(4), 0.003)
+    C, before = inputs.coefficients(point), block.d.size
+    start = inputs.finer(point, structures.Trace(), 1e-12, moved=True, tired=False)
+    assert before < inputs.data[0].d.size
+    assert np.allclose(inputs.data[0].S @ start, C, atol=1e-8 * np.abs(C).max())
+    whole = inputs.finer(point, structures.Trace(), 1e-12, moved=True, tired=True)
+    assert inputs.whole
+    assert np.allclose(inputs.K @ (inputs.S @ whole), inputs.K @ C, atol=1e-8)
+    assert inputs.finer(point, structures.Trace(), 1e-12, moved=False, tired=True) is None
+
+
+def test_noise_of_single_precision_is_not_taken_in_for_ever(growing):
+    X, Y = (part.astype(np.float32) for part in wide(n=150, d=3, T=4))
+    model = MultiTaskRegressor("trace", kernel="rbf", gamma=0.5, alpha=1e-6, tol=1e-9, device="cpu")
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, Y)
+    assert model.certificate_.status == "stalled"
+    assert model.n_iter_ < 40
+
+
+def test_kernels_that_are_definite_are_known():
+    assert kernel.is_definite("linear", None, 3, 1)
+    assert kernel.is_definite("rbf", 0.1, 3, 1)
+    assert kernel.is_definite("poly", None, 3.0, 0.0)
+    assert not kernel.is_definite("poly", None, 2.5, 1)
+    assert not kernel.is_definite("poly", None, 3, -1)
+    assert not kernel.is_definite("poly", -1.0, 3, 1)
+    assert not kernel.is_definite("rbf", -1.0, 3, 1)

@@ -17,7 +17,7 @@ from .._array_api import card_array, double, library, namespace, on_card, place,
 from .._component import require
 from ..factors import FactoredStructure
 from ..losses import as_loss
-from ..solvers.on_device import KernelInputs, OwnInputs, SharedInputs, accelerated_kernel, refusal, solve_on_device
+from ..solvers.on_device import KernelInputs, OwnInputs, SharedInputs, accelerated_kernel, is_definite, refusal, solve_on_device
 from ..structures import Structure, as_structure
 from ..tables import as_table, code_labels, column_names, column_position, sorted_labels
 from ..tasks import Observations, task_strengths
@@ -135,7 +135,8 @@ class OnDevice(MultiTaskEstimator):
             Y, settings = xp.asarray(Y, device=inputs.device), (s, c, float(self.alpha), self.fit_intercept)
             if self.kernel == "linear" and inputs.shape[1] <= n:
                 return SharedInputs(inputs, Y, *settings)
-            return KernelInputs(inputs, self._kernel_on_device(), Y, *settings)
+            definite = is_definite(self.kernel, self.gamma, self.degree, self.coef0)
+            return KernelInputs(inputs, self._kernel_on_device(), Y, *settings, definite)
         require(
             self.kernel == "linear",
             f"a device fits kernels where all of at most {factors.DENSE_TASKS} tasks are observed in all rows, with one weight "

@@ -4,8 +4,18 @@ Written with ``xp``, so that the same lines run on NumPy, PyTorch and CuPy. Data
 matrices leave it until the end. Iterations run in the precision of the data, certificates always in double precision.
 """
 
+from .kernel import KernelInputs, accelerated_kernel, is_definite
 from .loop import Outcome, refusal, solve_on_device
 from .own import OwnInputs
-from .shared import KernelInputs, SharedInputs, accelerated_kernel
+from .shared import SharedInputs
 
-__all__ = ["KernelInputs", "Outcome", "OwnInputs", "SharedInputs", "accelerated_kernel", "refusal", "solve_on_device"]
+__all__ = [
+    "KernelInputs",
+    "Outcome",
+    "OwnInputs",
+    "SharedInputs",
+    "accelerated_kernel",
+    "is_definite",
+    "refusal",
+    "solve_on_device",
+]

@@ -19,6 +19,7 @@ from ..task_blocks import TaskBlock
 from .evidence import Evidence
 
 FORCING = 0.05  # the share to which conjugate gradients bring the residual of a Newton system
+PATIENCE = 3  # rounds without progress, after which more detail of the same kind is no use
 FINEST = 1e-26  # of the scale; a promise is a square, and a bound that needs shrinking loses its root
 SINGLE = "Iterations ran in single precision (float32), the certificate in double: for gaps below about 1e-5 pass float64."
 
@@ -34,6 +35,13 @@ class Inputs(Protocol):
 
     def evidence(self, point: Point | None) -> Evidence:
         """For the weights at a point of the walk; at ``None``, for weights of zero."""
+        ...
+
+    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Any | None:
+        """Data of more detail, where there is more, and the weights at a point to go on from there; else ``None``.
+
+        ``moved`` says whether the walk goes on without, ``tired`` that more detail did not help.
+        """
         ...
 
 
@@ -86,11 +94,13 @@ def _iterate(book: _Book, alpha: float, max_iter: int, time_limit: float | None,
     inputs, structure = book.inputs, book.structure
     if book.relative_gap <= book.tol:
         return "optimal"  # nothing is to be learned at this strength
-    if structure.known:
-        start = inputs.data[0].alone()
-        book.record(Point(inputs.data, like(np.eye(start.shape[1]), start), alpha, p=0))
-        return "optimal" if book.relative_gap <= book.tol else "stalled"
-    walk = Walk(inputs.data, alpha, int(structure.p), inputs.scale, book.tol, FORCING)  # type: ignore[attr-defined]
+
+    def set_out(start: Any | None = None) -> Walk | _Known:
+        if structure.known:
+            return _Known(inputs.data, alpha)
+        return Walk(inputs.data, alpha, int(structure.p), inputs.scale, book.tol, FORCING, start)  # type: ignore[attr-defined]
+
+    walk, idle, last = set_out(), 0, np.inf
     for _ in range(max_iter):
         moved = walk.advance()
         while not moved and not walk.stuck and walk.enough > FINEST * inputs.scale:
@@ -100,11 +110,28 @@ def _iterate(book: _Book, alpha: float, max_iter: int, time_limit: float | None,
             callback(book.history)
         if book.relative_gap <= book.tol:
             return "optimal"
-        if not moved:
+        idle, last = idle + 1 if book.relative_gap > 0.9 * last else 0, book.relative_gap
+        start = inputs.finer(walk.here, structure, book.tol, moved, tired=idle >= PATIENCE)
+        if start is not None:
+            walk, idle = set_out(start), idle % PATIENCE
+        elif not moved:
             return "stalled"
         if time_limit is not None and book.history.seconds[-1] >= time_limit:
             return "time_limit"
     return "max_iter"
+
+
+class _Known:
+    """A structure that is known leaves one step to make."""
+
+    stuck, enough = True, 0.0
+
+    def __init__(self, data: list[TaskBlock], alpha: float):
+        alone = data[0].alone()
+        self.here = Point(data, like(np.eye(alone.shape[1]), alone), alpha, p=0)
+
+    def advance(self) -> bool:
+        return False
 
 
 class _Book:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, namespace, place, times, times_transposed, to_numpy
+from ...structures import Structure
 from ...tasks import Observations
 from ..factor_newton import Point
 from ..sides import Bucket, buckets
@@ -87,6 +88,10 @@ class OwnInputs:
         spectrum = eigh(Z.T @ Z if d <= len(self.order) else Z @ Z.T)[0]
         candidate = DualCandidate(gain, loss, np.maximum(spectrum, 0.0) / (4 * self.alpha))
         return Evidence(loss, 0.0 if point is None else point.penalty, [candidate])
+
+    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Array | None:
+        """Nothing is left out."""
+        return None
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy's, in the order of the tasks."""
