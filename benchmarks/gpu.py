@@ -48,7 +48,7 @@ from taskloom.solvers.on_device import KernelInputs, accelerated_kernel
 
 TOL = 1e-4
 SIZES = {"kernel": 20_000, "tasks": 100_000, "rows": 1_000_000}
-SMALL = {"kernel": 800, "tasks": 400, "rows": 4_000}  # for agreement
+SMALL = {"kernel": 1_500, "tasks": 400, "rows": 4_000}  # for agreement
 QUICK = {"kernel": 3_000, "tasks": 10_000, "rows": 100_000}
 HOST = {"kernel": 6_000, "tasks": 100_000, "rows": 100_000}  # what two cores can do in a minute
 TASKS = {"kernel": 100, "rows": 20}

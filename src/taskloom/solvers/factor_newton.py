@@ -251,7 +251,7 @@ class Walk:
     def _first_factor(self) -> Array:
         """The best factor for every task on its own, shrunk a little; or as the penalty would, where that is far less."""
         W = joined([block.alone() for block in self.rough or self.data])
-        norm, root = (inner(W, W) / len(W)) ** 0.5, self.alpha**0.5
+        norm, root = (inner(W, W) / W.shape[0]) ** 0.5, self.alpha**0.5
         if self.p == 1 and root < NEAR * norm * self._size:
             W = self._at((root * norm) ** 0.5 * eye_like(W)).weights()
         return self._factor_of(W, SHRINK)

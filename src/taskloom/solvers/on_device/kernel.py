@@ -119,7 +119,7 @@ class KernelInputs(Shared):
 
         Whether there were any, and few enough. By default, ``least`` is a small share of all squares.
         """
-        n, S, P = len(self.Y), self.S, self.P
+        n, S, P = self.Y.shape[0], self.S, self.P
         new, product = self._outside(cast(block, P.dtype), S, P, least)
         for k in range(DEPTH):
             if k > 0:
