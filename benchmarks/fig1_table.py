@@ -74,13 +74,18 @@ def summary(kind: str, cells: list[Cell]) -> list[str]:
         reached = [cell for cell in cells if (entry := cell.first(f"ours, {name}")) and entry["seconds"][1] is not None]
         lines.append(f'- Our solver "{name}" reaches a certified 1e-6 in {len(reached)} of {len(cells)} cells.')
     for share in sorted({cell.share for cell in grid}, reverse=True):
-        line = sorted((cell.d, cell.seconds("auto")) for cell in grid if cell.T == 100 and cell.share == share and cell.d >= 25)
-        if len(line) > 1:
-            slope = np.polyfit(*np.log(np.array(line, dtype=float)).T, 1)[0]
-            lines.append(
-                f"- Growth of auto in d at T = 100, {share} of the maximum: time ~ d^{slope:.2f} from d = {line[0][0]} on."
-            )
+        names = "auto", f"{peer}, certifying"
+        growth = [f"{name} d^{slope:.2f}" for name in names if (slope := slope_in_d(grid, share, name)) is not None]
+        if growth:
+            lines.append(f"- Growth of time in d from 25 on at T = 100, {share} of the maximum: {'; '.join(growth)}.")
     return [*lines, *originals_lines(kind, cells)]
+
+
+def slope_in_d(grid: list[Cell], share: float, name: str) -> float | None:
+    """Of the log-log line through the cells with 100 tasks, where there are several."""
+    cells = [cell for cell in grid if cell.T == 100 and cell.share == share and cell.d >= 25]
+    line = sorted((cell.d, seconds) for cell in cells if (seconds := cell.seconds(name)) is not None)
+    return float(np.polyfit(*np.log(np.array(line, dtype=float)).T, 1)[0]) if len(line) > 1 else None
 
 
 def originals_lines(kind: str, cells: list[Cell]) -> list[str]:
@@ -93,6 +98,8 @@ def originals_lines(kind: str, cells: list[Cell]) -> list[str]:
         text = f"- {ORIGINALS[kind]} arrives at {how} within the limit in {len(arrived)} of {len(there)} cells"
         if ratios:
             text += f", {np.median(ratios):.1f} times slower than auto in the median of these, {min(ratios):.1f} at worst"
+            long = [ratio for ratio, (_, entry) in zip(ratios, arrived, strict=True) if entry["seconds"][1] > LONG]
+            text += f" ({min(long):.1f} where it takes over 50 ms, {len(long)} cells)" if long else ""
         stops = [entry["stops"] for _, entry in there if entry.get("stops") is not None]
         if stops:
             text += "; a rule that stops when the objective changes by less than 1e-5 stops it "
