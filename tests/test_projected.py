@@ -72,6 +72,32 @@ def test_tasks_that_need_no_help_are_solved_in_few_rounds(missing):
     assert solution.n_iter <= 3
 
 
+def test_the_metric_knows_that_tasks_undo_changes_within_the_span():
+    """Symmetric, positive, and it promises what a Newton step gains; that of inputs that are alike promises less."""
+    rng = np.random.default_rng(0)
+    n, n_tasks, scale = 200, 5, np.geomspace(30, 0.3, 8)
+    task = np.repeat(np.arange(n_tasks), n)
+    X = rng.normal(size=(task.size, scale.size)) * scale
+    y = np.einsum("ij,ji->i", X, rng.normal(size=(scale.size, n_tasks))[:, task]) + 10 * rng.normal(size=task.size)
+    problem = Problem(X, Observations.build(np.arange(task.size), task, y, n_tasks), "squared", "trace", fit_intercept=False)
+    problem = problem.at(1e-6 * alpha_max(problem))
+    data, spread = blocks(problem)
+    U, s, _ = np.linalg.svd(solve(problem, tol=1e-10).W, full_matrices=False)
+    at_best = U * np.sqrt(np.sqrt(problem.alpha) * s)
+    point = Point(data, at_best @ np.diag([1.1, 1, 0.9, 1, 1.2]), problem.alpha, spread=spread)
+    basis = np.eye(point.Q.size).reshape(-1, *point.Q.shape)
+    M = np.array([point.metric()(one).ravel() for one in basis])
+    assert np.allclose(M, M.T, rtol=1e-6, atol=1e-9 * M.max())
+    assert np.linalg.eigvalsh((M + M.T) / 2)[0] > 0
+
+    H = np.array([point.hessian(one).ravel() for one in basis])
+    slope = point.slope.ravel()
+    fall = slope @ np.linalg.solve(H, slope)
+    assert 0.7 * fall < slope @ M @ slope < 1.4 * fall
+    alike = point._metric()(point.slope).ravel()
+    assert slope @ alike < 0.5 * fall
+
+
 def test_weights_to_start_from_keep_the_rank_that_they_have():
     """Of 100 tasks, all of which have a direction of their own; a start of noise is cut."""
     problem = problem_of((12,) * 100, 150, fit_intercept=False)
