@@ -311,7 +311,11 @@ def test_directions_are_orthonormal_and_are_kept_when_more_are_asked_for(growing
     assert np.allclose(block.S.T @ inputs.K @ block.S, np.eye(block.d.size), atol=1e-10)
     assert np.allclose(inputs.P, inputs.K @ block.S, atol=1e-10)
     assert np.allclose(inputs.P.T @ inputs.P, np.diag(block.d**2), atol=1e-10 * float(block.d.max()) ** 2)
+    assert 0 < block.slack < 1e-11
     point = Point(inputs.data, np.eye(4), 0.003)
+    W = point.weights()
+    exact = 0.003 * np.trace(W.T @ block.S.T @ inputs.K @ block.S @ W) + 4  # at the structure of the point, the unit matrix
+    assert exact <= inputs.evidence(point).penalty <= exact * (1 + 1e-9)
     C, before = inputs.coefficients(point), block.d.size
     start = inputs.finer(point, structures.Trace(), 1e-12, moved=True, tired=False)
     assert before < inputs.data[0].d.size

@@ -33,9 +33,10 @@ Array = Any
 
 @dataclass(frozen=True, eq=False)
 class Directions(Rows):
-    """Rows that know the coefficients ``S`` (``n x q``) of their directions."""
+    """Rows that know the coefficients ``S`` (``n x q``) of their directions, and how far these are from orthonormal."""
 
     S: Array
+    slack: float
 
 
 class KernelInputs(Shared):
@@ -51,6 +52,8 @@ class KernelInputs(Shared):
     definite : bool
         Whether the kernel is known to be positive semidefinite: else all of it is decomposed, which tells.
     """
+
+    crowded = False  # whether more directions were asked for than are worth a basis
 
     def __init__(
         self,
@@ -86,16 +89,14 @@ class KernelInputs(Shared):
         if self.whole:
             self._take_all()
 
-    crowded = False  # whether more directions were asked for than are worth a basis
-
     def _slopes(self, left: Array) -> Array:
         """``G`` for residuals: the coefficients of ``Z = Phi'G``."""
         return 2 * left * self.c
 
-    def _set(self, S: Array, d: Array, along: Array) -> None:
+    def _set(self, S: Array, d: Array, along: Array, slack: float = 0.0) -> None:
         """The directions, and their products ``(KS)'Y`` with the targets."""
         root = cast(self.root, S.dtype)
-        self.data: list[TaskBlock] = [Directions(d, along / d[:, None] * root, root, S)]
+        self.data: list[TaskBlock] = [Directions(d, along / d[:, None] * root, root, S, slack)]
 
     def _take_all(self) -> None:
         """All directions, by the eigenvectors of the matrix."""
@@ -136,7 +137,8 @@ class KernelInputs(Shared):
         kept = squares > len(squares) * float(self.xp.finfo(P.dtype).eps) * squares[-1]
         U, d = like(U[:, kept], P), like(np.sqrt(squares[kept]), P)
         self.S, self.P = S @ U, P @ U
-        self._set(self.S, d, self.P.T @ cast(self.Y, P.dtype))
+        off = to_numpy(self.S.T @ self.P) - np.eye(d.shape[0])
+        self._set(self.S, d, self.P.T @ cast(self.Y, P.dtype), float(np.abs(off).sum(axis=0).max()))
         return True
 
     def _outside(self, block: Array, S: Array, P: Array, least: float | None) -> tuple[Array, Array]:
@@ -189,9 +191,11 @@ class KernelInputs(Shared):
         C = self.coefficients(point)
         values = self.K @ C
         left = self.Y - values
-        penalty = 0.0 if point is None else point.penalty
-        if self.single and point is not None:  # in single precision eigenvectors are not quite orthogonal
+        penalty = 0.0
+        if point is not None and self.single:  # in single precision directions are not quite orthogonal
             penalty = self._penalty(C.T @ values, point)
+        elif point is not None:
+            penalty = point.penalty + point.parts[0].block.slack * self.alpha * inner(point.B, point.B)  # type: ignore[attr-defined]
         pull = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
         return self._prove(left.T @ left, left.T @ self.Y, pull, penalty)
 
