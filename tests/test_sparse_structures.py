@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import zoo
 
-from taskloom import Problem, solve, structures
+from taskloom import Problem, alpha_max, solve, structures
+from taskloom.solvers import proximal
 from taskloom.solvers.sides import TaskSide
 from taskloom.structures import Clusters, Frobenius, LogDet, Sparse, Sum, Trace, UnitTrace, relations
 from taskloom.tasks import Observations
@@ -176,3 +177,13 @@ class TestSums:
 
         with pytest.raises(ValueError, match="Crooked is not convex"):
             Trace() + Crooked()
+
+
+@pytest.mark.parametrize("exact", [None, 1e-4])
+def test_many_tasks_of_their_own_inputs_reach_their_tolerance(exact, monkeypatch):
+    """Tasks that are learned too roughly hide that the objective falls; then they are learned better."""
+    if exact is not None:
+        monkeypatch.setattr(proximal, "EXACT", exact)
+    problem = Problem(*own_inputs(100), "squared", "trace", 1.0)
+    posed = problem.with_structure(Sparse(0.5)).at(0.01 * alpha_max(problem))
+    assert solve(posed, tol=1e-4).certificate.optimal

@@ -22,7 +22,8 @@ from .sides import Supervised
 
 Array = np.ndarray
 MOVES = 16  # cheap moves after which a certificate is due, whatever their own estimate of the gap says
-EXACT, CURVED = 1e-4, 1e-7  # the shares of the gap that conjugate gradients may leave: in all, and in each Newton step
+EXACT, CURVED = 1e-6, 1e-7  # the shares of the gap that conjugate gradients may leave: in all, and in each Newton step
+TROUBLE = 4  # halvings of a step after which it may be the tasks, not the step, that are not good enough
 SLOW, SELDOM = 64, 4  # moves before the first alternating step that is a search, and how many times fewer these are
 CLOSE = 0.5  # the share of the tolerance at which an estimate of the gap is worth a certificate
 
@@ -72,6 +73,7 @@ class _ProximalRun(Run):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
         self.quick, self.goal = Eliminated.of(problem, self.side), CLOSE * tol * problem.scale
+        self.exact = EXACT if problem.loss.quadratic else CURVED
         self.side.enough = 1e-4 * problem.scale
         if start is not None:
             W = start[0]
@@ -110,7 +112,7 @@ class _ProximalRun(Run):
 
     def step(self, gap: float) -> Iterate:
         if np.isfinite(gap):
-            self.side.enough = (EXACT if self.problem.loss.quadratic else CURVED) * gap
+            self.side.enough = self.exact * gap
         for _ in range(MOVES):
             if not self.fresh and not self.problem.structure.known:
                 self._move()
@@ -151,9 +153,20 @@ class _ProximalRun(Run):
             self.here = there
             self.values.append(there.value)
 
+    def _refine(self) -> bool:
+        """Learn the tasks better from here on; whether that is possible."""
+        if self.quick is not None or self.exact <= CURVED:
+            return False
+        self.side.enough, self.exact = self.side.enough * CURVED / self.exact, CURVED
+        self.here = self._at(self.here.A)
+        self.values = [self.here.value]
+        return True
+
     def _move(self) -> None:
         here, worst = self.here, max(self.values[-self.settings.look_back :])
-        for _ in range(60):
+        for k in range(60):
+            if k == TROUBLE and self._refine():
+                here, worst = self.here, self.here.value
             self.length = min(self.length, self.problem.structure.longest_step(here.A))
             A = self.problem.structure.proximal_step(here.A, here.slope, self.length)
             move = A - here.A
