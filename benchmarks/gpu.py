@@ -43,7 +43,7 @@ import numpy as np
 
 from taskloom import MultiTaskRegressor
 from taskloom._array_api import inverse_roots, namespace, times, times_transposed
-from taskloom.solvers.factor_newton import Point
+from taskloom.solvers.factor_point import Point
 from taskloom.solvers.on_device import KernelInputs, accelerated_kernel
 
 TOL = 1e-4

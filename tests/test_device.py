@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import taskloom
 from taskloom import MultiTaskRegressor, _array_api, structures
 from taskloom.estimators import on_device
-from taskloom.solvers.factor_newton import Point
+from taskloom.solvers.factor_point import Point
 from taskloom.solvers.on_device import kernel
 from taskloom.solvers.task_blocks import Rows
 from taskloom.tables import as_table

@@ -9,7 +9,7 @@ from taskloom.experiments.fig1 import make
 from taskloom.solvers import Projected, task_blocks
 from taskloom.solvers import blocks as blocks_module
 from taskloom.solvers.blocks import Block, GramBlock, blocks
-from taskloom.solvers.factor_newton import Point
+from taskloom.solvers.factor_point import Point
 from taskloom.solvers.repair import repaired_pair
 from taskloom.tasks import Observations
 

@@ -10,7 +10,7 @@ from taskloom import Problem, alpha_max, solve
 from taskloom._array_api import left_vectors
 from taskloom.solvers import table_block
 from taskloom.solvers.blocks import blocks, rough
-from taskloom.solvers.factor_newton import Point, spread_metric
+from taskloom.solvers.factor_point import Point, spread_metric
 from taskloom.solvers.loop import as_solver
 from taskloom.solvers.spread import Spread
 from taskloom.solvers.table_block import Table

@@ -17,7 +17,7 @@ import numpy as np
 from .._array_api import inverse_roots, times, times_transposed
 from ..losses.base import Loss
 from ..problem import Problem
-from .factor_newton import Point, joined
+from .factor_point import Point, joined
 from .sides import Bucket, buckets, lined_up
 from .spread import Spread
 

@@ -22,7 +22,7 @@ from ..._component import require
 from ..._linalg import psd_root
 from ...features import GROWING, PER_TASK
 from ...structures import Structure
-from ..factor_newton import Point
+from ..factor_point import Point
 from ..grown import DEPTH, FAINT, MOST, SAFE, UNSEEN
 from ..task_blocks import Rows, TaskBlock
 from .evidence import Evidence

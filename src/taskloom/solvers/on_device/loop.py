@@ -14,7 +14,8 @@ from ..._linalg import one_thread
 from ...losses import Squared
 from ...solution import Certificate, History, sentence
 from ...structures import Independent, Schatten, Structure
-from ..factor_newton import Point, Walk
+from ..factor_newton import Walk
+from ..factor_point import Point
 from ..task_blocks import TaskBlock
 from .evidence import Evidence
 

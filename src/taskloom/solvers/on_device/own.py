@@ -10,7 +10,7 @@ import numpy as np
 from ..._array_api import cast, double, eigh, inner, namespace, place, times, times_transposed, to_numpy
 from ...structures import Structure
 from ...tasks import Observations
-from ..factor_newton import Point
+from ..factor_point import Point
 from ..sides import Bucket, buckets
 from ..task_blocks import Stack, TaskBlock
 from .evidence import DualCandidate, Evidence

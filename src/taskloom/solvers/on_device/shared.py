@@ -12,7 +12,7 @@ import numpy as np
 
 from ..._array_api import double, eigh, inner, like, namespace, place, to_numpy
 from ...structures import Structure
-from ..factor_newton import Point
+from ..factor_point import Point
 from ..task_blocks import Rows, TaskBlock
 from .evidence import DualCandidate, Evidence
 
