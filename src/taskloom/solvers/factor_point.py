@@ -112,6 +112,7 @@ class Point:
         return inverse
 
     def _metric(self) -> Callable[[Array], Array]:
+        """For inputs that are alike, as if no change could be undone."""
         floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
         K = (floor + self.lift) * eye_like(self.B)
         if self.p != 1:

@@ -114,7 +114,7 @@ def _iterate(book: _Book, alpha: float, max_iter: int, time_limit: float | None,
         idle, last = idle + 1 if book.relative_gap > 0.9 * last else 0, book.relative_gap
         start = inputs.finer(walk.here, structure, book.tol, moved, tired=idle >= PATIENCE)
         if start is not None:
-            walk, idle = set_out(start), idle % PATIENCE
+            walk = set_out(start)
         elif not moved:
             return "stalled"
         if time_limit is not None and book.history.seconds[-1] >= time_limit:
