@@ -78,16 +78,33 @@ def test_the_metric_is_a_kronecker_sum_inverted(turned):
     rng = np.random.default_rng(4)
     roots = rng.normal(size=(50, D)) * 0.5 ** np.arange(D)
     moments = roots.T @ roots if turned else np.diag(0.5 ** np.arange(D))
-    spread = Spread(moments)
+    spread = Spread.of(moments)
     K, pull = (M @ M.T + np.eye(3) for M in rng.normal(size=(2, 3, 3)))
     naive_twin = np.kron(np.eye(D), K) + np.kron(moments * (spread.filled / np.trace(moments)), pull)
     slope = rng.normal(size=(D, 3))
     found = spread_metric(K, pull, spread)(slope)
     assert np.allclose(found, np.linalg.solve(naive_twin, slope.ravel()).reshape(D, 3), rtol=1e-8, atol=1e-10)
     assert not spread.even
-    assert Spread(np.eye(D)).even
-    assert np.allclose(Spread(np.eye(D)).variances, 1)
-    assert np.isfinite(Spread(np.zeros((D, D))).variances).all()
+    assert Spread.of(np.eye(D)).even
+    assert np.allclose(Spread.of(np.eye(D)).variances, 1)
+    assert np.isfinite(Spread.of(np.zeros((D, D))).variances).all()
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.9])
+def test_few_products_tell_whether_inputs_are_even(decay):
+    d, asked = 60, []
+    roots = np.random.default_rng(5).normal(size=(600, d)) * decay ** np.arange(d)
+    moments = roots.T @ roots
+
+    def all_of_them():
+        asked.append(True)
+        return moments
+
+    exact, probed = Spread.of(moments), Spread.probed(d, np.trace(moments), lambda V: moments @ V, all_of_them)
+    assert probed.even == exact.even == (decay == 1)
+    assert bool(asked) == (decay < 1)
+    assert np.isclose(probed.filled, exact.filled, rtol=0.1)
+    assert Spread.probed(d, 0.0, lambda V: 0 * V, lambda: 0 * moments).even == Spread.of(0 * moments).even
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

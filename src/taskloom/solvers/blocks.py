@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array_api import row_products, times_transposed
+from .._array_api import row_products, times, times_transposed
 from ..problem import Problem
 from .sides import BUCKET, buckets, lined_up
 from .spread import Spread
@@ -50,6 +50,11 @@ class Block(Stack):
         rows = self.X.reshape(-1, self.X.shape[2])
         return rows.T @ rows
 
+    def moments_times(self, V: Array) -> Array:
+        """The same times ``V``."""
+        rows = self.X.reshape(-1, self.X.shape[2])
+        return rows.T @ (rows @ V)
+
     def single(self) -> Block:
         return _single(self)
 
@@ -77,6 +82,9 @@ class GramBlock(Grams):
     def all_moments(self) -> Array:
         return self.G.sum(axis=0)
 
+    def moments_times(self, V: Array) -> Array:
+        return self.all_moments() @ V
+
     def single(self) -> GramBlock:
         return _single(self)
 
@@ -84,8 +92,17 @@ class GramBlock(Grams):
 def blocks(problem: Problem) -> tuple[list[Block | GramBlock], Spread]:
     """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant; and how inputs spread."""
     out = _gathered([_block(*some, problem.fit_intercept) for some in _pieces(problem)])
-    spread = Spread(sum((block.all_moments() for block in out), np.zeros((problem.n_features,) * 2)))
+    spread = _spread(out, problem.n_features)
     return [replace(block, size=block.size / spread.filled) for block in out], spread
+
+
+def _spread(data: list[Block | GramBlock], d: int) -> Spread:
+    return Spread.probed(
+        d,
+        sum(float(block.size.sum()) for block in data),
+        lambda V: sum((block.moments_times(V) for block in data), np.zeros(V.shape)),
+        lambda: sum((block.all_moments() for block in data), np.zeros((d, d))),
+    )
 
 
 def _pieces(problem: Problem) -> Iterator[tuple[Array | slice, Array, Array, Array]]:
@@ -100,14 +117,15 @@ def _pieces(problem: Problem) -> Iterator[tuple[Array | slice, Array, Array, Arr
 
 
 def _block(tasks: Array | slice, X: Array, y: Array, v: Array, fit_intercept: bool) -> Block | GramBlock:
-    root = np.sqrt(v)
-    X, y = root[:, :, None] * X, root * y
     if fit_intercept:
-        share = (root / v.sum(axis=1)[:, None])[:, None, :]
-        X -= root[:, :, None] * np.matmul(share, X)
-        y -= root * np.matmul(share, y[:, :, None])[:, :, 0]
+        share = v / v.sum(axis=1)[:, None]
+        X, y = X - np.matmul(share[:, None, :], X), y - row_products(share, y)[:, None]
+    if np.any(v != 1):
+        root = np.sqrt(v)
+        X, y = root[:, :, None] * X, root * y
     if X.shape[1] < X.shape[2]:
-        return Block(X, y, np.einsum("bmr,bmr->b", X, X), tasks)
+        rows = X.reshape(len(X), X.shape[1] * X.shape[2])
+        return Block(X, y, times(rows[:, None, :], rows)[:, 0], tasks)
     G = np.matmul(X.transpose(0, 2, 1), X)
     return GramBlock(G, times_transposed(X, y), row_products(y, y), np.einsum("bii->b", G), tasks)
 

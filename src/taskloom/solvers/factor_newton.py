@@ -38,8 +38,7 @@ SHRINK = 0.25  # of what the penalty takes off the first weights: with more, dir
 NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
 CLEAR = 1e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
 FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
-COARSE = 1e-5  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
-FINE = 1e-5  # a relative tolerance below this is not for single precision to judge
+COARSE = 1e-7  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
 
 
 def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: float, limit: int = 100) -> Array:
@@ -168,7 +167,7 @@ class Walk:
             if k == 0 and self.refused:
                 self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
             coarse, settled = self.here.Q.dtype != self.dtype, promise <= self.enough
-            if settled and not (coarse and self.enough < FINE * self.scale):
+            if settled and not (coarse and self.enough < COARSE * self.scale):
                 break
             if promise <= COARSE * self.scale:
                 self.rough = None  # from the next point on

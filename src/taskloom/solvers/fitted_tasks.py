@@ -62,7 +62,13 @@ def gathered(problem: Problem) -> tuple[list[Tasks], Spread]:
         scaled.append(np.sqrt(v)[:, :, None] * X)
         squares, y = np.square(X).sum(axis=2), seen.y[bucket.place]
         out.append(Tasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
-    spread = Spread(sum(rows.T @ rows for rows in (X.reshape(-1, X.shape[2]) for X in scaled)))
+    rows, d = [X.reshape(-1, X.shape[2]) for X in scaled], problem.n_features
+    spread = Spread.probed(
+        d,
+        sum(float(np.vdot(X, X)) for X in rows),
+        lambda V: sum((X.T @ (X @ V) for X in rows), np.zeros(V.shape)),
+        lambda: sum((X.T @ X for X in rows), np.zeros((d, d))),
+    )
     filled = spread.filled
     return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out], spread
 

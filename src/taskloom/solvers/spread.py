@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from .._linalg import psd_eigh
 Array = np.ndarray
 EVEN = 0.4  # of all directions that must be filled for inputs to count as alike in all of them
 DIAGONAL = 1e-12  # what products of different columns may leave, beside the largest
+PROBES = 4  # products with the moments that tell whether inputs are even
 
 
 class Spread:
@@ -18,27 +20,45 @@ class Spread:
 
     Parameters
     ----------
-    moments : array of shape (d, d)
-        The sum of ``X'X`` over the tasks.
+    filled : float
+        How many directions inputs fill.
+    even : bool
+        Whether that is most of them: then nobody asks which.
+    moments : array of shape (d, d), or (d,) where these are eigenvalues
+        The sum of ``X'X`` over the tasks; needed unless inputs are even.
     """
 
-    def __init__(self, moments: Array):
-        self.moments = moments
-        self.filled = _filled(moments)
+    def __init__(self, filled: float, even: bool, moments: Array | None = None):
+        self.filled, self.even, self.moments = filled, even, moments
+
+    @classmethod
+    def of(cls, moments: Array) -> Spread:
+        filled = _filled(moments)
+        return cls(filled, filled >= EVEN * len(moments), moments)
 
     @classmethod
     def along(cls, variances: Array, U: Array | None) -> Spread:
         """With eigenvalues and eigenvectors (none: the directions are those of the features) that are known already."""
-        spread = cls(variances)
+        spread = cls.of(variances)
         spread._basis = variances, U
         return spread
 
-    @property
-    def even(self) -> bool:
-        return self.filled >= EVEN * len(self.moments)
+    @classmethod
+    def probed(cls, d: int, total: float, product: Callable[[Array], Array], moments: Callable[[], Array]) -> Spread:
+        """From a few products with the moments, whose trace is ``total``, where these tell that inputs are even; else from all.
+
+        The mean of ``||M s||^2`` over random signs ``s`` is ``||M||^2``, and little varies where eigenvalues are alike.
+        """
+        if d >= 8 * PROBES and total > 0:
+            shares = product(_signs(d)) / total
+            square = float(np.vdot(shares, shares)) / PROBES
+            if 0 < square * EVEN * d <= 1:
+                return cls(min(1 / square, d), True)
+        return cls.of(moments())
 
     @cached_property
     def _basis(self) -> tuple[Array, Array | None]:
+        assert self.moments is not None
         k = np.diag(self.moments)
         if np.abs(self.moments - np.diag(k)).max(initial=0.0) <= DIAGONAL * k.max(initial=0.0):
             return k, None
@@ -57,6 +77,11 @@ class Spread:
     def outward(self, rows: Array) -> Array:
         U = self._basis[1]
         return rows if U is None else rows @ U.T.astype(rows.dtype, copy=False)
+
+
+@lru_cache(maxsize=8)
+def _signs(d: int) -> Array:
+    return np.random.default_rng(0).choice([-1.0, 1.0], size=(d, PROBES))
 
 
 def _filled(moments: Array) -> float:

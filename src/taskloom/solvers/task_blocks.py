@@ -5,6 +5,7 @@ Written once for NumPy, PyTorch and CuPy. With ``D = QQ'``, every task minimises
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,12 +79,7 @@ class Stack:
         return _SolvedStack(self, Q, alpha)
 
     def alone(self) -> Array:
-        xp = namespace(self.X)
-        wide = self.X.shape[2] > self.X.shape[1]
-        across = xp.matrix_transpose(self.X)
-        gram = self.X @ across if wide else across @ self.X
-        solved = _shrunk(gram, self.size, self.y if wide else times_transposed(self.X, self.y))
-        return times_transposed(self.X, solved) if wide else solved
+        return _shrunk(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), self.size)
 
 
 def typical(sizes: Array) -> float:
@@ -97,11 +93,23 @@ def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
 
 
-def _shrunk(gram: Array, size: Array, target: Array) -> Array:
-    """The systems of tasks on their own, with a little shrinkage."""
-    xp = namespace(gram)
-    R = inverse_roots(gram, xp.where(size > 0, 0.3 * size, xp.ones_like(size)))
-    return times_transposed(R, times(R, target))
+def _shrunk(product: Callable[[Array], Array], target: Array, size: Array) -> Array:
+    """The systems of tasks on their own, with a little shrinkage, as well as a start deserves: three conjugate gradients."""
+    xp = namespace(target)
+    tiny = float(xp.finfo(target.dtype).smallest_normal)  # of nothing, nothing is left
+    peak = float(xp.max(xp.abs(target))) or 1.0  # squares of tiny or huge targets would be lost
+    lift, p = (0.3 * size + tiny)[:, None], target / peak
+    W, r, length = 0 * p, p, row_products(p, p)
+    for last in (False, False, True):
+        Hp = product(p) + lift * p
+        step = (length / (row_products(p, Hp) + tiny))[:, None]
+        W = W + step * p
+        if last:
+            break
+        r, before = r - step * Hp, length
+        length = row_products(r, r)
+        p = r + (length / (before + tiny))[:, None] * p
+    return peak * W
 
 
 def free_share(least: Array, squares: Array) -> Array:
@@ -131,7 +139,7 @@ class Grams:
         return _SolvedGrams(self, Q, alpha)
 
     def alone(self) -> Array:
-        return _shrunk(self.G, self.size, self.c)
+        return _shrunk(lambda W: times(self.G, W), self.c, self.size)
 
 
 class _SolvedGrams:
