@@ -24,6 +24,7 @@ from .._array_api import (
     namespace,
     to_numpy,
     top_eigenvalue,
+    total,
 )
 from .factor_point import TINY, Point, joined
 from .spread import Spread
@@ -35,6 +36,7 @@ PROMISE = 0.2  # the share of the tolerance below which a promise is worth a cer
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
+MILD = 0.3  # of the inputs of a task, the most that its first weights are shrunk by
 NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
 CLEAR = 1e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
 FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
@@ -124,11 +126,21 @@ class Walk:
 
     def _first_factor(self) -> Array:
         """The best factor for every task on its own, shrunk a little; or as the penalty would, where that is far less."""
-        W = joined([block.alone() for block in self.rough or self.data])
+        W = joined([block.alone(self._shrinkage) for block in self.rough or self.data])
         norm, root = (inner(W, W) / W.shape[0]) ** 0.5, self.alpha**0.5
         if self.p == 1 and root < NEAR * norm * self._size:
             W = self._at((root * norm) ** 0.5 * eye_like(W)).weights()
         return self._factor_of(W, SHRINK)
+
+    @property
+    def _shrinkage(self) -> float:
+        """What the penalty takes off first weights, as a share of the inputs of a task; no more than a start can bear.
+
+        With singular values ``s`` of the weights ``D`` is about ``sqrt(alpha) s``, and tasks are shrunk by ``alpha / D``.
+        """
+        squares = sum(total(block.squares) for block in self.data) * self._size  # of as many values as tasks or features
+        count = min(sum(block.n_tasks for block in self.data), self.data[0].n_features)
+        return min(MILD, (self.alpha * count / squares) ** 0.5) if self.p == 1 and squares > 0 else MILD
 
     @cached_property
     def _size(self) -> float:

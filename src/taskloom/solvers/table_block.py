@@ -80,14 +80,18 @@ class Table:
     def n_tasks(self) -> int:
         return len(self.v)
 
+    @property
+    def n_features(self) -> int:
+        return self.phi.shape[1]
+
     def at(self, Q: Array, alpha: float) -> _SolvedTable:
         return _SolvedTable(self, Q, alpha)
 
-    def alone(self) -> Array:
+    def alone(self, shrink: float) -> Array:
         """As if every task saw the same share of each direction."""
         along = self.spread.inward((self.v * self.y) @ self.phi)
         size = np.where(self.size > 0, self.size, 1.0)
-        return self.spread.outward(along / np.multiply.outer(size, self.spread.variances + 0.3).astype(along.dtype))
+        return self.spread.outward(along / np.multiply.outer(size, self.spread.variances + shrink).astype(along.dtype))
 
     def weighed(self, e: Array) -> Array:
         """``v (e - mean of e)`` for each task: what its observations feel of a change ``e`` of all predictions."""

@@ -39,15 +39,21 @@ class TaskBlock(Protocol):
     def size(self) -> Array: ...
 
     @property
+    def squares(self) -> Array: ...  # of the targets of each task, summed
+
+    @property
     def dtype(self) -> Any: ...
 
     @property
     def n_tasks(self) -> int: ...
 
+    @property
+    def n_features(self) -> int: ...
+
     def at(self, Q: Array, alpha: float) -> Solved: ...
 
-    def alone(self) -> Array:
-        """Every task on its own, with a little shrinkage: weights, a row for each task."""
+    def alone(self, shrink: float) -> Array:
+        """Every task on its own, roughly, shrunk by a share of its inputs: weights, a row for each task."""
         ...
 
 
@@ -71,6 +77,10 @@ class Stack:
     def n_tasks(self) -> int:
         return self.X.shape[0]
 
+    @property
+    def n_features(self) -> int:
+        return self.X.shape[2]
+
     @cached_property
     def squares(self) -> Array:
         return row_products(self.y, self.y)
@@ -78,8 +88,9 @@ class Stack:
     def at(self, Q: Array, alpha: float) -> _SolvedStack:
         return _SolvedStack(self, Q, alpha)
 
-    def alone(self) -> Array:
-        return _shrunk(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), self.size)
+    def alone(self, shrink: float) -> Array:
+        lift = shrink * self.size
+        return _shrunk(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), lift)
 
 
 def typical(sizes: Array) -> float:
@@ -93,12 +104,12 @@ def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
 
 
-def _shrunk(product: Callable[[Array], Array], target: Array, size: Array) -> Array:
-    """The systems of tasks on their own, with a little shrinkage, as well as a start deserves: three conjugate gradients."""
+def _shrunk(product: Callable[[Array], Array], target: Array, lift: Array) -> Array:
+    """The systems of tasks on their own, as well as a start deserves: three steps of conjugate gradients."""
     xp = namespace(target)
     tiny = float(xp.finfo(target.dtype).smallest_normal)  # of nothing, nothing is left
     peak = float(xp.max(xp.abs(target))) or 1.0  # squares of tiny or huge targets would be lost
-    lift, p = (0.3 * size + tiny)[:, None], target / peak
+    lift, p = (lift + tiny)[:, None], target / peak
     W, r, length = 0 * p, p, row_products(p, p)
     for last in (False, False, True):
         Hp = product(p) + lift * p
@@ -135,11 +146,15 @@ class Grams:
     def n_tasks(self) -> int:
         return self.G.shape[0]
 
+    @property
+    def n_features(self) -> int:
+        return self.G.shape[1]
+
     def at(self, Q: Array, alpha: float) -> _SolvedGrams:
         return _SolvedGrams(self, Q, alpha)
 
-    def alone(self) -> Array:
-        return _shrunk(lambda W: times(self.G, W), self.c, self.size)
+    def alone(self, shrink: float) -> Array:
+        return _shrunk(lambda W: times(self.G, W), self.c, shrink * self.size)
 
 
 class _SolvedGrams:
@@ -241,10 +256,18 @@ class Rows:
     def n_tasks(self) -> int:
         return self.y.shape[0]
 
+    @property
+    def n_features(self) -> int:
+        return self.y.shape[1]
+
+    @property
+    def squares(self) -> Array:
+        return row_products(self.y, self.y)
+
     def at(self, Q: Array, alpha: float) -> _SolvedRows:
         return _SolvedRows(self, Q, alpha)
 
-    def alone(self) -> Array:
+    def alone(self, shrink: float) -> Array:
         k = self.d**2
         return (self.d / (k + (typical(k) or 1.0)))[:, None] * self.y * self.root
 

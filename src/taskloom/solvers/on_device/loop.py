@@ -128,8 +128,7 @@ class _Known:
     stuck, enough = True, 0.0
 
     def __init__(self, data: list[TaskBlock], alpha: float):
-        alone = data[0].alone()
-        self.here = Point(data, like(np.eye(alone.shape[1]), alone), alpha, p=0)
+        self.here = Point(data, like(np.eye(data[0].n_features), data[0].squares), alpha, p=0)
 
     def advance(self) -> bool:
         return False
