@@ -9,6 +9,7 @@ from taskloom.experiments.fig1 import make
 from taskloom.solvers import Projected, task_blocks
 from taskloom.solvers import blocks as blocks_module
 from taskloom.solvers.blocks import Block, GramBlock, blocks
+from taskloom.solvers.factor_newton import Walk
 from taskloom.solvers.factor_point import Point
 from taskloom.solvers.repair import repaired_pair
 from taskloom.tasks import Observations
@@ -54,6 +55,31 @@ def test_every_shape_is_solved_in_few_rounds(d, n_tasks, n):
         solution = solve(problem.at(share * max(top, 1e-12)), "projected", tol=1e-6)
         assert solution.certificate.optimal, solution.certificate.message
         assert solution.n_iter < 10
+
+
+@pytest.mark.parametrize("grams", [True, False])
+def test_first_weights_are_those_of_tasks_on_their_own(grams):
+    data, _ = blocks(problem_of((12,) * 4, 5 if grams else 20))
+    block, shrink = data[0], 0.3
+    assert isinstance(block, GramBlock if grams else Block)
+    G = block.G if grams else block.X.transpose(0, 2, 1) @ block.X
+    c = block.c if grams else np.einsum("bmd,bm->bd", block.X, block.y)
+    naive_twin = np.linalg.solve(G + shrink * block.size[:, None, None] * np.eye(G.shape[1]), c[:, :, None])[:, :, 0]
+    found = block.alone(shrink)
+    assert np.linalg.norm(found - naive_twin) <= 0.2 * np.linalg.norm(naive_twin)  # three steps of conjugate gradients
+    assert not task_blocks._shrunk(lambda W: 0 * W, np.zeros((2, 3)), np.zeros(2)).any()
+
+
+def test_first_weights_are_shrunk_less_where_the_penalty_is_weak(monkeypatch):
+    _, problem = make(100, 5, 0)
+    problem, steps = problem.with_structure(structures.Trace()), []
+    plain = Walk._newton_step
+    monkeypatch.setattr(Walk, "_newton_step", lambda walk, *given: steps.append(walk) or plain(walk, *given))
+    assert solve(problem.at(3e-3 * alpha_max(problem)), "projected", tol=1e-6).certificate.optimal
+    few = len(steps)
+    monkeypatch.setattr(Walk, "_shrinkage", 0.3)
+    assert solve(problem.at(3e-3 * alpha_max(problem)), "projected", tol=1e-6).certificate.optimal
+    assert few < len(steps) - few
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5])
