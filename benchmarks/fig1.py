@@ -154,7 +154,7 @@ class Cell:
 def measure(d: int, n_tasks: int, share: float, seed: int, limit: float) -> list[dict[str, Any]]:
     tasks, problem = make(n_tasks, d, seed)
     alpha = share * alpha_max(problem)
-    groups = {**CLUSTERS, "n_clusters": min(CLUSTERS["n_clusters"], n_tasks)}
+    groups = {**CLUSTERS, "n_clusters": min(CLUSTERS["n_clusters"], n_tasks // 2)}  # as many as tasks would be none
     records = []
     for kind, structure in (("trace", Trace()), ("clusters", Clusters(**groups))):
         cell = Cell(problem.with_structure(structure).at(alpha), tasks, limit)
