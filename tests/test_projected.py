@@ -6,7 +6,7 @@ import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.experiments.fig1 import make
-from taskloom.solvers import Projected, task_blocks
+from taskloom.solvers import Projected, Proximal, task_blocks
 from taskloom.solvers import blocks as blocks_module
 from taskloom.solvers.blocks import Block, GramBlock, blocks
 from taskloom.solvers.factor_newton import Walk
@@ -260,6 +260,17 @@ def test_a_path_starts_each_fit_from_the_last():
     problem = problem_of((15,) * 30, 12)
     top = alpha_max(problem)
     assert all(solution.certificate.optimal for solution in path(problem, top * np.logspace(0, -3, 8), tol=1e-7))
+
+
+def test_a_start_that_is_nearly_enough_is_improved_by_newton_steps(monkeypatch):
+    problem = problem_of((20,) * 30, 25, seed=3)
+
+    def refuse(*_):
+        raise AssertionError("proximal steps took over")
+
+    monkeypatch.setattr(Proximal, "begin", refuse)
+    strengths = alpha_max(problem) * np.geomspace(1, 1e-3, 30)[1:]
+    assert all(solution.certificate.optimal for solution in path(problem, strengths, solver="projected", tol=1e-4))
 
 
 @pytest.mark.parametrize("solver", ["alternating", "block", "factored", "projected", "proximal", "reweighted"])

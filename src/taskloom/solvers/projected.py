@@ -130,9 +130,10 @@ class ProjectedRun(Run):
     def step(self, gap: float) -> Iterate:
         if self.fallback is not None:
             return self.fallback.step(gap)
+        first = not self.walk.refused  # a good start need not move; whether it is one is for the certificate to say
         moved = self.walk.advance()
         iterate = self._iterate()
-        if not moved:
+        if not (moved or first):
             self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
         return iterate
 
