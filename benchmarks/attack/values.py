@@ -171,8 +171,11 @@ def _least_loss(instance: Instance, t: int) -> Any:
 
 def rounding_of_the_targets(instance: Instance) -> float:
     """The loss of predictions that are off by the rounding of a mean: less than that is nothing."""
+    if instance.whole_rows:
+        return 0.0
     off = 4e-16 * (4 + len(instance.Y)) * np.nan_to_num(np.abs(instance.Y)).astype(Long)
-    return 0.0 if instance.whole_rows else float(abs(loss_term(instance, instance.Y + off)))
+    edge = np.array([Long(spec.get("epsilon", 0)) for spec in instance.losses])  # targets may lie on the edge of the tube
+    return float(abs(loss_term(instance, instance.Y + edge + off)))
 
 
 def rounding_of_the_loss(instance: Instance) -> float:
