@@ -136,6 +136,18 @@ def test_weights_to_start_from_keep_the_rank_that_they_have():
     assert run.walk.here.Q.shape[1] == 50
 
 
+@pytest.mark.parametrize(("left", "goes"), [(1.0, False), (0.9, False), (0.5, True)])
+def test_small_columns_go_where_the_dual_says_so_and_a_step_takes_most_of_them(left, goes):
+    problem = problem_of(alpha=1e4)  # so strong that the dual wants every direction to vanish
+    data, _ = blocks(problem)
+    walk = Walk(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
+    Q = np.eye(problem.n_features)[:, :3] * [1.0, 0.9, 0.1]
+    walk.here = Point(data, Q, problem.alpha)
+    whole, trimmed = walk._trimmed(Q * [1.0, 1.0, left])
+    assert whole.shape[1] == 3
+    assert trimmed.shape[1] == (2 if goes else 3)
+
+
 @pytest.mark.parametrize("columns", ["independent", "alike", "constant"])
 def test_long_tasks_are_known_by_their_products(columns):
     """The same value, slope and answers as from the rows, in both precisions and along any directions."""

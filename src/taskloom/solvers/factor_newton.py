@@ -35,6 +35,7 @@ STEPS = 8  # Newton steps after which a certificate is due, whatever they think 
 PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
+FADING = 0.5  # ... and if a step takes more than the rest of their energy: what stays is small, but not in vain
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
 MILD = 0.3  # of the inputs of a task, the most that its first weights are shrunk by
 NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
@@ -230,7 +231,8 @@ class Walk:
         share = energy * (energy.size / max(float(energy.sum()), TINY))
         pull = self.here.Z @ whole
         size = column_squares(pull) / (4 * self.alpha)  # times the energy
-        go = (share < SMALL) & (size < (1 - 2 * share) * energy)
+        before = column_squares(self.here.Q.T @ whole)  # of the structure at hand along the same directions; times the energy
+        go = (share < SMALL) & (size < (1 - 2 * share) * energy) & (energy**2 < FADING * before)
         return whole, Q @ like(V[:, ~go], Q) if go.any() else whole
 
     def _lacks(self) -> bool:
