@@ -146,6 +146,8 @@ def test_small_columns_go_where_the_dual_says_so_and_a_step_takes_most_of_them(l
     whole, trimmed = walk._trimmed(Q * [1.0, 1.0, left])
     assert whole.shape[1] == 3
     assert trimmed.shape[1] == (2 if goes else 3)
+    walk.fresh = True  # just found: not judged yet
+    assert walk._trimmed(Q * [1.0, 1.0, left])[1].shape[1] == 3
 
 
 @pytest.mark.parametrize("columns", ["independent", "alike", "constant"])

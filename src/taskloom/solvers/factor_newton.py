@@ -35,7 +35,7 @@ STEPS = 8  # Newton steps after which a certificate is due, whatever they think 
 PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
 ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
-FADING = 0.5  # ... and if a step takes more than the rest of their energy: what stays is small, but not in vain
+FADING = 0.7  # ... and if a step leaves them less than this share of their energy: what stays is small, but not in vain
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
 MILD = 0.3  # of the inputs of a task, the most that its first weights are shrunk by
 NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
@@ -92,6 +92,7 @@ class Walk:
         How much of the inputs lies along which directions, where these differ.
     """
 
+    fresh = False  # whether directions were found just now: they are not judged yet
     light: Sequence[TaskBlock] | None = None  # what directions are computed with, as long as they lead down
 
     def __init__(
@@ -177,13 +178,14 @@ class Walk:
         for k in range(STEPS):
             metric = self.here.metric()
             promise = inner(self.here.slope, metric(self.here.slope)) / 2
-            if k == 0 and self.refused:
+            if k == 0 and self.refused and not moved:
                 self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
             coarse, settled = self.here.Q.dtype != self.dtype, promise <= self.enough
             if settled and not (coarse and self.enough < COARSE * self.scale):
                 break
             if promise <= COARSE * self.scale:
                 self.rough = None  # from the next point on
+            self.fresh = k == 0 and moved
             self.stuck = not settled and not self._newton_step(metric, promise)
             if self.stuck and not coarse:
                 if self.light is None:
@@ -226,7 +228,7 @@ class Walk:
         """
         energy, V = eigh(Q.T @ Q)
         whole = Q @ like(V, Q)
-        if self.p != 1:
+        if self.p != 1 or self.fresh:
             return whole, whole
         share = energy * (energy.size / max(float(energy.sum()), TINY))
         pull = self.here.Z @ whole
