@@ -140,7 +140,7 @@ class Walk:
 
         With singular values ``s`` of the weights ``D`` is about ``sqrt(alpha) s``, and tasks are shrunk by ``alpha / D``.
         """
-        squares = sum(total(block.squares) for block in self.data) * self._size  # of as many values as tasks or features
+        squares = sum(total(block.squares) for block in self.data) * self._size  # of all ``s``, times that of the size
         count = min(sum(block.n_tasks for block in self.data), self.data[0].n_features)
         return min(MILD, (self.alpha * count / squares) ** 0.5) if self.p == 1 and squares > 0 else MILD
 
