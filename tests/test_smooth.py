@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
-from taskloom.solvers import Smooth
-from taskloom.solvers.smooth import SquaredLoss
+from taskloom.solvers import Smooth, smooth
+from taskloom.solvers.smooth import SmoothRun, SquaredLoss
 from taskloom.structures.base import Structure
 from taskloom.structures.cluster_norm import ClusterNorm
 from taskloom.tasks import Observations
@@ -50,6 +50,31 @@ def test_the_inverse_undoes_the_curvature_of_the_norm(T, r, seed):
     assert not kinked, "take another seed: the curvature jumps here"
     bent = 2.0 * (there.slope - back.slope) / (2 * eps) + 0.1 * E
     assert np.allclose(here.inverse(2.0, 0.1)(bent), E, atol=1e-5)
+
+
+@pytest.mark.parametrize(("T", "r"), SHAPES)
+def test_the_majorant_is_the_structure_at_hand_and_lies_above_the_norm(T, r):
+    rng = np.random.default_rng(1)
+    structure = structures.Clusters(min(4, T), mean=0.3, between=1.0, within=4.0)
+    W, E, V = rng.normal(size=(3, T, r))
+    norm = ClusterNorm(structure, W)
+    inverse = np.linalg.inv(norm.best())
+    assert np.allclose(norm.majorant(2.0, 0.1)(2 * 2.0 * inverse @ E + 0.1 * E), E)
+    assert np.isclose(np.vdot(W, inverse @ W), norm.value)
+    assert np.vdot(V, inverse @ V) >= ClusterNorm(structure, V).value * (1 - 1e-9)
+
+
+def test_steps_far_from_the_end_do_not_lead_astray(monkeypatch):
+    """Few rows, many features and a weak penalty: the curvature of the norm changes within a step."""
+    problem = problem_of((8,) * 10, 40, structure=structures.Clusters(4, mean=0.1, between=1.0, within=10.0))
+    problem, steps = problem.at(1e-3 * strength(problem)), []
+    plain = SmoothRun._newton_step
+    monkeypatch.setattr(SmoothRun, "_newton_step", lambda run: steps.append(run) or plain(run))
+    assert solve(problem, "smooth", tol=1e-6).certificate.optimal
+    few = len(steps)
+    monkeypatch.setattr(smooth, "FAR", np.inf)
+    assert solve(problem, "smooth", tol=1e-6).certificate.optimal
+    assert few < len(steps) - few
 
 
 def _inner(norm):

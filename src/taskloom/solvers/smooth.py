@@ -26,6 +26,7 @@ from .blocks import GramBlock, blocks, means
 from .proximal import Proximal
 
 Array = np.ndarray
+FAR = 1e-2  # a relative promise above this is far from the end
 STEPS = 12  # Newton steps after which a certificate is due, whatever they think of themselves
 PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
 
@@ -117,7 +118,11 @@ class Point:
 
     @cached_property
     def metric(self) -> Callable[[Array], Array]:
-        return self.norm.inverse(self.problem.alpha, self.shift)
+        """Far from the end with the structure at hand, which bends no less than the norm: its steps do not lead astray."""
+        alpha, shift = self.problem.alpha, self.shift
+        majorant = self.norm.majorant(alpha, shift)
+        far = float(np.vdot(self.slope, majorant(self.slope))) / 2 > FAR * self.problem.scale
+        return majorant if far else self.norm.inverse(alpha, shift)
 
     @cached_property
     def descent(self) -> Array:
@@ -132,7 +137,7 @@ class Point:
 def newton_direction(point: Point, forcing: float, limit: int = 100) -> Array:
     """Conjugate gradients on the Newton system, until the residual has fallen.
 
-    The metric inverts ``alpha phi'' + shift``: what ``phi''`` does to a direction follows from what the metric did.
+    The metric inverts ``alpha phi'' + shift``: what ``phi''`` (or its majorant) does to a direction follows from what that did.
     """
     ridge, loss, shift = point.problem.ridge, point.loss, point.shift
     x, r, z = np.zeros_like(point.W), -point.slope, -point.descent

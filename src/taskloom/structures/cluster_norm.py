@@ -112,3 +112,16 @@ class ClusterNorm:
             return self._turned(out) + mean * m
 
         return apply
+
+    def majorant(self, alpha: float, shift: float) -> Callable[[Array], Array]:
+        """``E -> (2 alpha A^-1 + shift)^-1 E`` with the best structure ``A`` for the weights: no less curved than ``phi``."""
+        U = self.active if self.flipped else self.V
+        rest, mean = 1 / (2 * alpha / self.lowest + shift), 1 / (2 * alpha * self.structure.mean + shift)
+        above = (1 / (2 * alpha / self.a[: self.k] + shift) - rest)[:, None]
+
+        def apply(E: Array) -> Array:
+            m = E.mean(axis=0)
+            F = E - m
+            return rest * F + U @ (above * (U.T @ F)) + mean * m
+
+        return apply
