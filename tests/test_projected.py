@@ -67,7 +67,7 @@ def test_first_weights_are_those_of_tasks_on_their_own(grams):
     naive_twin = np.linalg.solve(G + shrink * block.size[:, None, None] * np.eye(G.shape[1]), c[:, :, None])[:, :, 0]
     found = block.alone(shrink)
     assert np.linalg.norm(found - naive_twin) <= 0.2 * np.linalg.norm(naive_twin)  # three steps of conjugate gradients
-    assert not task_blocks._shrunk(lambda W: 0 * W, np.zeros((2, 3)), np.zeros(2)).any()
+    assert not task_blocks.shrunk(lambda W: 0 * W, np.zeros((2, 3)), np.zeros(2)).any()
 
 
 def test_first_weights_are_shrunk_less_where_the_penalty_is_weak(monkeypatch):

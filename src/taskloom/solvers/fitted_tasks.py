@@ -20,6 +20,7 @@ from ..problem import Problem
 from .factor_point import Point, joined
 from .sides import Bucket, buckets, lined_up
 from .spread import Spread
+from .task_blocks import shrunk
 
 Array = np.ndarray
 MAX_STEPS = 100
@@ -46,6 +47,17 @@ class Tasks:
         """With the sizes that belong to these curvatures."""
         return replace(self, size=np.einsum("bm,bm->b", h, self.squares) / 2)
 
+    def alone(self, h: Array, g: Array, fit_intercept: bool) -> Array:
+        """Every task on its own, shrunk a little, under the parabolas with slopes ``g`` and curvatures ``h`` at constants."""
+
+        def balanced(e: Array) -> Array:
+            return e - h * (e.sum(axis=1) / h.sum(axis=1))[:, None] if fit_intercept else e
+
+        def product(W: Array) -> Array:
+            return times_transposed(self.X, balanced(h * times(self.X, W)))
+
+        return shrunk(product, -times_transposed(self.X, balanced(g)), 0.6 * self.size)
+
 
 def gathered(problem: Problem) -> tuple[list[Tasks], Spread]:
     """The tasks, and how their inputs spread.
@@ -58,9 +70,10 @@ def gathered(problem: Problem) -> tuple[list[Tasks], Spread]:
         mean = np.zeros((len(X), X.shape[2]))
         if problem.fit_intercept:
             mean = times_transposed(X, v) / v.sum(axis=1)[:, None]
-            X = (X - mean[:, None, :]) * bucket.mask[:, :, None]
+            X = X - mean[:, None, :]
+            X = X if bucket.mask.all() else X * bucket.mask[:, :, None]
         scaled.append(np.sqrt(v)[:, :, None] * X)
-        squares, y = np.square(X).sum(axis=2), seen.y[bucket.place]
+        squares, y = np.einsum("bmr,bmr->bm", X, X), seen.y[bucket.place]
         out.append(Tasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
     rows, d = [X.reshape(-1, X.shape[2]) for X in scaled], problem.n_features
     spread = Spread.probed(

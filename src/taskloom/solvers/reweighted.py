@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import issparse
 
-from .._array_api import add_to_diagonals, row_products, times_transposed
+from .._array_api import row_products
 from .._component import require
 from ..losses import RowLoss, Squared
 from ..problem import LOSS_FREE, Problem
@@ -77,7 +77,7 @@ class FittedWalk(Walk):
         self.spread = None if spread.even else spread
         self.order = np.concatenate([part.bucket.tasks for part in self.data])
         self.mean = np.concatenate([part.mean for part in self.data])
-        self.accuracy = 1e-3 * self.scale
+        self.accuracy = 2e-2 * self.scale
         self.enough = PROMISE * tol * self.scale
         if start is None:
             c = problem.best_constants[self.order] if problem.fit_intercept else np.zeros(problem.n_tasks)
@@ -107,12 +107,7 @@ class FittedWalk(Walk):
             h, g = block.v * loss.majorant(block.y, z), block.v * loss.slope(block.y, z)
             block = block.sized(h)
             sized.append(block)
-            X = block.X
-            if self.problem.fit_intercept:
-                X = X - np.matmul(h[:, None, :], X) / h.sum(axis=1)[:, None, None]
-            gram = np.matmul(X.transpose(0, 2, 1), h[:, :, None] * X)
-            gram = add_to_diagonals(gram, 0.6 * block.size + np.finfo(float).tiny)
-            W.append(np.linalg.solve(gram, -times_transposed(X, g)[:, :, None])[:, :, 0])
+            W.append(block.alone(h, g, self.problem.fit_intercept))
         self.data = sized
         return np.concatenate(W)
 

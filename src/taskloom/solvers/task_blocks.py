@@ -90,7 +90,7 @@ class Stack:
 
     def alone(self, shrink: float) -> Array:
         lift = shrink * self.size
-        return _shrunk(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), lift)
+        return shrunk(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), lift)
 
 
 def typical(sizes: Array) -> float:
@@ -104,7 +104,7 @@ def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
 
 
-def _shrunk(product: Callable[[Array], Array], target: Array, lift: Array) -> Array:
+def shrunk(product: Callable[[Array], Array], target: Array, lift: Array) -> Array:
     """The systems of tasks on their own, as well as a start deserves: three steps of conjugate gradients."""
     xp = namespace(target)
     tiny = float(xp.finfo(target.dtype).smallest_normal)  # of nothing, nothing is left
@@ -154,7 +154,7 @@ class Grams:
         return _SolvedGrams(self, Q, alpha)
 
     def alone(self, shrink: float) -> Array:
-        return _shrunk(lambda W: times(self.G, W), self.c, shrink * self.size)
+        return shrunk(lambda W: times(self.G, W), self.c, shrink * self.size)
 
 
 class _SolvedGrams:
