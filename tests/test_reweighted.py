@@ -70,6 +70,19 @@ def test_slope_and_hessian_are_those_of_the_objective_with_the_tasks_eliminated(
     assert np.isclose(np.vdot(here.hessian(turned), turned), bend, rtol=1e-2, atol=1e-4)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_first_weights_are_those_of_tasks_on_their_own(fit_intercept):
+    problem = problem_of(losses.Logistic(), fit_intercept=fit_intercept)
+    rng, eye = np.random.default_rng(2), np.eye(problem.n_features)
+    for block in gathered(problem)[0]:
+        h, g = block.v * rng.uniform(0.1, 1, size=block.v.shape), block.v * rng.normal(size=block.v.shape)
+        block = block.sized(h)
+        for found, X, curved, slopes, size in zip(block.alone(h, g, fit_intercept), block.X, h, g, block.size, strict=True):
+            centred = X - (curved @ X / curved.sum() if fit_intercept else 0)
+            naive_twin = np.linalg.solve(centred.T @ (curved[:, None] * centred) + 0.6 * size * eye, -centred.T @ slopes)
+            assert np.linalg.norm(found - naive_twin) <= 0.2 * np.linalg.norm(naive_twin)  # three conjugate gradients
+
+
 @pytest.mark.parametrize("loss", SMOOTH, ids=zoo.name)
 @pytest.mark.parametrize("layout", ["own", "shared", "missing"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
