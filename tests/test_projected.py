@@ -1,5 +1,7 @@
 """Newton's method on the factor: value, slope and Hessian against a naive twin, and the optimum it must reach."""
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from taskloom.solvers import blocks as blocks_module
 from taskloom.solvers.blocks import Block, GramBlock, blocks
 from taskloom.solvers.factor_newton import Walk
 from taskloom.solvers.factor_point import Point
+from taskloom.solvers.path import strength_grid
 from taskloom.solvers.repair import repaired_pair
 from taskloom.tasks import Observations
 
@@ -133,7 +136,40 @@ def test_weights_to_start_from_keep_the_rank_that_they_have():
     assert run.walk.here.Q.shape[1] == 100
     W[:, 30:] *= 1e-5
     run = Projected().begin(problem, (W, np.zeros(100)), 1e-4)
-    assert run.walk.here.Q.shape[1] == 50
+    assert run.walk.here.Q.shape[1] == 30
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit, monkeypatch):
+    """From one of two planted directions: one or two points are enough, whatever the units of the inputs."""
+    problem = problem_of((12,) * 40, 20)
+    problem = replace(problem, features=unit * problem.features).at(unit**2)
+    best = solve(problem, "projected", tol=1e-8)
+    (data, _), top = blocks(problem), np.linalg.svd(best.W)[0][:, :1]
+    walk = Walk(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T @ top @ top.T)
+    assert walk.here.Q.shape[1] == 1
+    before, tried, at = walk.here.value, [], walk._at
+    monkeypatch.setattr(walk, "_at", lambda Q: tried.append(Q) or at(Q))
+    assert walk._grow()
+    assert len(tried) <= 2
+    assert walk.here.Q.shape[1] > 1
+    assert walk.here.value < before
+    whole = Walk(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T)
+    assert before - walk.here.value > 0.3 * (before - whole.here.value)
+    assert not whole._grow()  # nothing lacks
+
+
+def test_a_path_takes_fewer_points_than_single_fits(monkeypatch):
+    problem, points = problem_of((12,) * 30, 20), []
+    monkeypatch.setattr(Walk, "_at", lambda walk, Q, at=Walk._at: points.append(Q) or at(walk, Q))
+    alphas = strength_grid(problem, 12, 3.0)
+    solutions = path(problem, alphas, "projected", tol=1e-5)
+    along, points[:] = len(points), []
+    for alpha, solution in zip(alphas, solutions, strict=True):
+        alone = solve(problem.at(alpha), "projected", tol=1e-5)
+        assert solution.certificate.optimal
+        assert abs(alone.certificate.primal - solution.certificate.primal) <= alone.gap + solution.gap
+    assert along < 0.8 * len(points)
 
 
 @pytest.mark.parametrize(("left", "goes"), [(1.0, False), (0.9, False), (0.5, True)])

@@ -22,6 +22,7 @@ from .._array_api import (
     left_vectors,
     like,
     namespace,
+    row_products,
     to_numpy,
     top_eigenvalue,
     total,
@@ -39,8 +40,9 @@ FADING = 0.7  # ... and if a step leaves them less than this share of their ener
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
 MILD = 0.3  # of the inputs of a task, the most that its first weights are shrunk by
 NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
-CLEAR = 1e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
+CLEAR = 3e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
 FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
+LONG = 0.7  # of one over the curvature: the first length of a proximal step
 COARSE = 1e-7  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
 
 
@@ -116,7 +118,6 @@ class Walk:
         self.stuck = False  # whether the last Newton step found nothing lower
         self.refused = False  # whether a certificate was asked for, in vain
         self.doubtful = start is not None  # a fit at another strength may lack directions
-        self.jump = inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
 
     def _at(self, Q: Array) -> Point:
         if self.rough is not None:
@@ -162,19 +163,19 @@ class Walk:
             return like(U[:, :q] * (energy[:q] / self.p) ** (0.5 / (self.p + 1)), W)
         squares, vectors = left_vectors(exact.T)
         s, root = np.sqrt(np.maximum(squares[::-1], 0.0)), self.alpha**0.5
-        clear = (
-            0 if shrink > 0 else int(np.count_nonzero(s > CLEAR * s.mean()))
-        )  # weights of a fit have the rank that they need
-        q = max(min(max(40, s.size // 2, clear), int(np.count_nonzero(s > 1e-7 * s[0]))), 1)  # what is below may point anywhere
+        q = int(np.count_nonzero(s > CLEAR * s.mean()))  # weights of a fit have the rank that they need
+        if shrink > 0:
+            q = min(max(40, s.size // 2), int(np.count_nonzero(s > 1e-7 * s[0])))  # what is below may point anywhere
         if shrink > 0 and self._size > 0:
             left = s - shrink * root / self._size
             q, s = min(q, 2 + int(1.3 * np.count_nonzero(left > 0))), np.maximum(left, 0.1 * s)
+        q = max(q, 1)
         largest_last = np.sqrt(root * s[:q][::-1])
         return cast(vectors[:, vectors.shape[1] - q :] * like(largest_last, exact), W.dtype)
 
     def advance(self) -> bool:
         """Up to ``STEPS`` Newton steps, after a proximal one where it is needed; whether anything moved."""
-        moved = self.doubtful and self._lacks() and self._grow()
+        moved = self.doubtful and self._grow()
         for k in range(STEPS):
             metric = self.here.metric()
             promise = inner(self.here.slope, metric(self.here.slope)) / 2
@@ -237,27 +238,35 @@ class Walk:
         go = (share < SMALL) & (size < (1 - 2 * share) * energy) & (energy**2 < FADING * before)
         return whole, Q @ like(V[:, ~go], Q) if go.any() else whole
 
-    def _lacks(self) -> bool:
-        """Whether the dual constraint is violated in a direction outside the range of ``Q``."""
+    def _grow(self) -> bool:
+        """A proximal step on ``D``, where the problem is convex, if the dual constraint is violated outside the range of ``Q``.
+
+        It finds the directions that ``Q`` lacks. Its first length is one over the curvature of ``h`` along these, which is
+        ``sum_t (u'z_t)^2 u'X_t'(X_t D X_t' + alpha)^-1 X_t u / (2 alpha)`` along ``u``, were the inputs of all tasks alike.
+        """
         if self.p != 1:
             return False
+        here, outside = self.here, self._outside()
+        worst = top_eigenvalue(outside)
+        if worst <= 4 * self.alpha:
+            return False
+        stiff = double(to_numpy(joined([part.free * part.size for part in here.parts])))
+        bend = float(np.average(stiff, weights=double(to_numpy(row_products(outside, outside)))))
+        jump = LONG * 2 * self.alpha * (self.alpha / worst) / max(bend, 1e-12 * float(stiff.max()))
+        for _ in range(12):
+            both = [here.Q, (jump / (4 * self.alpha)) ** 0.5 * here.Z.T]
+            squares, U = left_vectors(namespace(here.Q).concat(both, axis=1))
+            few = int(np.count_nonzero(squares > jump))
+            Q = U[:, U.shape[1] - few :] * like(np.sqrt(squares[squares.size - few :] - jump), here.Q)
+            if few and (there := self._at(Q)).value < here.value:
+                self.here = there
+                return True
+            jump /= 4
+        return False
+
+    def _outside(self) -> Array:
+        """``Z`` without what lies in the range of ``Q``."""
         energy, V = eigh(self.here.E)
         keep = energy > 1e-15 * energy[-1]
         U = self.here.Q @ like(V[:, keep] / np.sqrt(energy[keep]), self.here.Q)
-        outside = self.here.Z - (self.here.Z @ U) @ U.T
-        return top_eigenvalue(outside) > 4 * self.alpha
-
-    def _grow(self) -> bool:
-        """A proximal step on ``D``, where the problem is convex: it finds directions that ``Q`` lacks."""
-        here = self.here
-        for _ in range(12):
-            both = [here.Q, (self.jump / (4 * self.alpha)) ** 0.5 * here.Z.T]
-            squares, U = left_vectors(namespace(here.Q).concat(both, axis=1))
-            few = int(np.count_nonzero(squares > self.jump))
-            Q = U[:, U.shape[1] - few :] * like(np.sqrt(squares[squares.size - few :] - self.jump), here.Q)
-            if few and (there := self._at(Q)).value < here.value:
-                self.here = there
-                self.jump *= 2
-                return True
-            self.jump /= 4
-        return False
+        return self.here.Z - (self.here.Z @ U) @ U.T

@@ -89,7 +89,6 @@ class FittedWalk(Walk):
             Q = self._factor_of(W)
         self.here = self._fitted(Q, [(W, c)])
         self.doubtful = start is not None
-        self.jump = float(np.vdot(self.here.Q, self.here.Q)) / self.here.Q.shape[1]
 
     def _fitted(self, Q: Array, starts: list[tuple[Array, Array]]) -> FittedPoint:
         return FittedPoint(self.data, self.problem, Q, starts, self.accuracy / self.problem.n_tasks, self.spread)
@@ -117,7 +116,7 @@ class FittedWalk(Walk):
         self.here = self._at(self.here.Q)
 
     def advance(self) -> bool:
-        moved = self.doubtful and self._lacks() and self._grow()
+        moved = self.doubtful and self._grow()
         for k in range(STEPS):
             metric = self.here.metric()
             promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
