@@ -8,9 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.losses import Absolute, CustomLoss, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
+from taskloom.solvers.designs import Columns, Gram, OneEach
 from taskloom.solvers.interior import _Path, interior
 from taskloom.solvers.multipliers import Multipliers
-from taskloom.solvers.newton import Batch, Columns, Gram, OneEach, newton
+from taskloom.solvers.newton import Batch, newton
 from taskloom.solvers.positive import Positive
 from taskloom.solvers.sides import TaskSide
 from taskloom.structures.box import newton_in_box

@@ -1,4 +1,4 @@
-"""What the estimators share: data at the door, features, a certified solve, fitted attributes, decision values."""
+"""What the estimators share: data at the door, features, a certified solve, fitted attributes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import (
-    check_is_fitted,
-)
 
 from .. import factors
 from .._component import require
 from .._linalg import fits_single
 from ..approximation import MappedFeatures
-from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features, kernel_function
+from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features
 from ..losses import mixed_loss
 from ..maps import implied_tasks
 from ..metrics import TaskScores
@@ -30,15 +26,13 @@ from ..solvers import solve
 from ..structures import Parts, Structure
 from ..tables import as_table, code_labels, sorted_labels
 from .addends import as_structures, fitted_addends
-from .approximating import Approximating
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .digits import as_predicted
-from .door import Door
-from .saving import Saving, apart
+from .predicting import Predicting, double
+from .saving import Saving
 from .targets import TargetScale
 
 Array = np.ndarray
-ROWS = 1 << 15  # of a long table that are predicted at a time
 _TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"}
 _STALE = (  # what a fit may have left behind that the next one does not set
     "feature_structure_",
@@ -67,7 +61,7 @@ class Prepared:
     scale: TargetScale
 
 
-class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
+class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
     """Fit, store, predict; subclasses say what targets mean."""
 
     _parameter_constraints: ClassVar[dict[str, list]] = {
@@ -145,7 +139,6 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         self.random_state = random_state
 
     classes_: Any
-    X_fit_: Any
 
     def score_per_task(self, X, y, sample_weight=None) -> dict[Any, float]:
         """The score of each task, by name."""
@@ -220,7 +213,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         if self.approximation is not None:
             return self._approximate(inputs, live)
         settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        return build_features(_double(inputs), self.kernel, keep, self.fit_intercept, len(self.tasks_), **settings)
+        return build_features(double(inputs), self.kernel, keep, self.fit_intercept, len(self.tasks_), **settings)
 
     def _pose(self, inputs, features, observations) -> Prepared:
         """The problem of these features and observations."""
@@ -330,80 +323,6 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         self._scale = data.scale
         self._learned = data.problem.structure  # what add_task extends
 
-    # --- predict ------------------------------------------------------------------------------------------------
-
-    def _decision(self, X):
-        """Predicted values, ``n x T`` or one for each row of a long table."""
-        check_is_fitted(self, "intercept_")
-        inputs, labels = self._inputs(X, reset=False)
-        return self._values(inputs, None if labels is None else self._known_tasks(labels))
-
-    def _values(self, inputs, task=None):
-        """Every task at every row, or the task of each row; -1 stands for the mean of the tasks."""
-        if not hasattr(self, "coef_"):
-            some = np.empty(0) if task is None else np.unique(task)
-            if some.size and some[0] >= 0 and 2 * some.size < len(self.intercept_):  # few of the tasks: not all the others too
-                values = sum(self._responses(inputs, some)) + self.intercept_[some]
-                return values[np.arange(len(values)), np.searchsorted(some, task)].astype(self._dtype, copy=False)
-            values = sum(self._responses(inputs)) + self.intercept_
-            if task is not None:
-                values = np.column_stack([values, values.mean(axis=1)])[np.arange(len(values)), task]
-            return values.astype(self._dtype, copy=False)
-        if hasattr(self, "feature_map_"):
-            return self._mapped_values(inputs, task)
-        return self._linear_values(inputs, task)
-
-    def _linear_values(self, inputs, task):
-        if task is None:
-            return inputs @ self.coef_.T + self.intercept_
-        coef, intercept = self.coef_, self.intercept_
-        if (task < 0).any():  # a row more for the mean, which costs a copy of all tasks
-            coef, intercept = np.vstack([coef, coef.mean(axis=0)]), np.append(intercept, intercept.mean())
-        if issparse(inputs):
-            dots = np.asarray(inputs.multiply(coef[task]).sum(axis=1)).ravel()
-        else:  # some rows at a time: the coefficients of each row are as many numbers as the inputs
-            rows = [slice(i, i + ROWS) for i in range(0, max(len(task), 1), ROWS)]
-            dots = np.concatenate([np.einsum("ij,ij->i", inputs[some], coef[task[some]]) for some in rows])
-        return dots + intercept[task]
-
-    def _responses(self, inputs, some=slice(None)):
-        """What each kernel adds to the prediction of some tasks (intercepts aside)."""
-        K, C = self._cross(inputs), self.dual_coef_
-        return [k @ c[:, some] for k, c in zip(K, C, strict=True)] if isinstance(C, list) else [K @ C[:, some]]
-
-    def predict_addends(self, X):
-        """With ``kernel=[k1, k2, ...]``, what each kernel adds to the prediction; they add up to it, less the intercepts.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        list of ndarray
-            For each kernel ``(n_samples, n_tasks)``, or ``(n_samples,)`` for a long table.
-        """
-        check_is_fitted(self, "intercept_")
-        require(isinstance(self.kernel, (list, tuple)), f"predict_addends needs a list of kernels, got kernel={self.kernel!r}")
-        inputs, labels = self._inputs(X, reset=False)
-        parts = self._responses(inputs)
-        if labels is None:
-            return parts
-        task = self._known_tasks(labels)
-        return [np.column_stack([part, part.mean(axis=1)])[np.arange(len(part)), task] for part in parts]
-
-    def _kernel(self, X, Z):
-        """The kernel between two sets of inputs, in double precision; a list of them for a list of kernels."""
-        X, Z = _double(X), _double(Z)
-        parameters = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        if isinstance(self.kernel, (list, tuple)):
-            return [kernel_function(k, **parameters)(X, Z) for k in self.kernel]
-        return kernel_function(self.kernel, **parameters)(X, Z)
-
-    def _cross(self, inputs):
-        """The kernel between inputs and those of the fit."""
-        return self._kernel(inputs, apart(self.X_fit_, inputs))
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
@@ -413,8 +332,3 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Approximating, Door):
         tags.input_tags.pairwise = named and list(kernels) == ["precomputed"]
         tags.input_tags.sparse = named and set(kernels) <= _TAKE_SPARSE
         return tags
-
-
-def _double(inputs):
-    """Inputs in double precision: solutions are certified in it, whatever the precision of the data."""
-    return inputs.astype(np.float64, copy=False)

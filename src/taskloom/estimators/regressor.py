@@ -9,20 +9,16 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted
 
-from .. import factors
 from .._array_api import following
 from .._component import require
-from ..approximation import Landmarks, diagonal
 from ..factors import FactoredStructure
-from ..features import row_squares
 from ..losses import as_loss
 from ..metrics import mean_score
-from ..posterior import Posterior
 from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .adding import AddTask
 from .base import MultiTaskEstimator, Prepared
+from .deviating import Deviating
 from .exact_bound import BoundExact
 from .on_device import OnDevice
 from .reading import ReadStructure
@@ -30,7 +26,9 @@ from .streaming import Streaming
 from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
-class MultiTaskRegressor(OnDevice, Streaming, AddTask, BoundExact, ReadStructure, RegressorMixin, MultiTaskEstimator):
+class MultiTaskRegressor(
+    OnDevice, Streaming, AddTask, BoundExact, Deviating, ReadStructure, RegressorMixin, MultiTaskEstimator
+):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``::
@@ -296,70 +294,6 @@ class MultiTaskRegressor(OnDevice, Streaming, AddTask, BoundExact, ReadStructure
     def _respond(self, values):
         """Decision values in the shape of the targets."""
         return values[:, 0] if values.ndim == 2 and not self._wide else values
-
-    @property
-    def noise_(self):
-        """Standard deviation of the noise of each task."""
-        check_is_fitted(self, "certificate_")
-        return self._posterior_of_fit().noise * self._scale.spread
-
-    def _posterior_of_fit(self) -> Posterior:
-        if getattr(self, "_training", None) is None:
-            reason = f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
-            if hasattr(self, "_statistics"):
-                reason = "need the rows of the fit, which partial_fit and fit_blocks do not keep"
-            elif "_training" not in vars(self) and not hasattr(self, "added_tasks_"):
-                reason = "need the training data, which were not saved with this model (save(path, training=True))"
-            elif hasattr(self, "device_"):
-                reason = "need the training data on the host, which a fit on a device does not keep; fit with device=None"
-            elif hasattr(self, "added_tasks_"):
-                reason = "describe the tasks of a fit; fit again with the tasks that were added"
-            elif isinstance(self.structure_, FactoredStructure):
-                reason = f"need systems over all tasks, and end at {factors.DENSE_TASKS} of them; fit fewer tasks together"
-            elif len(getattr(self, "fallback_tasks_", ())):
-                reason = "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
-            raise AttributeError(f"standard deviations {reason}")
-        if getattr(self, "_posterior", (None, None))[0] != (self.noise,):
-            data, W, b, A = self._training
-            structure = data.problem.structure
-            require(
-                not (structure.keeps_columns or structure.parted),
-                f"standard deviations need one kernel and a structure on the tasks, got {self.structure!r} with "
-                f"kernel={self.kernel!r}",
-            )
-            noise = None
-            if self.noise is not None:  # in units of the fit: a common level over tasks of different spread
-                noise = self.noise / float(np.sqrt(np.mean(self._scale.spread**2)))
-            try:
-                self._posterior = ((self.noise,), Posterior(data.problem, W, b, A, noise))
-            except np.linalg.LinAlgError as error:
-                raise ValueError(f"the training data are too badly scaled for standard deviations ({error})") from None
-        return self._posterior[1]
-
-    def _deviation(self, X):
-        posterior = self._posterior_of_fit()
-        require(
-            not (isinstance(self.kernel, str) and self.kernel == "precomputed"),
-            'return_std needs k(x, x), which kernel="precomputed" does not give; pass a kernel function',
-        )
-        inputs, labels = self._inputs(X, reset=False)
-        data = self._training[0]
-        if hasattr(self, "feature_map_"):
-            phi = data.features.project(inputs)
-            size = self._kernel_diagonal(inputs) if isinstance(self.feature_map_, Landmarks) else row_squares(phi)
-        elif hasattr(self, "coef_"):
-            phi, size = data.features.project(inputs), row_squares(inputs)
-        else:
-            phi, size = data.features.project(self._cross(inputs)), self._kernel_diagonal(inputs)
-        deviation = (posterior.deviation(phi, size) * self._scale.spread).astype(self._dtype)
-        if labels is None:
-            return deviation
-        task = self._known_tasks(labels)
-        require(bool((task >= 0).all()), 'return_std needs tasks that were seen in training; unseen="mean" has no posterior')
-        return deviation[np.arange(len(task)), task]
-
-    def _kernel_diagonal(self, inputs):
-        return diagonal(self._kernel, inputs)
 
     # --- scores -------------------------------------------------------------------------------------------------
 

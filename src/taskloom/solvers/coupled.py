@@ -17,7 +17,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from .._linalg import psd_eigh
 from ..features import weighted_gram
 from ..problem import Problem
-from .newton import Design, Direction, Intercepts
+from .designs import Design, Direction, Intercepts
 from .shared import orthogonal_columns
 
 Array = np.ndarray

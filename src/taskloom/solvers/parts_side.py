@@ -14,7 +14,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from ..problem import Problem
 from ..structures.members import ByEntry, ByTask, OnFeatures
 from ..structures.parts import Parts
-from .newton import Batch, Columns, Design, Direction, Gram, Intercepts, OneEach, OnePerTask, newton
+from .designs import Columns, Design, Direction, Gram, Intercepts, OneEach, OnePerTask
+from .newton import Batch, newton
 from .sides import Side, Supervised, buckets, lined_up, ridged, smaller
 
 Array = np.ndarray

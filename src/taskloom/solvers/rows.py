@@ -15,7 +15,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from .._linalg import psd_eigh
 from ..features import Matrix, weighted_gram
 from ..problem import Problem
-from .newton import Batch, Design, Direction, Intercepts, OnePerTask, newton
+from .designs import Design, Direction, Intercepts, OnePerTask
+from .newton import Batch, newton
 from .positive import Positive
 
 Array = np.ndarray

@@ -21,7 +21,8 @@ from ..losses import RowLoss
 from ..problem import Problem
 from .coupled import Coupled, CreepingError, MeanGram, Tally
 from .coupled_squares import CoupledSquares
-from .newton import Batch, Columns, Design, Fit, Gram, OneEach, OnePerTask, newton
+from .designs import Columns, Design, Gram, OneEach, OnePerTask
+from .newton import Batch, Fit, newton
 from .rows import row_fit
 from .shared import SharedInputs
 from .sparse_columns import SparseColumns

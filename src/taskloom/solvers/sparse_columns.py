@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..features import weighted_gram
-from .newton import PrimalDesign
+from .designs import PrimalDesign
 
 Array = np.ndarray
 
