@@ -10,6 +10,7 @@ import pytest
 from test_cli import LONG, environment, taskloom_
 
 from taskloom import cli
+from taskloom.cli import show
 from taskloom.cli.tables import TableFile, TableWriter
 
 pytest.importorskip("safetensors")
@@ -85,6 +86,29 @@ def test_a_table_is_written_as_a_whole_or_not_at_all(tmp_path):
         writer.write({"a": [1, 2], "b": [1, 2, 3]})
     assert path.read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_a_column_cannot_be_target_and_task(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("score,school,x\n1,a,2\n")
+    assert taskloom_("fit", str(tmp_path / "t.csv"), "--target", "score", "--task", "score") == cli.USAGE
+    assert "'score' cannot be both --target and --task" in capsys.readouterr().err
+
+
+def test_numbers_are_never_cut_off(monkeypatch, capsys):
+    """In a file at all, and on a narrow terminal words are folded instead."""
+    columns = ("structure", "alpha", "R2", "s.e.", "behind", "s.e.", "proved within", "seconds")
+    row = ("feature_selection with a long name", "0.00014", "0.767", "0.012", "0.006", "0.004", "0.0093 %", "12.3")
+    show.Output().table(columns, [row])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(cell in lines[1] for cell in row)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    show.Output().table(columns, [row])
+    narrow = capsys.readouterr().out
+    assert all(cell in narrow for cell in row[1:])
+    assert "…" not in narrow
 
 
 def test_files_that_are_not_there(folder, saved, tmp_path, capsys):

@@ -262,6 +262,29 @@ def test_words_say_what_was_found():
     assert "Learning together" in render_report(model, transfer=ledger)
 
 
+def test_whether_learning_together_helps_is_said_by_the_mean_gain():
+    model, _, _ = made("gaps")
+    names, T = model.tasks_.tolist(), len(model.tasks_)
+
+    def told(gain, error):
+        ledger = {"task": names, "alone": np.full(T, 0.5), "together": 0.5 + gain, "gain": gain, "standard_error": error}
+        return render_report(model, transfer=ledger)
+
+    even = np.full(T, 0.1) + 0.01 * np.arange(T)
+    assert "Learning together helps: of 6 tasks, 6 are predicted clearly better" in told(even, np.full(T, 0.01))
+    assert "Learning together hurts: of 6 tasks, 0 are predicted clearly better" in told(-even, np.full(T, 0.01))
+    mixed = np.array([0.3, -0.01, 0.2, -0.01, 0.01, -0.01])
+    said = told(mixed, np.array([0.2, 0.001, 0.2, 0.001, 0.001, 0.1]))  # two clearly worse, by next to nothing
+    assert "Learning together makes no clear difference on average: of 6 tasks, 1 is predicted clearly better" in said
+    assert "(standard error over tasks 0.0" in said
+
+
+def test_a_report_of_data_that_do_not_belong_together():
+    model, X, Y = made("gaps")
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        render_report(model, X, Y[:3])
+
+
 def test_the_certificate_in_words():
     def proof(gap, status="optimal", tol=1e-4):
         return prove(Certificate(2.0, 2.0 - gap, gap, gap, status, "It stopped"), tol)

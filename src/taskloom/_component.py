@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any, Self
 
@@ -76,13 +78,17 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def resolve(given: Any, kind: type, catalogue: list[type], what: str) -> Any:
-    """A component, or the component that a snake_case name stands for; anything else is refused by name."""
+def resolve(given: Any, kind: type, catalogue: list[type], what: str, also: Sequence[str] = ()) -> Any:
+    """A component, or the component that a snake_case name stands for; anything else is refused by name.
+
+    ``also`` are names that mean something to the caller.
+    """
     if isinstance(given, kind):
         return given
     by_name = {snake_case(cls.__name__): cls for cls in catalogue}
     spelled = {name.replace("_", ""): name for name in by_name}  # "logdet" is as clear as "log_det"
-    name = spelled.get(given.replace("_", "")) if isinstance(given, str) else None
+    plain = given.replace("_", "").lower() if isinstance(given, str) else ""  # and so is "LogDet"
+    name = spelled.get(plain)
     if name is not None:
         try:
             return by_name[name]()
@@ -91,4 +97,7 @@ def resolve(given: Any, kind: type, catalogue: list[type], what: str) -> Any:
             raise ValueError(f"{what}={given!r} needs arguments: pass an object, {what}={cls}(...). ({error})") from None
     if isinstance(given, type) and issubclass(given, kind):
         raise TypeError(f"{what}={given.__name__} is a class; pass an object of it: {given.__name__}(...)")
-    raise ValueError(f"{what} must be one of {sorted(by_name)} or a {kind.__name__} object, got {given!r}")
+    close = [spelled[each] for each in get_close_matches(plain, spelled, n=1)]
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    names = sorted([*by_name, *also])
+    raise ValueError(f"{what} must be one of {names} or a {kind.__name__} object, got {given!r}{meant}")

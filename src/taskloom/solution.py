@@ -10,7 +10,10 @@ import numpy as np
 Array = np.ndarray
 
 STATUS = {
-    "optimal": "Optimal: the objective is proved to be within {relative_gap:.1e} (relative) of the minimum",
+    "optimal": (
+        "Optimal: the objective is proved to be within {relative_gap:.1e} of the minimum, in units of the loss of the best "
+        "constants"
+    ),
     "max_iter": (
         "Stopped after max_iter={n_iter} iterations with a {measure} (asked for {tol:.1e}). "
         "Raise max_iter or alpha, loosen tol, or take another solver"

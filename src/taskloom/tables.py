@@ -70,6 +70,22 @@ def column_position(X: Any, task_column: Any) -> int:
     return position % n_columns
 
 
+def column_of_words(X: Any) -> Any:
+    """The name (of an array: the position) of the first column that cannot be read as numbers; ``None`` if there is none."""
+    if not hasattr(X, "columns") and not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUSM"):
+        return None
+    names = X.columns if hasattr(X, "columns") else range(X.shape[1])
+    for position, name in enumerate(names):
+        column = np.asarray(_safe_indexing(X, position, axis=1))
+        try:
+            if column.dtype.kind in "mM":
+                return name
+            column.astype(float)
+        except (TypeError, ValueError):
+            return name
+    return None
+
+
 def split_table(X: Any, task_column: Any) -> Table:
     """Take the task column out of ``X``."""
     X = as_table(X)

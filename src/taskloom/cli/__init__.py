@@ -63,6 +63,13 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+SPOKEN = (  # remedies in Python, and on the command line
+    ('Add it with add_task, or set unseen="mean" to predict', "Pass --unseen mean to predict it"),
+    ("use MultiTaskClassifier for labels", "pass --classify for labels"),
+    (" or a Structure object", ""),
+)
+
+
 def sentence(error: Exception) -> str:
     """What went wrong, in one line."""
     text = " ".join(str(error).split())
@@ -71,7 +78,10 @@ def sentence(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"not enough memory{': ' + text if text else ''}"
     if isinstance(error, (ValueError, OSError, ImportError)) or type(error).__module__.startswith("click"):
-        return getattr(error, "message", None) or text or type(error).__name__
+        text = getattr(error, "message", None) or text or type(error).__name__
+        for ours, theirs in SPOKEN:
+            text = text.replace(ours, theirs)
+        return text
     return f"unexpected {type(error).__name__}: {text} (run again with --debug for the traceback)"
 
 

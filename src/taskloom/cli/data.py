@@ -80,6 +80,8 @@ def read_data(
     asked = [*(targets or (target,)), *([task] if task else []), *categorical, *drop]
     for name in asked:
         _known(str(name), source)
+    if target is not None and target == task:
+        raise click.UsageError(f"Column {task!r} cannot be both --target and --task.")
     for name in drop:
         if name in (*(targets or (target,)), task):
             raise click.UsageError(f"Column {name!r} cannot be dropped: it is asked for.")

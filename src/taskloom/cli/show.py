@@ -18,6 +18,8 @@ from rich.text import Text
 
 from ..names import plain
 
+ENDLESS = 10_000  # columns of what is not a terminal: a file has no edge at which numbers would have to be cut
+
 
 def number(value: float, digits: int = 3) -> str:
     """A score; a dash where there is none."""
@@ -41,7 +43,7 @@ class Output:
 
     def __init__(self, quiet: bool = False, as_json: bool = False):
         self.quiet, self.as_json = quiet, as_json
-        self.out = Console(highlight=False, markup=False, emoji=False)
+        self.out = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else ENDLESS)
         self.err = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self.notes: list[str] = []
 
@@ -63,8 +65,12 @@ class Output:
         table = Table(
             title=None if title is None else Text(title), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
         )
-        for k, name in enumerate(columns):
-            table.add_column(Text(name, style="bold"), justify="left" if k == 0 else "right", no_wrap=True)
+        for k, (name, *cells) in enumerate(zip(columns, *rows, strict=True)):
+            if k == 0:  # on a narrow terminal words are folded, never numbers
+                table.add_column(Text(name, style="bold"), overflow="fold")
+            else:
+                width = max(len(plain(cell)) for cell in (name, *cells))
+                table.add_column(Text(name, style="bold"), justify="right", no_wrap=True, min_width=width)
         for row in rows:
             table.add_row(*(Text(plain(cell)) for cell in row))
         self.out.print(table)

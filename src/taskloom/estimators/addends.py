@@ -22,7 +22,8 @@ def as_structures(structure: Any, kernel: Any) -> Any:
         return as_structure(structure)
     require(
         isinstance(kernel, (list, tuple)) and len(kernel) == len(structure),
-        f"a list of {len(structure)} structures needs a list of as many kernels, got kernel={kernel!r}",
+        f"a list of {len(structure)} structures needs a list of as many kernels, got kernel={kernel!r}; to choose one of "
+        "several structures, search: MultiTaskRegressorCV(structures=[...])",
     )
     return [as_structure(each) for each in structure]
 

@@ -17,13 +17,13 @@ from .._component import require
 from .._linalg import fits_single
 from ..approximation import MappedFeatures
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features
-from ..losses import mixed_loss
+from ..losses import as_loss, mixed_loss
 from ..maps import implied_tasks
 from ..metrics import TaskScores
 from ..problem import Problem
 from ..solution import History
 from ..solvers import solve
-from ..structures import Parts, Structure
+from ..structures import Parts, Structure, as_structure
 from ..tables import as_table, code_labels, sorted_labels
 from .addends import as_structures, fitted_addends
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
@@ -139,6 +139,14 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
         self.random_state = random_state
 
     classes_: Any
+
+    def set_params(self, **params):
+        """As any estimator's; a parameter of a structure or a loss that was given by name makes it an object first."""
+        for name, make in (("structure", as_structure), ("loss", as_loss)):
+            nested = any(key.startswith(f"{name}__") for key in params) and name not in params
+            if nested and isinstance(getattr(self, name, None), (str, type(None))):
+                setattr(self, name, make(getattr(self, name)))
+        return super().set_params(**params)
 
     def score_per_task(self, X, y, sample_weight=None) -> dict[Any, float]:
         """The score of each task, by name."""

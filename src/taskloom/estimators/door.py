@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, _c
 
 from .._component import require
 from ..losses import Loss, as_loss
-from ..tables import TaskPositions, as_table, code_labels, shown, sorted_labels, split_table
+from ..tables import TaskPositions, as_table, code_labels, column_of_words, shown, sorted_labels, split_table
 from ..tasks import Observations
 
 Array = np.ndarray
@@ -53,7 +53,17 @@ class Door(BaseEstimator):
         """Inputs as finite numbers, in single precision where they came so."""
         if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
             X = X.to_numpy()  # for a row or two, the checks of a frame take longer than all else
-        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=self)
+        try:
+            return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=self)
+        except (TypeError, ValueError) as error:
+            if (words := column_of_words(X)) is None:
+                raise
+            tasks = "" if self.task_column is not None else f", or pass task_column={words!r} if it names the tasks"
+            why = str(error).split(". ")[0]
+            raise ValueError(
+                f"column {words!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave it out"
+                f"{tasks}"
+            ) from None
 
     def _observations(self, inputs, labels, y, sample_weight):
         """Targets as observations; sets ``tasks_`` and whatever else describes the targets."""

@@ -146,9 +146,10 @@ class ReadStructure(MultiTaskEstimator):
         names = self.tasks_.tolist()
         require(task in names, f"there is no task {shown(task)}; the tasks are {names[:10]}")
         require(
-            self._pulls is not None and task not in getattr(self, "added_tasks_", []),
-            "explain needs a task of the fit, and a structure on the tasks; fit again to explain added tasks",
+            task not in getattr(self, "added_tasks_", []),
+            f"explain needs a task of the fit, and {shown(task)} was added to it; fit again with all tasks",
         )
+        require(self._pulls is not None, f"explain needs a structure on the tasks, got {self.structure!r}")
         at = names.index(task)
         pulls = self._pulls[:, at] if isinstance(self._pulls, np.ndarray) else _pulls_on(at, *self._pulls)
         total = float(pulls.sum())

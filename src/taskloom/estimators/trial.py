@@ -59,7 +59,7 @@ class Judge:
     def __init__(
         self, scoring: Any, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None, variance: dict[Any, float] | None
     ):
-        self.X, self.y, self.weight, self.variance = X, y, weight, variance
+        self.scoring, self.X, self.y, self.weight, self.variance = scoring, X, y, weight, variance
         self.steadily = isinstance(scoring, str) and scoring == "steady"
         self.scorer = None if scoring is None or self.steadily else check_scoring(model, scoring)
         self.quick = None
@@ -80,7 +80,15 @@ class Judge:
         if self.scorer is None:
             return mean_score(steady if self.steadily else by_task), steady
         options = {} if self.weight is None else {"sample_weight": self.weight}
-        return float(self.scorer(model, self.X, self.y, **options)), steady
+        try:
+            return float(self.scorer(model, self.X, self.y, **options)), steady
+        except ValueError as error:
+            if "NaN" not in str(error):
+                raise
+            raise ValueError(
+                f'scoring={self.scoring!r} cannot read missing targets ({error}); use scoring=None or scoring="steady", or a '
+                "scorer that knows tasks, as of taskloom.metrics"
+            ) from None
 
 
 def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:

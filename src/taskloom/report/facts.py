@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_consistent_length
 
 from ..names import display_names
 from ..ordering import every_pair, leaf_order, task_tree, whole_structure
@@ -115,6 +116,7 @@ def _lenders(model: Any) -> list[list[tuple[int, float]]] | None:
 def _describe(model: Any, X: Any, y: Any) -> Data:
     """Counts, targets and scores of each task."""
     T = len(model.tasks_)
+    check_consistent_length(as_table(X), as_table(y))
     labels = model._tasks_of_rows(X)
     one_target = getattr(model, "_one_vs_rest", False)
     if one_target:

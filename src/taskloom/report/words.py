@@ -226,11 +226,14 @@ def _gains(facts: Facts) -> str:
     if not facts.by_task or scored.size == 1:
         return f"In cross-validation {change}."
     better, worse = verdicts(gain, error)
-    verdict = "helps" if better.sum() > worse.sum() else "hurts" if worse.sum() > better.sum() else "makes no clear difference"
+    mean, spread = float(gain[scored].mean()), float(gain[scored].std(ddof=1)) / scored.size**0.5
+    clear = abs(mean) > CLEAR * spread
+    verdict = ("helps" if mean > 0 else "hurts") if clear else "makes no clear difference on average"
     unsure = scored.size - int(better.sum()) - int(worse.sum())
     text = (
-        f"Learning together {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} predict clearly better than "
-        f"alone, {int(worse.sum()):,} clearly worse, and for {unsure:,} the difference is within the noise; {change}."
+        f"Learning together {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} "
+        f"{'is' if better.sum() == 1 else 'are'} predicted clearly better than alone, {int(worse.sum()):,} clearly worse, and "
+        f"for {unsure:,} the difference is within the noise; {change} (standard error over tasks {spread:.3f})."
     )
     top, low = scored[np.argmax(gain[scored])], scored[np.argmin(gain[scored])]
     if gain[top] > 0:

@@ -36,7 +36,8 @@ def as_solver(solver: str | Solver, problem: Problem) -> Solver:
     """The solver object for a name; ``"auto"`` picks by structure, loss and shape."""
     if isinstance(solver, str) and solver == "auto":
         return choose(problem)
-    return resolve(solver, Solver, [Alternating, Block, Factored, Projected, Proximal, Reweighted, Smooth], "solver")
+    solvers: list[type] = [Alternating, Block, Factored, Projected, Proximal, Reweighted, Smooth]
+    return resolve(solver, Solver, solvers, "solver", also=["auto"])
 
 
 def solve(
