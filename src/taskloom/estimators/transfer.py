@@ -56,7 +56,8 @@ def compare_to_single_task(
     """
     require(
         isinstance(model, MultiTaskEstimator),
-        f"compare_to_single_task needs a taskloom estimator, got {type(model).__name__} (of a pipeline, give the last step)",
+        f"compare_to_single_task needs a taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], and for "
+        "X what pipe[:-1].transform(X) gives",
     )
     if isinstance(model, CrossValidated):
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))

@@ -61,7 +61,8 @@ def render_report(model: Any, X: Any = None, y: Any = None, *, title: str | None
         raise ImportError("a report needs Jinja2; install it with: pip install 'taskloom[report]'") from None
     require(
         isinstance(model, MultiTaskEstimator),
-        f"a report needs a fitted taskloom estimator, got {type(model).__name__} (of a pipeline, give the last step)",
+        f"a report needs a fitted taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], and for X what "
+        "pipe[:-1].transform(X) gives",
     )
     check_is_fitted(model, "certificate_")
     require((X is None) == (y is None), "give both X and y, or neither")
