@@ -204,6 +204,8 @@ def test_the_columns_of_the_results():
     assert table["param_alpha"][best] == model.alpha_
     assert table["param_structure"][best] is model.best_structure_
     assert np.isclose(table["mean_test_score"][best], model.best_score_)
+    assert model.best_index_ == best
+    assert model.best_params_ == table["params"][best] == {"structure": model.best_structure_, "alpha": model.alpha_}
     assert (table["mean_fit_time"] > 0).all()
     assert (table["max_relative_gap"] <= model.tol).all()
 

@@ -22,7 +22,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, verbose
 
     Attributes
     ----------
-    alpha_, best_structure_, best_score_, cv_results_, path_, transfer_, fallback_tasks_, n_splits_
+    alpha_, best_structure_, best_score_, best_params_, best_index_, cv_results_, path_, transfer_, fallback_tasks_, n_splits_
         As in :class:`MultiTaskRegressorCV`.
     classes_, structure_, coef_, dual_coef_, intercept_, tasks_, certificate_, n_iter_, history_, n_features_in_, \
 feature_names_in_

@@ -45,11 +45,10 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
     _spare(fold, row, stratum)
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
     empty = [k for k, (_, test) in enumerate(splits) if test.size == 0]
-    if empty and fixed.any():
+    if empty and 2 * np.count_nonzero(fixed) > n_rows:
         raise ValueError(
-            f"fold {empty[0]} of {n_splits} is empty: {np.count_nonzero(fixed)} of {n_rows} rows are the only one of their "
-            "task (or of a class of it), and must be learned from; is task_column the right column? Leave such tasks out, or "
-            "pass folds of your own as cv"
+            f"fold {empty[0]} of {n_splits} is empty: rows of each task are too few, {np.count_nonzero(fixed)} of {n_rows} are "
+            "the only one of theirs (or of a class of it) and must be learned from; is task_column the right column?"
         )
     require(not empty, f"fold {empty[0] if empty else ''} of {n_splits} is empty: {n_rows} rows are too few; lower cv")
     return splits

@@ -47,6 +47,8 @@ approximation, n_components, solver, tol, max_iter, time_limit, verbose
         The chosen candidate (``structure_`` is the learned matrix).
     best_score_ : float
         Its mean score over the folds.
+    best_params_, best_index_ : dict, int
+        The chosen structure and strength, and where they stand in ``cv_results_``.
     cv_results_ : dict of arrays
         One entry for each candidate and strength, in the columns of ``GridSearchCV``, with the largest relative duality gap.
     path_ : dict of arrays

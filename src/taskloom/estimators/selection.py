@@ -124,6 +124,16 @@ class CrossValidated(MultiTaskEstimator):
                 part.end(dict)
         return self
 
+    @property
+    def best_index_(self) -> int:
+        """Where the chosen setting stands in ``cv_results_``, as in ``GridSearchCV``."""
+        return int(np.argmin(self.cv_results_["rank_test_score"]))
+
+    @property
+    def best_params_(self) -> dict[str, Any]:
+        """The chosen structure and strength, as in ``GridSearchCV``."""
+        return {"structure": self.best_structure_, "alpha": self.alpha_}
+
     # --- what is tried ------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[Structure]:
