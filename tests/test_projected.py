@@ -159,6 +159,19 @@ def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit,
     assert not whole._grow()  # nothing lacks
 
 
+@pytest.mark.parametrize("unit", [1e-150, 1.0, 1e150])
+def test_the_length_of_a_proximal_step_is_a_number_in_any_units_and_where_nothing_bends(unit):
+    problem = problem_of()
+    data, _ = blocks(problem)
+    walk = Walk(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
+    outside = unit * np.ones((problem.n_tasks, problem.n_features))
+    assert 0 < walk._proximal_length(outside, 5.0) < np.inf
+    assert walk._proximal_length(outside, 5.0) == 2 * walk._proximal_length(outside, 10.0)
+    for part in walk.here.parts:
+        part.size = 0 * part.size  # all on straight pieces
+    assert np.isclose(walk._proximal_length(outside, 5.0), np.mean(np.sum(walk.here.Q**2, axis=0)))
+
+
 def test_a_path_takes_fewer_points_than_single_fits(monkeypatch):
     problem, points = problem_of((12,) * 30, 20), []
     monkeypatch.setattr(Walk, "_at", lambda walk, Q, at=Walk._at: points.append(Q) or at(walk, Q))

@@ -241,8 +241,8 @@ class Walk:
     def _grow(self) -> bool:
         """A proximal step on ``D``, where the problem is convex, if the dual constraint is violated outside the range of ``Q``.
 
-        It finds the directions that ``Q`` lacks. Its first length is one over the curvature of ``h`` along these, which is
-        ``sum_t (u'z_t)^2 u'X_t'(X_t D X_t' + alpha)^-1 X_t u / (2 alpha)`` along ``u``, were the inputs of all tasks alike.
+        It finds the directions that ``Q`` lacks. Its first length is one over the curvature of ``h`` along these. Along ``u``
+        that is ``sum_t (u'z_t)^2 u'X_t'(X_t D X_t' + alpha)^-1 X_t u / (2 alpha)``, as if inputs of all tasks were alike.
         """
         if self.p != 1:
             return False
@@ -250,9 +250,7 @@ class Walk:
         worst = top_eigenvalue(outside)
         if worst <= 4 * self.alpha:
             return False
-        stiff = double(to_numpy(joined([part.free * part.size for part in here.parts])))
-        bend = float(np.average(stiff, weights=double(to_numpy(row_products(outside, outside)))))
-        jump = LONG * 2 * self.alpha * (self.alpha / worst) / max(bend, 1e-12 * float(stiff.max()))
+        jump = self._proximal_length(outside, worst)
         for _ in range(12):
             both = [here.Q, (jump / (4 * self.alpha)) ** 0.5 * here.Z.T]
             squares, U = left_vectors(namespace(here.Q).concat(both, axis=1))
@@ -263,6 +261,14 @@ class Walk:
                 return True
             jump /= 4
         return False
+
+    def _proximal_length(self, outside: Array, worst: float) -> float:
+        """One over the curvature, or the mean energy of the columns where nothing bends (on straight pieces of a loss)."""
+        share = double(to_numpy(row_products(outside, outside)))
+        bends = double(to_numpy(joined([part.free * part.size for part in self.here.parts])))
+        bend = float(np.average(bends, weights=share / share.max()))  # in any units: squares of squares may overflow
+        length = LONG * 2 * self.alpha * (self.alpha / worst) / bend if bend > 0 else np.inf
+        return length if np.isfinite(length) else inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
 
     def _outside(self) -> Array:
         """``Z`` without what lies in the range of ``Q``."""
