@@ -56,7 +56,8 @@ class Door(BaseEstimator):
         try:
             return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=self)
         except (TypeError, ValueError) as error:
-            if (words := column_of_words(X)) is None:
+            odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of things that are neither
+            if odd or (words := column_of_words(X)) is None:
                 raise
             tasks = "" if self.task_column is not None else f", or pass task_column={words!r} if it names the tasks"
             why = str(error).split(". ")[0]
