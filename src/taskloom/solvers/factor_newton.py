@@ -34,7 +34,7 @@ from .task_blocks import TaskBlock, eye_like, typical
 Array = Any  # of any of the libraries
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
 PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
-ROUNDING = 100  # a promise below so many roundings of the value: only the slope can tell whether a step was good
+ROUNDING = 1000  # a promise below so many roundings of the value: only the slope can tell whether a step was good
 SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
 FADING = 0.7  # ... and if a step leaves them less than this share of their energy: what stays is small, but not in vain
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
