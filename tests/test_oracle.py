@@ -52,6 +52,12 @@ def test_weak_and_strong_penalties(F, alpha):
     compare(zoo.LOSSES[0], F, "missing", "linear", True, seed=3, alpha=alpha)
 
 
+def test_a_structure_that_is_nearly_nothing_grows_again():
+    """A first stand-in for the kinks leaves 1e-10 of it; steps in proportion to that would never end."""
+    by_name = {type(each).__name__: each for each in (*zoo.LOSSES, *zoo.STRUCTURES)}
+    compare(by_name["Absolute"], by_name["Sparse"], "own", "rbf", False, seed=11)
+
+
 def test_weights_reach_the_objective():
     rng = np.random.default_rng(0)
     loss, F = zoo.LOSSES[1], zoo.LEARNED[0]

@@ -25,6 +25,7 @@ MOVES = 16  # cheap moves after which a certificate is due, whatever their own e
 EXACT, CURVED = 1e-6, 1e-7  # the shares of the gap that conjugate gradients may leave: in all, and in each Newton step
 TROUBLE = 4  # halvings of a step after which it may be the tasks, not the step, that are not good enough
 SLOW, SELDOM = 64, 4  # moves before the first alternating step that is a search, and how many times fewer these are
+LITTLE = 1e-3  # of the objective: smaller structures take steps as long as those of this size
 CLOSE = 0.5  # the share of the tolerance at which an estimate of the gap is worth a certificate
 
 
@@ -167,7 +168,8 @@ class _ProximalRun(Run):
         for k in range(60):
             if k == TROUBLE and self._refine():
                 here, worst = self.here, self.here.value
-            self.length = min(self.length, self.problem.structure.longest_step(here.A))
+            # A structure that is nearly nothing by accident must be able to grow: its trace may be a share of the objective.
+            self.length = min(self.length, self.problem.structure.longest_step(here.A, LITTLE * abs(here.value)))
             A = self.problem.structure.proximal_step(here.A, here.slope, self.length)
             move = A - here.A
             there = self._at(A)

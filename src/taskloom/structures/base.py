@@ -96,8 +96,8 @@ class Structure(Component, ABC):
         """``prox(A - step slope, step)``, or near enough to it that a step from ``A`` gains almost as much."""
         return self.prox(A - step * slope, step)
 
-    def longest_step(self, A: Array) -> float:
-        """Beyond which length a proximal step from ``A`` gains nothing, and a search for it goes astray."""
+    def longest_step(self, A: Array, least: float = 0.0) -> float:
+        """Beyond which length a proximal step from ``A`` (or one of size ``least``) gains nothing, and a search goes astray."""
         return np.inf
 
     def first_structure(self, R: Array, floor: float) -> Array:
@@ -202,10 +202,10 @@ class Remembering(Structure):
         """The size of the slopes of the penalty's parts, which may cancel: what multipliers are measured in."""
         return 1.0
 
-    def longest_step(self, A: Array) -> float:
+    def longest_step(self, A: Array, least: float = 0.0) -> float:
         """Multipliers move by ``A`` over the length of the step in each round of the search."""
         size = float(np.linalg.norm(A))
-        return 3 * size / self.steepness if size > 0 and self.searched else np.inf
+        return 3 * max(size, least) / self.steepness if size > 0 and self.searched else np.inf
 
     def remembering(self) -> Structure:
         twin = copy.copy(self)
