@@ -1,11 +1,11 @@
-"""How often the truth lies in the band that ``predict(X, return_std=True)`` draws, for structures that are known and learned.
+"""How often the truth lies in the band that ``predict(X, return_std=...)`` draws, for structures that are known and learned.
 
     python benchmarks/coverage.py [--repeats 20]
 
 Eight tasks with five inputs, two common directions, noise of half a standard deviation, 20 to 200 rows with all targets;
-strengths by cross-validation. Of the true functions at 200 new rows, the share within 1.96 standard deviations (0.95 if these
-are right), and the error in units of the standard deviation (1 if they are right; a root mean square). Writes
-benchmarks/results/coverage.json and coverage.md.
+strengths by cross-validation; ``return_std=True`` (given the structure) and ``"joint"``. Of the true functions at 200 new
+rows, the share within 1.96 standard deviations (0.95 if these are right), and the error in units of the standard deviation
+(1 if they are right; a root mean square). Writes benchmarks/results/coverage.json and coverage.md.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ STRUCTURES = ("independent", "shared_mean", "frobenius", "unit_trace", "trace")
 SIZES = (20, 60, 200)
 
 
-def errors(structure: str, n: int, seed: int) -> np.ndarray:
-    """Of the predicted functions, in units of their standard deviations."""
+def errors(structure: str, n: int, seed: int) -> list[np.ndarray]:
+    """Of the predicted functions, in units of their standard deviations: given the structure, and jointly."""
     rng = np.random.default_rng(seed)
     W = rng.normal(size=(5, 2)) @ rng.normal(size=(2, 8))
     X, X_new = rng.normal(size=(n, 5)), rng.normal(size=(200, 5))
     truth = X @ W
     Y = truth + 0.5 * truth.std() * rng.normal(size=truth.shape)
     model = MultiTaskRegressorCV(structure, alphas=10, scoring="steady").fit(X, Y)
-    mean, std = model.predict(X_new, return_std=True)
-    return (X_new @ W - mean) / std
+    bands = [model.predict(X_new, return_std=how) for how in (True, "joint")]
+    return [(X_new @ W - mean) / std for mean, std in bands]
 
 
 def main() -> None:
@@ -47,13 +47,14 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     rows = []
     for structure in STRUCTURES:
-        row: dict[str, object] = {"structure": structure}
-        for n in SIZES:
-            found = np.stack([errors(structure, n, seed) for seed in range(repeats)])
-            row[f"{n} rows: covered"] = float(np.mean(np.abs(found) <= 1.96))
-            row[f"{n} rows: error / std"] = float(np.sqrt(np.mean(found**2)))
-        rows.append(row)
-        print(row, flush=True)
+        found = {n: np.stack([errors(structure, n, seed) for seed in range(repeats)], axis=1) for n in SIZES}
+        for k, how in enumerate(("True", '"joint"')):
+            row: dict[str, object] = {"structure": structure, "return_std": how}
+            for n in SIZES:
+                row[f"{n} rows: covered"] = float(np.mean(np.abs(found[n][k]) <= 1.96))
+                row[f"{n} rows: error / std"] = float(np.sqrt(np.mean(found[n][k] ** 2)))
+            rows.append(row)
+            print(row, flush=True)
     command = f"python benchmarks/coverage.py --repeats {repeats}"
     head = (
         f"# What lies in the band of `return_std`\n\n`{command}`: the share of true functions within 1.96 standard deviations "

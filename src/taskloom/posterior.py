@@ -5,6 +5,9 @@ posterior of a Gaussian process with covariance ``tau/(2 alpha) k(x, z) R`` (``R
 variance ``tau/(2 v_i)`` and a flat prior on the intercepts: its mean is the fit, whatever ``tau``. The scale ``tau`` comes from
 the residuals (their weighted squares over the degrees of freedom that are left), or from a noise level that is given.
 Tasks between which ``A`` is zero are independent, so each connected group of tasks is a posterior of its own.
+
+That takes ``A`` for known. Where it was learned, both may be uncertain: then the prior is the one of ``prior.py`` in which the
+structure turns with the weights.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
 
 from ._component import is_number, require
-from ._linalg import one_thread, psd_eigh, psd_root
+from ._linalg import one_thread, psd_eigh
 from .features import Matrix, densely, row_squares, weighted_gram
+from .prior import FAINT, Prior, Turning, turns_of
 from .problem import Problem
 
 Array = np.ndarray
@@ -48,18 +52,25 @@ class Posterior:
     noise : float, optional
         Standard deviation of the noise (its root mean square over the observations, where weights make it differ); estimated
         from the residuals when not given.
+    joint : bool
+        Whether the structure is as uncertain as the weights that it was learned from, or known.
     """
 
-    def __init__(self, problem: Problem, W: Array, b: Array, A: Array, noise: float | None = None):
+    def __init__(self, problem: Problem, W: Array, b: Array, A: Array, noise: float | None = None, joint: bool = False):
         require(
             noise is None or (is_number(noise) and 0 < noise < 1e150),
             f"noise must be None or a positive number whose square is one, got {noise!r}",
         )
         seen = problem.observations
         rho = problem.ridge / problem.alpha
+        turns = turns_of(problem, W, A) if joint else None
         self.n_tasks = problem.n_tasks
         with one_thread():
-            self.groups = [(tasks, _group(problem, A[np.ix_(tasks, tasks)], tasks, rho)) for tasks in _connected(A)]
+            self.groups = []
+            for tasks in _connected(A):
+                own = A[np.ix_(tasks, tasks)]
+                prior = Prior(own, rho) if turns is None else Turning(own, rho, *turns)
+                self.groups.append((tasks, _group(problem, prior, tasks)))
         spent = sum(group.freedom for _, group in self.groups)
         if noise is None:
             left = max(seen.y.size - spent, 1.0)
@@ -86,9 +97,7 @@ def _connected(A: Array) -> list[Array]:
     return [np.flatnonzero(label == g) for g in range(n_groups)]
 
 
-def _group(problem: Problem, A: Array, tasks: Array, rho: float) -> Group:
-    a, V = psd_eigh(A)
-    R = (V * (a / (1 + rho * a))) @ V.T
+def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
     mine = np.isin(problem.observations.task, tasks)
     seen = _Seen(
         problem.observations.row[mine],
@@ -101,14 +110,17 @@ def _group(problem: Problem, A: Array, tasks: Array, rho: float) -> Group:
         c = by_task.sum(axis=1)
         s = by_task[0] / c[0]
         if np.allclose(by_task, c[:, None] * s, rtol=1e-12, atol=0.0):
-            return _Shared(problem, R, s, c)
-    N, columns = seen.row.size, problem.n_features * np.linalg.matrix_rank(R, hermitian=True)
+            if not isinstance(prior, Turning):
+                return _Shared(problem, prior, s, c)
+            if np.allclose(c, c[0], rtol=1e-12, atol=0.0):
+                return _SharedTurning(problem, prior, s, float(c[0]))
+    N, columns = seen.row.size, prior.n_columns(problem.n_features)
     require(
         min(N, columns + T) <= LARGEST,
         f"return_std would need a dense system of {min(N, columns + T)} rows for {T} related tasks (the limit is {LARGEST}); "
         "fit a subset of the rows, or use fewer features",
     )
-    return _ByObservation(problem, R, seen) if columns + T > N else _ByWeight(problem, R, seen)
+    return _ByObservation(problem, prior, seen) if columns + T > N else _ByWeight(problem, prior, seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,33 +130,79 @@ class _Seen:
     weight: Array
 
 
+class _Centred:
+    """Features along the eigenvectors of their covariance, whose eigenvalues are ``k``."""
+
+    def __init__(self, problem: Problem, s: Array):
+        features = problem.features
+        self.mean = np.asarray(s @ features) if problem.fit_intercept else np.zeros(problem.n_features)
+        self.k, self.V = psd_eigh(weighted_gram(features, s) - np.outer(self.mean, self.mean))
+
+    def __call__(self, phi: Matrix) -> Array:
+        return np.asarray(phi @ self.V) - self.mean @ self.V
+
+
 class _Shared:
     """Shared, fully observed inputs: everything diagonalises, as in the fit."""
 
-    def __init__(self, problem: Problem, R: Array, s: Array, c: Array):
-        features, alpha = problem.features, problem.alpha
-        self.mean = np.asarray(s @ features) if problem.fit_intercept else np.zeros(problem.n_features)
-        k, self.V = psd_eigh(weighted_gram(features, s) - np.outer(self.mean, self.mean))
+    def __init__(self, problem: Problem, prior: Prior, s: Array, c: Array):
+        self.inner = _Centred(problem, s)
         root_c = np.sqrt(c)
-        a, P = psd_eigh(root_c[:, None] * R * root_c)
-        self.weights = a / (alpha + k[:, None] * a)  # r x T
+        a, P = psd_eigh(root_c[:, None] * prior.R * root_c)
+        self.weights = a / (problem.alpha + self.inner.k[:, None] * a)  # r x T
         self.spread = (P**2 / c[:, None]).T
-        self.prior = np.diag(R) / alpha
+        self.prior = np.diag(prior.R) / problem.alpha
         self.flat = 1 / c if problem.fit_intercept else np.zeros(len(c))
-        self.freedom = float((k[:, None] * self.weights).sum()) + (len(c) if problem.fit_intercept else 0)
+        self.freedom = float((self.inner.k[:, None] * self.weights).sum()) + (len(c) if problem.fit_intercept else 0)
 
     def variance(self, phi: Matrix, outside: Array) -> Array:
-        inner = np.asarray(phi @ self.V) - self.mean @ self.V
-        return inner**2 @ self.weights @ self.spread + outside[:, None] * self.prior + self.flat
+        return self.inner(phi) ** 2 @ self.weights @ self.spread + outside[:, None] * self.prior + self.flat
+
+
+class _SharedTurning:
+    """... where tasks weigh the same, still each direction of tasks on its own: a diagonal system, plus one for the turns.
+
+    With ``w = w_0 + U z`` and data of precision ``h``: given ``z``, ``w_0`` has the variances ``q`` along the eigenvectors;
+    ``z`` sees what ``w_0`` leaves of the data, ``h (1 - h q)``; a prediction at ``x`` moves with it by ``x'(1 - q h) U``.
+    """
+
+    def __init__(self, problem: Problem, prior: Turning, s: Array, c: float):
+        alpha, self.c = problem.alpha, c
+        self.inner = _Centred(problem, s)
+        h = c * self.inner.k
+        self.turns = self.inner.V.T @ prior.turns
+        self.prior = np.diag(prior.R) / alpha
+        self.flat = 1 / c if problem.fit_intercept else 0.0
+        self.freedom = float(len(prior.a)) if problem.fit_intercept else 0.0
+        self.parts = []
+        # Directions with nothing of their own differ in nothing.
+        own = np.where(prior.own > FAINT * prior.own.max(initial=0.0), prior.own, 0.0)
+        alike = [np.flatnonzero(own == 0), *np.flatnonzero(own)[:, None]]
+        for j in (j for j in alike if j.size):
+            q = own[j[0]] / (alpha + h * own[j[0]])
+            left = 1 - h * q
+            seen = self.turns.T @ ((h * left)[:, None] * self.turns)
+            shrunk = np.sqrt(prior.freed[:, j[0]] / alpha)
+            system = np.eye(len(seen)) + shrunk[:, None] * seen * shrunk
+            half = np.linalg.solve(np.linalg.cholesky(system), np.diag(shrunk))
+            moved = half @ (self.turns * left[:, None]).T  # k x r: its squares are what the turns add
+            self.parts.append((q, moved, (prior.V[:, j] ** 2).sum(axis=1)))
+            self.freedom += j.size * float((h * q).sum() + np.einsum("kr,r,kr->", moved, h, moved))
+
+    def variance(self, phi: Matrix, outside: Array) -> Array:
+        inner = self.inner(phi)
+        total = outside[:, None] * self.prior + self.flat
+        for q, moved, spread in self.parts:
+            total += np.outer(inner**2 @ q + ((inner @ moved.T) ** 2).sum(axis=1), spread)
+        return total
 
 
 class _Dense(ABC):
-    """What the two dense forms share: the joint features of observations and of predictions."""
+    """What the two dense forms share: what was observed."""
 
-    def __init__(self, problem: Problem, R: Array, seen: _Seen):
-        self.alpha, self.n_tasks = problem.alpha, len(R)
-        self.root = psd_root(R)  # T x q
-        self.prior = np.einsum("tq,tq->t", self.root, self.root) / self.alpha
+    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+        self.alpha, self.n_tasks = problem.alpha, len(prior.R)
+        self.prior = prior
         self.phi = densely(problem.features[seen.row])
         self.seen = seen
         self.intercept = problem.fit_intercept
@@ -153,12 +211,12 @@ class _Dense(ABC):
     def variance(self, phi: Matrix, outside: Array) -> Array:
         phi = densely(phi)
         out = np.empty((len(phi), self.n_tasks))
-        height = max(1, BLOCK // max(self.seen.row.size, phi.shape[1] * self.root.shape[1]))
+        height = max(1, BLOCK // max(self.seen.row.size, self.prior.n_columns(phi.shape[1])))
         for first in range(0, len(phi), height):
             rows = slice(first, first + height)
             for t in range(self.n_tasks):
                 out[rows, t] = self._of_task(phi[rows], t)
-        return out + outside[:, None] * self.prior
+        return out + outside[:, None] * (np.diag(self.prior.R) / self.alpha)
 
     @abstractmethod
     def _of_task(self, phi: Array, t: int) -> Array:
@@ -168,9 +226,9 @@ class _Dense(ABC):
 class _ByWeight(_Dense):
     """Fewer weights than observations: the precision matrix of weights and intercepts."""
 
-    def __init__(self, problem: Problem, R: Array, seen: _Seen):
-        super().__init__(problem, R, seen)
-        X = (self.phi[:, :, None] * self.root[seen.task][:, None, :]).reshape(seen.row.size, -1)
+    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+        super().__init__(problem, prior, seen)
+        X = prior.columns(self.phi, seen.task)
         joint = np.hstack([X, self.E])
         data = joint.T @ (seen.weight[:, None] * joint)
         precision = data.copy()
@@ -180,7 +238,7 @@ class _ByWeight(_Dense):
         self.freedom = float(np.trace(cho_solve(self.factor, data)))
 
     def _of_task(self, phi: Array, t: int) -> Array:
-        x = (phi[:, :, None] * self.root[t][None, None, :]).reshape(len(phi), -1)
+        x = self.prior.columns(phi, np.array([t]))
         e = np.zeros((len(phi), self.E.shape[1]))
         e[:, t : t + 1] = 1.0
         joint = np.hstack([x, e])
@@ -190,9 +248,9 @@ class _ByWeight(_Dense):
 class _ByObservation(_Dense):
     """Fewer observations than weights: the covariance matrix of the observations, bordered by the intercepts."""
 
-    def __init__(self, problem: Problem, R: Array, seen: _Seen):
-        super().__init__(problem, R, seen)
-        covariance = (self.phi @ self.phi.T) * (self.root @ self.root.T)[np.ix_(seen.task, seen.task)] / self.alpha
+    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+        super().__init__(problem, prior, seen)
+        covariance = prior.covariance(self.phi, seen.task, self.phi, seen.task) / self.alpha
         total = covariance + np.diag(1 / seen.weight)
         self.factor = cho_factor(total)
         inverse = cho_solve(self.factor, np.eye(len(total)))
@@ -203,10 +261,9 @@ class _ByObservation(_Dense):
         self.freedom = float(hat + spent)
 
     def _of_task(self, phi: Array, t: int) -> Array:
-        relation = (self.root @ self.root[t])[self.seen.task]
-        k = (phi @ self.phi.T) * relation / self.alpha  # m x N
+        k = self.prior.covariance(phi, np.array([t]), self.phi, self.seen.task) / self.alpha  # m x N
         left = np.einsum("ij,ji->i", k, cho_solve(self.factor, k.T))
-        variance = np.einsum("ij,ij->i", phi, phi) * self.prior[t] - left
+        variance = self.prior.variance(phi, t) / self.alpha - left
         if not self.intercept:
             return variance
         rest = -k @ self.through

@@ -18,7 +18,7 @@ from .targets import TargetScale
 
 
 class Deviating(MultiTaskEstimator):
-    """``noise_``, and what ``predict(X, return_std=True)`` adds."""
+    """``noise_``, and what ``return_std`` adds to predictions."""
 
     noise: Any
     structure_: Any
@@ -32,7 +32,7 @@ class Deviating(MultiTaskEstimator):
         check_is_fitted(self, "certificate_")
         return self._posterior_of_fit().noise * self._scale.spread
 
-    def _posterior_of_fit(self) -> Posterior:
+    def _posterior_of_fit(self, joint: bool = False) -> Posterior:
         if getattr(self, "_training", None) is None:
             reason = f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
             if hasattr(self, "_statistics"):
@@ -48,7 +48,10 @@ class Deviating(MultiTaskEstimator):
             elif len(getattr(self, "fallback_tasks_", ())):
                 reason = "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
             raise AttributeError(f"standard deviations {reason}")
-        if getattr(self, "_posterior", (None, None))[0] != (self.noise,):
+        if not hasattr(self, "_posterior") or self._posterior[0] != self.noise:
+            self._posterior = (self.noise, {})  # one for each answer to ``joint``
+        known = self._posterior[1]
+        if joint not in known:
             data, W, b, A = self._training
             structure = data.problem.structure
             require(
@@ -56,17 +59,27 @@ class Deviating(MultiTaskEstimator):
                 f"standard deviations need one kernel and a structure on the tasks, got {self.structure!r} with "
                 f"kernel={self.kernel!r}",
             )
+            require(
+                not joint or structure.known or structure.either_side,
+                'return_std="joint" knows how a structure moves with the weights where F is a function of its eigenvalues '
+                f"(Trace, Schatten, Frobenius, UnitTrace) or A is given, got {self.structure!r}; return_std=True takes the "
+                "structure that was learned for known",
+            )
             noise = None
             if self.noise is not None:  # in units of the fit: a common level over tasks of different spread
                 noise = self.noise / float(np.sqrt(np.mean(self._scale.spread**2)))
             try:
-                self._posterior = ((self.noise,), Posterior(data.problem, W, b, A, noise))
+                known[joint] = Posterior(data.problem, W, b, A, noise, joint)
             except np.linalg.LinAlgError as error:
                 raise ValueError(f"the training data are too badly scaled for standard deviations ({error})") from None
-        return self._posterior[1]
+        return known[joint]
 
-    def _deviation(self, X):
-        posterior = self._posterior_of_fit()
+    def _deviation(self, X, return_std):
+        require(
+            not isinstance(return_std, str) or return_std == "joint",
+            f'return_std must be True, False or "joint", got {return_std!r}',
+        )
+        posterior = self._posterior_of_fit(joint=isinstance(return_std, str))
         require(
             not (isinstance(self.kernel, str) and self.kernel == "precomputed"),
             'return_std needs k(x, x), which kernel="precomputed" does not give; pass a kernel function',

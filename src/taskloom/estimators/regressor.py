@@ -279,9 +279,11 @@ class MultiTaskRegressor(
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
-        return_std : bool, default=False
+        return_std : bool or "joint", default=False
             Whether to give the standard deviations too (squared loss): those of the Gaussian-process posterior of the tasks'
-            functions. An observation differs from the function by noise, whose standard deviation is ``noise_``.
+            functions, given the structure. With ``"joint"`` the structure is taken for as uncertain as the weights that it was
+            learned from, which intervals need to hold what they say. An observation differs from the function by noise, whose
+            standard deviation is ``noise_``.
 
         Returns
         -------
@@ -289,7 +291,7 @@ class MultiTaskRegressor(
             Or a pair of them.
         """
         mean = following(self._respond(self._decision(X)), X)
-        return (mean, following(self._respond(self._deviation(X)), X)) if return_std else mean
+        return (mean, following(self._respond(self._deviation(X, return_std)), X)) if return_std else mean
 
     def _respond(self, values):
         """Decision values in the shape of the targets."""
