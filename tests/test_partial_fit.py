@@ -60,7 +60,7 @@ def test_a_few_rows_have_the_same_moments(rank):
     s = rng.random(60)
     moments = Moments.empty(D, 2)
     for rows in np.array_split(np.arange(60), 9):
-        moments.add(inputs[rows], targets[rows], s[rows])
+        moments = moments.plus(inputs[rows], targets[rows], s[rows])
     few, small = moments.rows()
     assert len(few) == rank + 2
     w, b = rng.normal(size=(D, 2)), rng.normal(size=2)

@@ -102,7 +102,9 @@ def test_the_bootstrap_holds_what_is_true_and_doubts_what_is_not():
 def test_the_bootstrap_shows_its_progress_and_refuses_nonsense(capsys):
     X, y = planted(noise=0.5, missing=0.0)
     stability(MultiTaskRegressor("independent", task_column=-1), X, y, n_resamples=2, verbose=1)
-    assert "2 of 2" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("\r[")
+    assert out.endswith("] 2 of 2\n")
     for options, words in [({"n_resamples": 1}, "n_resamples"), ({"level": 1.0}, "level")]:
         with pytest.raises(ValueError, match=words):
             stability(MultiTaskRegressor(task_column=-1), X, y, **options)

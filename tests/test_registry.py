@@ -43,7 +43,7 @@ def test_every_exported_component_can_be_named(as_component, listed):
 LAYERS = [
     {"_component", "_linalg", "_orphans", "names", "versions"},
     {"_array_api"},
-    {"factors", "decompositions"},
+    {"factors", "decompositions", "prior"},
     {"ordering"},
     {"losses", "structures", "features", "tasks", "tables", "moments", "parquet"},
     {"rows", "approximation"},

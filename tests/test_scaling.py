@@ -76,6 +76,21 @@ class TestUnits:
             other = MultiTaskRegressor(loss=wider, alpha=0.05 * unit**2, tol=1e-7).fit(X, unit * Y)
             assert np.allclose(other.predict(X), unit * plain.predict(X), atol=1e-3 * unit)
 
+    @pytest.mark.parametrize("unit", [1e-40, 1e-15, 1e30])
+    @pytest.mark.parametrize("structure", ["independent", "trace"])
+    def test_bounds_of_losses_with_a_width_are_true_in_any_units(self, structure, unit):
+        """The slopes of a task must add up to zero beside their own size, or the dual value is no bound."""
+        deep = np.random.default_rng(7)
+        X = deep.normal(size=(20, 3))
+        Y = X @ deep.normal(size=(3, 2)) + deep.standard_t(1.5, size=(20, 2)) + 0.5
+        truth = MultiTaskRegressor(structure, loss=losses.Huber(0.5), alpha=0.3, tol=1e-8).fit(X, Y).certificate_.primal
+        alpha = 0.3 * unit**2 if structure == "trace" else 0.3
+        for solver in ("block", "auto"):
+            found = MultiTaskRegressor(structure, loss=losses.Huber(0.5 * unit), alpha=alpha, solver=solver).fit(X, unit * Y)
+            said = found.certificate_
+            assert said.optimal
+            assert said.dual <= truth * (1 + 1e-7) * unit**2 <= said.primal * (1 + 2e-7)
+
     def test_units_in_which_squares_overflow_are_refused(self):
         X, Y = data()
         with pytest.raises(ValueError, match=r"largest entry of y is 3\.\d+e\+200 in size.*divide by"):

@@ -367,6 +367,7 @@ def test_a_task_that_is_hurt_keeps_a_model_of_its_own(kernel, gamma):
     assert (ledger["model"] == "together").all()
     model = clone(joint).set_params(fallback="single").fit(inputs, wide)
     assert model.fallback_tasks_.tolist() == ["odd"]
+    assert "1 of 8 tasks fell back to a model of their own ('odd')" in model.certificate_.message
     assert dict(zip(model.transfer_["task"], model.transfer_["model"], strict=True))["odd"] == "alone"
     alone = MultiTaskRegressorCV("independent", alphas=ALONE, **options).fit(inputs, wide)
     assert np.allclose(model.predict(inputs)[:, 3], alone.predict(inputs)[:, 3], atol=1e-4)
@@ -380,11 +381,17 @@ def test_a_task_that_is_hurt_keeps_a_model_of_its_own(kernel, gamma):
 
 
 def test_nothing_falls_back_where_everything_helps():
-    model = MultiTaskRegressorCV(alphas=4, cv=3, fallback="single").fit(X, Y)
-    if (model.transfer_["gain"] > 0).all():
-        assert model.fallback_tasks_.size == 0
-    hurt = model.transfer_["gain"] < -model.transfer_["standard_error"]
-    assert model.fallback_tasks_.tolist() == np.flatnonzero(hurt).tolist()
+    inputs, wide = planted()
+    model = MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1, 0.01, 0.001], cv=5, fallback="single")
+    model.fit(inputs, wide.drop(columns="odd"))
+    assert (model.transfer_["gain"] > 0).all()
+    assert model.fallback_tasks_.size == 0
+    assert "fell back" not in model.certificate_.message
+
+
+def test_without_standard_errors_nothing_falls_back():
+    with pytest.raises(ValueError, match='cv="loo" has none'):
+        MultiTaskRegressorCV("shared_mean", alphas=2, cv="loo", fallback="single").fit(X, Y)
 
 
 def test_steady_scores_are_the_ledgers():

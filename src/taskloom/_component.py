@@ -52,7 +52,7 @@ class Component:
         self.__dict__.update(params)
         try:
             self.check()
-        except ValueError:
+        except Exception:
             self.__dict__.update(before)
             raise
         return self

@@ -69,19 +69,20 @@ def _stationary_constants(loss: Loss, seen: Observations, low: Array, high: Arra
 
 def balanced(seen: Observations, s: Array, lower: Array, upper: Array) -> Array:
     """Shift the slopes of each task, inside their interval, until they add up to zero (weighted)."""
-    v, total = seen.weight, seen.sum_by_task(seen.weight)
-    shifted = s - (seen.sum_by_task(v * s) / total)[seen.task]
+    v = seen.weight
+    shifted = s - (seen.sum_by_task(v * s) / seen.sum_by_task(v))[seen.task]
     if np.all((shifted >= lower) & (shifted <= upper)):
         return shifted
     low = np.full(seen.n_tasks, -2.0) * (1 + np.abs(s).max())
     high, shift = -low, np.zeros(seen.n_tasks)
     for _ in range(200):  # Newton's method inside a bracket that shrinks: the sum is made of straight pieces
         moved = s - shift[seen.task]
-        excess = seen.sum_by_task(v * np.clip(moved, lower, upper))
+        inside = np.clip(moved, lower, upper)
+        excess, size = seen.sum_by_task(v * inside), seen.sum_by_task(v * np.abs(inside))
         room = seen.sum_by_task(v * ((moved > lower) & (moved < upper)))
         low, high = np.where(excess > 0, shift, low), np.where(excess > 0, high, shift)
         step = shift + np.divide(excess, room, out=np.full_like(room, np.inf), where=room > 0)
-        close = (np.abs(excess) <= 4e-16 * total) | (high - low <= 4e-16 * np.maximum(np.abs(low), np.abs(high)))
+        close = (np.abs(excess) <= 4e-16 * size) | (high - low <= 4e-16 * np.maximum(np.abs(low), np.abs(high)))
         if np.all(close):
             break
         shift = np.where(close, shift, np.where((step > low) & (step < high), step, (low + high) / 2))

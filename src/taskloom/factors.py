@@ -48,6 +48,7 @@ class FactoredStructure:
 
     def __init__(self, L: Any, own: Any = 0.0):
         self.L = np.asarray(L)
+        self.L = self.L if self.L.dtype.kind == "f" else self.L.astype(float)
         require(self.L.ndim == 2, f"FactoredStructure needs a matrix L with one row for each task, got shape {self.L.shape}")
         self.own = np.array(np.broadcast_to(np.asarray(own, dtype=self.L.dtype), (len(self.L),)))
         require(bool((self.own >= 0).all()), f"own must not be negative, got {self.own.min(initial=0.0):.3g}")

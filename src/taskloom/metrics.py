@@ -16,6 +16,7 @@ from ._component import require
 from .tables import is_missing, rows_by_task, sorted_labels, split_table
 
 Array = np.ndarray
+FLAT = 1e-28  # squares about the mean below this share of the squares are rounding: the target is constant
 
 __all__ = [
     "macro_accuracy",
@@ -83,12 +84,10 @@ def r2(true: Array, predicted: Array, weight: Array | None) -> float:
     """As scikit-learn's ``r2_score`` (a constant target scores 1 if met, else 0), without its checks: it is called often."""
     if true.size < 2:
         return np.nan
-    total = (
-        float(np.var(true) * true.size) if weight is None else float(weight @ (true - np.average(true, weights=weight)) ** 2)
-    )
-    error = (true - predicted) ** 2
-    missed = float(error.sum() if weight is None else weight @ error)
-    if total == 0:
+    w = np.ones(true.size) if weight is None else weight
+    total = float(w @ (true - np.average(true, weights=w)) ** 2)
+    missed = float(w @ (true - predicted) ** 2)
+    if total <= FLAT * float(w @ true**2):
         return 1.0 if missed == 0 else 0.0
     return 1 - missed / total
 
@@ -117,7 +116,7 @@ class TaskScores:
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = self._sum(self.w * y) / self.total
         self.spread = self._sum(self.w * (y - mean[task]) ** 2)
-        self.flat = self.spread <= 1e-28 * self._sum(self.w * y**2)
+        self.flat = self.spread <= FLAT * self._sum(self.w * y**2)
 
     def _sum(self, values: Array) -> Array:
         return np.bincount(self.task, values, len(self.names))

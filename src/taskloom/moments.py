@@ -18,7 +18,7 @@ import numpy as np
 Array = np.ndarray
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Weighted moments of inputs (``d``) and targets (``q`` of them, seen in the same rows), centred about their means."""
 
@@ -33,29 +33,33 @@ class Moments:
     def empty(cls, d: int, q: int) -> Moments:
         return cls(0.0, np.zeros(d), np.zeros(q), np.zeros((d, d)), np.zeros((d, q)), np.zeros(q))
 
-    def add(self, X: Array, Y: Array, s: Array) -> None:
-        """Rows that are new; centred before they are multiplied, so that nothing large cancels (Chan, Golub, LeVeque 1983)."""
+    def plus(self, X: Array, Y: Array, s: Array) -> Moments:
+        """With new rows, which are centred before they are multiplied: nothing large cancels (Chan, Golub, LeVeque 1983)."""
         if not np.all(s > 0):
             X, Y, s = X[s > 0], Y[s > 0], s[s > 0]
         total = float(s.sum())
         if total == 0:
-            return
+            return self
         x_mean, y_mean, root = s @ X / total, s @ Y / total, np.sqrt(s)[:, None]
         X, Y = root * (X - x_mean), root * (Y - y_mean)
         both = self.weight + total
         x_step, y_step, share = x_mean - self.x_mean, y_mean - self.y_mean, self.weight * total / both
-        self.gram += X.T @ X
-        self.gram += share * np.outer(x_step, x_step)
-        self.cross += X.T @ Y + share * np.outer(x_step, y_step)
-        self.squares += np.einsum("ij,ij->j", Y, Y) + share * y_step**2
-        self.x_mean = self.x_mean + total / both * x_step
-        self.y_mean = self.y_mean + total / both * y_step
-        self.weight = both
+        gram = X.T @ X
+        gram += self.gram
+        gram += share * np.outer(x_step, x_step)
+        return Moments(
+            both,
+            self.x_mean + total / both * x_step,
+            self.y_mean + total / both * y_step,
+            gram,
+            self.cross + X.T @ Y + share * np.outer(x_step, y_step),
+            self.squares + np.einsum("ij,ij->j", Y, Y) + share * y_step**2,
+        )
 
     def split(self) -> list[Moments]:
         """The moments of each target on its own."""
         return [
-            replace(self, gram=self.gram.copy(), y_mean=y_mean, cross=cross, squares=squares)
+            replace(self, y_mean=y_mean, cross=cross, squares=squares)
             for y_mean, cross, squares in zip(
                 np.split(self.y_mean, len(self.y_mean)),
                 np.split(self.cross, self.cross.shape[1], axis=1),

@@ -63,7 +63,7 @@ class Posterior:
         )
         seen = problem.observations
         rho = problem.ridge / problem.alpha
-        turns = turns_of(problem, W, A) if joint else None
+        turns = turns_of(W, A) if joint and not problem.structure.known else None
         self.n_tasks = problem.n_tasks
         with one_thread():
             self.groups = []

@@ -16,7 +16,6 @@ from __future__ import annotations
 import numpy as np
 
 from ._linalg import compose, psd_eigh
-from .problem import Problem
 
 Array = np.ndarray
 FAINT = 1e-14  # eigenvalues below this share of the largest are rounding
@@ -77,10 +76,8 @@ class Turning(Prior):
         return super().variance(phi, t) + (phi @ self.turns) ** 2 @ (self.freed @ self.V[t] ** 2)
 
 
-def turns_of(problem: Problem, W: Array, A: Array) -> tuple[Array, Array] | None:
-    """The left singular vectors of ``W`` and the eigenvalues of ``A`` that belong to them; ``None`` where ``A`` was given."""
-    if problem.structure.known:
-        return None
+def turns_of(W: Array, A: Array) -> tuple[Array, Array]:
+    """The left singular vectors of ``W``, and the eigenvalues of ``A`` that belong to them."""
     U, sizes, Vt = np.linalg.svd(W, full_matrices=False)
     d = np.einsum("it,ts,is->i", Vt, A, Vt)
     kept = (sizes > FAINT * sizes[:1]) & (d > FAINT * d.max(initial=0.0))

@@ -28,6 +28,7 @@ Array = np.ndarray
 LOSS_FREE = (
     "parts",
     "buckets",
+    "single tasks",
     "mean gram",
     "transposed",
     "weights",
@@ -73,6 +74,7 @@ class Problem:
         if not isinstance(self.observations, Observations):
             set_field(self, "observations", Observations.from_wide(self.observations))
         set_field(self, "loss", as_loss(self.loss))
+        self.loss.forget()
         set_field(self, "structure", as_structure(self.structure))
         require(self.features.ndim == 2, f"features must be a matrix, got shape {self.features.shape}")
         require(bool(np.isfinite(entries(self.features)).all()), "features must be finite, got NaN or infinity")

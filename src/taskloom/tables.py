@@ -24,7 +24,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Inputs without the task column, the task label of each row (long) or ``None`` (wide), and the column's position."""
+    """Inputs without the task column, and the task label of each row (long) or ``None`` (wide)."""
 
     X: Any
     labels: Array | None
@@ -266,10 +266,21 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
     numeric = all(isinstance(name, Real) for name in names)
     if any(issparse(X) for X in inputs):
         require(numeric, f"sparse inputs hold their task as a number; name the tasks by numbers, not {names[0]!r}")
-        return csr_array(sparse_hstack([sparse_vstack(inputs), np.array(labels, dtype=float)[:, None]])), y
+        return csr_array(sparse_hstack([sparse_vstack(inputs), _numbered(names, labels, np.dtype(float))[:, None]])), y
     whole = np.vstack([np.asarray(X) for X in inputs])
-    kind = (whole.dtype if whole.dtype.kind == "f" else np.dtype(float)) if numeric else np.dtype(object)
-    return np.hstack([whole.astype(kind), np.array(labels, dtype=kind)[:, None]]), y
+    if not numeric:
+        return np.hstack([whole.astype(object), np.array(labels, dtype=object)[:, None]]), y
+    column = _numbered(names, labels, whole.dtype if whole.dtype.kind == "f" else np.dtype(float))
+    return np.hstack([whole.astype(column.dtype), column[:, None]]), y
+
+
+def _numbered(names: list[Any], labels: list[Any], kind: np.dtype) -> Array:
+    """Tasks as numbers of the precision of the inputs, or of the double where that would make two tasks one."""
+    for precision in (kind, np.dtype(float)):
+        if np.array(names, dtype=precision).tolist() == names:
+            return np.array(labels, dtype=precision)
+    merged = next(name for name in names if float(name) != name)
+    raise ValueError(f"task {merged!r} is no number in double precision, and would not be found again: name the tasks by words")
 
 
 def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:

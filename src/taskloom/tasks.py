@@ -33,6 +33,7 @@ class Observations:
         """Normalise weights as the objective does: ``c_t / S_t`` times the sample weight."""
         s = np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=float)
         if sample_weight is not None:
+            require(bool((s >= 0).all()) and bool(np.isfinite(s).all()), "sample weights must be finite and not negative")
             keep = s > 0
             row, task, y, s = row[keep], task[keep], y[keep], s[keep]
         total = np.bincount(task, weights=s, minlength=n_tasks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from .digits import as_predicted
 from .predicting import Predicting, double
 from .saving import Saving
 from .targets import TargetScale
+from .whole import all_or_nothing
 
 Array = np.ndarray
 _TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"}
@@ -177,6 +179,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
 
     # --- fit ----------------------------------------------------------------------------------------------------
 
+    @all_or_nothing
     @with_callbacks
     def fit(self, X, y, sample_weight=None):
         """Learn the tasks and their structure.
@@ -329,7 +332,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()
         self._scale = data.scale
-        self._learned = data.problem.structure  # what add_task extends
+        self._learned = copy.copy(data.problem.structure)  # what add_task extends; the parameter may be set anew
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -24,6 +24,7 @@ from ..tasks import Observations, task_strengths
 from .base import _STALE, MultiTaskEstimator
 from .callbacks import show
 from .targets import TargetScale
+from .whole import all_or_nothing
 
 Array = np.ndarray
 WIDEST = 4000  # features of tasks with inputs of their own
@@ -35,6 +36,7 @@ class OnDevice(MultiTaskEstimator):
 
     device: Any
 
+    @all_or_nothing
     def fit(self, X, y, sample_weight=None):
         device = getattr(self, "device", None)
         self.__dict__.pop("device_", None)

@@ -51,8 +51,9 @@ class Predicting(Approximating, Door):
         coef, intercept = self.coef_, self.intercept_
         if (task < 0).any():  # a row more for the mean, which costs a copy of all tasks
             coef, intercept = np.vstack([coef, coef.mean(axis=0)]), np.append(intercept, intercept.mean())
-        if issparse(inputs):
-            dots = np.asarray(inputs.multiply(coef[task]).sum(axis=1)).ravel()
+        if issparse(inputs):  # the entries that are there, each with the coefficient of its row's task
+            row = np.repeat(np.arange(len(task)), np.diff(inputs.indptr))
+            dots = np.bincount(row, weights=inputs.data * coef[task[row], inputs.indices], minlength=len(task))
         else:  # some rows at a time: the coefficients of each row are as many numbers as the inputs
             rows = [slice(i, i + ROWS) for i in range(0, max(len(task), 1), ROWS)]
             dots = np.concatenate([np.einsum("ij,ij->i", inputs[some], coef[task[some]]) for some in rows])

@@ -25,13 +25,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from .._component import require
 from ..leave_one_out import leave_one_out
 from ..structures import Independent, Structure
-from ..tables import as_table
+from ..tables import as_table, shown
 from .addends import as_structures
 from .base import MultiTaskEstimator, Prepared
 from .callbacks import Watch, with_callbacks
 from .candidates import Candidate, FoldResult, ledger, path_table, results_table
 from .folds import check_left
 from .trial import ALONE, Fold, Trial, constant, cross_validate, grid_for, walk
+from .whole import all_or_nothing
 
 Array = np.ndarray
 
@@ -70,12 +71,13 @@ class CrossValidated(MultiTaskEstimator):
     _inner_products: Any
     _training: Any
 
+    @all_or_nothing
     @with_callbacks
     def fit(self, X, y, sample_weight=None, groups=None):
         """Choose strength and structure by cross-validation, and fit with them on all data.
 
         Ctrl-C ends the search: the folds that are complete decide, and the certificate says so; before the first is, a
-        ``KeyboardInterrupt`` leaves an estimator that is not fitted.
+        ``KeyboardInterrupt`` leaves the estimator as it was.
 
         Parameters
         ----------
@@ -89,6 +91,10 @@ class CrossValidated(MultiTaskEstimator):
         self
         """
         self._validate_params()
+        require(
+            self.fallback is None or not self._leaves_one_out(),
+            'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5',
+        )
         X, y = indexable(as_table(X), as_table(y))
         structures = self._candidates()
         trial = Trial(self._plain(_template(structures)), X, y, sample_weight, self.scoring)
@@ -174,7 +180,7 @@ class CrossValidated(MultiTaskEstimator):
         self, trial: Trial, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
     ) -> int:
         """Score every candidate; the number of folds there should have been."""
-        if isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo"):
+        if self._leaves_one_out():
             n_folds = self.n_splits_ = data.problem.features.shape[0]
             self._leave_one_out(trial, data, candidates)
         else:
@@ -191,6 +197,9 @@ class CrossValidated(MultiTaskEstimator):
         if watch is not None:
             watch.end()
         return n_folds
+
+    def _leaves_one_out(self) -> bool:
+        return isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo")
 
     def _leave_one_out(self, trial: Trial, data: Prepared, candidates: list[Candidate]) -> None:
         """One row at a time; predictions are scored together, because one observation has no score of its own."""
@@ -249,8 +258,7 @@ class CrossValidated(MultiTaskEstimator):
         """Tasks that joint learning hurts, by more than one standard error, keep a model of their own."""
         require(self._by_name(), "fallback is for tasks; here the tasks are the classes of one target")
         require(not isinstance(self.kernel, (list, tuple)), "fallback needs one kernel, got a list")
-        gain, error = self.transfer_["gain"], np.nan_to_num(self.transfer_["standard_error"])
-        hurt = np.flatnonzero(gain < -error)
+        hurt = np.flatnonzero(self.transfer_["gain"] < -self.transfer_["standard_error"])  # unknown errors tell nothing
         self.fallback_tasks_ = self.tasks_[hurt]
         if hurt.size == 0:
             return
@@ -267,3 +275,6 @@ class CrossValidated(MultiTaskEstimator):
             self._inner_products = C.T @ self._cross(self.X_fit_) @ C
         self.transfer_["model"][hurt] = "alone"
         self._training = None  # the posterior of the joint model says nothing about these tasks
+        named = ", ".join(map(shown, self.fallback_tasks_[:5])) + (", ..." if hurt.size > 5 else "")
+        note = f"This is the joint fit; {hurt.size} of {len(self.tasks_)} tasks fell back to a model of their own ({named})."
+        self.certificate_ = replace(self.certificate_, message=f"{self.certificate_.message} {note}")

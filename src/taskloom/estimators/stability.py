@@ -103,7 +103,7 @@ def stability(
         found.append(relations)
         if verbose:
             done = round(30 * k / n_resamples)
-            sys.stdout.write(f"\\r[{'#' * done}{'.' * (30 - done)}] {k} of {n_resamples}" + ("\\n" if k == n_resamples else ""))
+            sys.stdout.write(f"\r[{'#' * done}{'.' * (30 - done)}] {k} of {n_resamples}" + ("\n" if k == n_resamples else ""))
     lower, median, upper = np.quantile(np.array(found), [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
     return Stability(whole.tasks_, lower, median, upper, n_resamples)
 

@@ -6,6 +6,7 @@ weights, strengths of tasks, standardization, intercepts and the certificate are
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..moments import Moments
 from ..tables import as_table, rows_by_task, sorted_labels
 from ..tasks import Observations
 from .base import MultiTaskEstimator
+from .whole import all_or_nothing
 
 Array = np.ndarray
 NOTHING = "y holds nothing but NaN, or has weights of 0 only: no task was observed"
@@ -34,6 +36,12 @@ class Statistics:
         self.names: Array = np.zeros(0)  # the tasks, as they are to be called
         self.shared: Moments | None = None
         self.own: dict[Any, Moments] = {}
+
+    def twin(self) -> Statistics:
+        """The same, to which more can be added: moments are never changed, but replaced."""
+        twin = copy.copy(self)
+        twin.own = dict(self.own)
+        return twin
 
     def features(self, inputs: Any) -> Array:
         return densely(inputs) if self.map is None else mapped(self.map, inputs)
@@ -69,7 +77,7 @@ class Statistics:
         for some in pieces(len(Y), self.width):
             phi = self.features(inputs[some])
             if self.shared is not None:
-                self.shared.add(phi, Y[some], S[some, 0])
+                self.shared = self.shared.plus(phi, Y[some], S[some, 0])
                 continue
             for t, name in enumerate(names.tolist()):
                 rows = seen[some, t]
@@ -77,7 +85,8 @@ class Statistics:
 
     def _add(self, name: Any, phi: Array, y: Array, s: Array) -> None:
         if np.any(s > 0):
-            self.own.setdefault(name, Moments.empty(self.width, 1)).add(phi, y[:, None], s)
+            before = self.own.get(name) or Moments.empty(self.width, 1)
+            self.own[name] = before.plus(phi, y[:, None], s)
 
     def tasks(self) -> Array:
         """The tasks that were seen so far."""
@@ -121,6 +130,7 @@ class Streaming(MultiTaskEstimator):
     _statistics: Statistics
 
     @available_if(_streams)
+    @all_or_nothing
     def partial_fit(self, X, y, sample_weight=None):
         """Learn from one more block of rows; the model is then that of all blocks so far, as ``fit`` on them together.
 
@@ -146,10 +156,12 @@ class Streaming(MultiTaskEstimator):
                 "to; make it with partial_fit or fit_blocks to go on from it",
                 stacklevel=2,
             )
-        self._finish(self._absorb(statistics, X, y, sample_weight))
+        before = None if statistics is None else statistics.twin()  # a block that fails later on must not be counted
+        self._finish(self._absorb(before, X, y, sample_weight))
         return self
 
     @available_if(_streams)
+    @all_or_nothing
     def fit_blocks(self, blocks):
         """Learn from rows that need not fit in memory; equal to ``fit`` on all of them.
 

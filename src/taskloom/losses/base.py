@@ -57,6 +57,9 @@ class Loss(Component, ABC):
             return np.full_like(z, self.max_curvature)
         return np.maximum.reduce([self.curvature(y, z + step) for step in (-1.0, 0.0, 1.0)])
 
+    def forget(self) -> None:
+        """Drop what was computed for another problem: called for each new one, since a loss may have changed in between."""
+
     def pick(self, which: Array | tuple[Array, ...]) -> Loss:
         """The loss of a selection of observations; only a loss that holds one number for each has to do anything."""
         return self

@@ -12,6 +12,8 @@ from . import numeric
 from .base import Array, Loss
 from .smoothed import Smoothed
 
+STRAIGHT = 1e-6  # the least curvature to count on, as a share of the largest
+
 
 def has_methods(loss: Any) -> bool:
     """Whether an object brings what a loss must bring."""
@@ -43,7 +45,18 @@ class CustomLoss(Loss):
             has_methods(self.loss),
             f"CustomLoss needs an object with the methods value and slope, or value and prox; got {self.loss!r}",
         )
+        self.forget()
+
+    def forget(self) -> None:
         self._edges: tuple[Any, Any] = (None, None)  # the last targets whose slopes were asked for, and the answer
+
+    def __getstate__(self) -> dict:
+        """Without the targets of the last fit: a loss that is saved must not carry the data along."""
+        return {"loss": self.loss}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self.forget()
 
     def _own(self, name: str) -> Any:
         return getattr(self.loss, name, None)
@@ -90,7 +103,17 @@ class CustomLoss(Loss):
         return np.clip((self.slope(y, z + h) - self.slope(y, z - h)) / (2 * h), 0.0, self.max_curvature)
 
     def majorant(self, y: Array, z: Array) -> Array:
-        return self._call("majorant", y, z) if self._own("majorant") is not None else super().majorant(y, z)
+        """Where nothing bounds the curvature: the largest one near ``z``, or on a straight piece that of the way to ``y``."""
+        if self._own("majorant") is not None:
+            return self._call("majorant", y, z)
+        near = super().majorant(y, z)
+        straight = near <= 0
+        if np.any(straight):
+            with np.errstate(all="ignore"):
+                along = (self.slope(y, z) - self.slope(y, y)) / np.where(z == y, np.inf, z - y)
+            near = np.where(straight & np.isfinite(along), along, near)
+            near = np.maximum(near, STRAIGHT * np.max(near, initial=0.0))
+        return near
 
     def conjugate(self, y: Array, s: Array) -> Array:
         if self._own("conjugate") is not None:

@@ -65,8 +65,8 @@ def _close(value: Callable, slopes: Slopes, y: Array, s: Array, low: Array, high
         slack = np.minimum(np.abs(f), np.abs(f_there)) * np.abs(z_there - z)
         size = np.abs(s) * np.minimum(np.abs(z), np.abs(z_there))
         width, least = np.abs(x_there - x), 4 * EPS * np.maximum(np.abs(x), np.abs(x_there))
-        if np.all((slack <= EPS * np.maximum(size, 1.0)) | (width <= least)):
-            break
+        if np.all((slack <= EPS * np.maximum(size, size.mean())) | (width <= least)):
+            break  # what is left over is nothing beside the sum, in any units
         middle = x + share * (x_there - x)
         z_new, g_new = slopes(y, middle)
         new = np.array([middle, z_new, g_new - s])

@@ -181,7 +181,7 @@ class Fitted:
         g = batch.slopes(z)
         for _ in range(MAX_STEPS):
             h = batch.curvatures(z)
-            R = self._system(batch, h)
+            R = self._system(batch, z, h)
             slope = times_transposed(batch.P, g) + ridge * beta
             step = -times_transposed(R, times(R, slope))
             dz, pull, fall = times(batch.P, step), ridge * step, np.einsum("bq,bq->b", slope, step)
@@ -202,14 +202,16 @@ class Fitted:
             losses = self.loss.value(self.block.y, z)
         return np.einsum("bm,bm->b", self.block.v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
 
-    def _system(self, batch: _Batch, h: Array) -> Array:
+    def _system(self, batch: _Batch, z: Array, h: Array) -> Array:
         """The inverse root of the Hessian of the tasks, bordered by their intercepts."""
         K = np.matmul(batch.P.transpose(0, 2, 1), h[:, :, None] * batch.P)
         place = np.arange(self.q)
         K[:, place, place] += 2 * self.alpha
         if self.q < K.shape[1]:  # an intercept that nothing holds needs something to
             there, most = K[:, -1, -1], batch.v.sum(axis=1) * self.loss.max_curvature
-            most = np.where(np.isfinite(most), most, there)
+            if not np.isfinite(self.loss.max_curvature):
+                held = there > 0  # else all observations lie on straight pieces
+                most = there if held.all() else np.where(held, there, (batch.v * batch.loss.majorant(batch.y, z)).sum(axis=1))
             K[:, -1, -1] += np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
         return inverse_roots(K, 0.0)
 

@@ -187,11 +187,13 @@ class ReweightedRun(Run):
             self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
         return iterate
 
-    def _model(self) -> Problem:
-        """The squared loss that is the loss around the predictions at hand, to second order."""
+    def _model(self) -> Problem | None:
+        """The squared loss that is the loss around the predictions at hand, to second order; none where it is straight."""
         problem, seen = self.problem, self.problem.observations
         z = self.walk.here.by_observation(lambda part: part.z, seen.y.size)
         h = np.maximum(problem.loss.curvature(seen.y, z), STRAIGHT * problem.loss.majorant(seen.y, z))
+        if not np.all(h > 0):
+            return None
         target = z - problem.loss.slope(seen.y, z) / h
         model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
         model._memo.update({key: problem._memo[key] for key in LOSS_FREE if key in problem._memo and key not in BY_WEIGHT})
@@ -204,5 +206,6 @@ class ReweightedRun(Run):
         z = here.by_observation(lambda part: part.z, seen.y.size)
         slopes = problem.loss.slope(seen.y, z)
         G = problem.dual_candidate(slopes)
-        mended = repaired(self._model(), G, problem.correlate(G), W.T)
+        model = self._model()
+        mended = None if model is None else repaired(model, G, problem.correlate(G), W.T)
         return Iterate(W.T, b, z, slopes if mended is None else -mended / seen.weight, penalty=here.penalty)

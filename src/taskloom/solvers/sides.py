@@ -260,8 +260,8 @@ class FeatureSide(Side):
     def __init__(self, problem: Problem):
         super().__init__(problem)
         self.dim = problem.n_features
-        group = one_by_one if issparse(problem.features) else buckets
-        self.buckets = problem.once("buckets", lambda: group(problem.observations.counts, problem.observations.starts))
+        key, group = ("single tasks", one_by_one) if issparse(problem.features) else ("buckets", buckets)
+        self.buckets = problem.once(key, lambda: group(problem.observations.counts, problem.observations.starts))
 
     def moment_root(self, W: Array) -> Array:
         return W.T

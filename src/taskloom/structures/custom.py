@@ -98,6 +98,8 @@ class CustomStructure(Structure):
         return f"The conjugate of the penalty was bounded numerically, from {source}"
 
     def check_tasks(self, n_tasks: int) -> None:
+        """For each new problem; the penalty may have changed since the last one."""
+        self._forget()
         self._oracle(n_tasks)
 
     def value(self, A: Array) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from numbers import Integral
 from typing import Any, ClassVar
@@ -17,25 +18,53 @@ from .base import Array, Ray, Structure
 from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, pairs, shared_branch
 
 
+@dataclass(eq=False)
+class _Held:
+    """What was given, and the structure that it comes to."""
+
+    given: list[Any]
+    A: Array
+
+    @cached_property
+    def eigen(self) -> tuple[Array, Array]:
+        return np.linalg.eigh(self.A)
+
+
 class KnownStructure(Structure):
     """``A`` is given: ``F`` is the indicator of one matrix, and its conjugate is ``<A, S>``."""
 
     known: ClassVar[bool] = True
+    _held: ClassVar[_Held | None] = None  # of the problem at hand
 
     @abstractmethod
     def matrix(self, n_tasks: int) -> Array:
         """``A`` for this many tasks; positive semidefinite, with no eigenvalue between rounding and 1e-12 of the largest."""
 
+    def check_tasks(self, n_tasks: int) -> None:
+        """For each new problem: an array that was given may have been written to since the last one."""
+        self.__dict__.pop("_held", None)
+
+    def __getstate__(self) -> dict:
+        return {name: value for name, value in vars(self).items() if name != "_held"}
+
+    def held(self, n_tasks: int) -> _Held:
+        """``A``, and where asked for its eigendecomposition, once for each problem and all its questions."""
+        given, held = list(self.get_params().values()), self._held
+        same = held is not None and len(held.A) == n_tasks and all(a is b for a, b in zip(given, held.given, strict=True))
+        if held is None or not same:
+            held = self.__dict__["_held"] = _Held(given, self.matrix(n_tasks))
+        return held
+
     def value(self, A: Array) -> float:
-        known = self.matrix(len(A))
+        known = self.held(len(A)).A
         return 0.0 if np.allclose(A, known, rtol=1e-9, atol=1e-9 * max(1e-300, np.abs(known).max())) else np.inf
 
     def best_structure(self, S: Array) -> Array:
-        return self.matrix(len(S))
+        return self.held(len(S)).A.copy()
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        A = self.matrix(R.shape[1])
-        a, V = np.linalg.eigh(A)
+        held = self.held(R.shape[1])
+        A, (a, V) = held.A.copy(), held.eigen
         energy = np.einsum("ij,ij->j", RV := R @ V, RV)
         inside = a > 1e-14 * max(a[-1], 0.0)
         if energy[~inside].sum() > 1e-24 * energy.sum():  # outside the range of A nothing is allowed but rounding
@@ -43,16 +72,17 @@ class KnownStructure(Structure):
         return A, float((energy[inside] / a[inside]).sum())
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
-        return float(np.vdot(self.matrix(len(S)), S))
+        return float(np.vdot(self.held(len(S)).A, S))
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         """``<A, R'R>`` as a sum of squares: off the range of ``A`` the entries of ``R'R`` are large, and would not cancel."""
-        RL = R @ psd_root(self.matrix(R.shape[1]))
+        a, V = self.held(R.shape[1]).eigen
+        RL = (R @ V) * np.sqrt(np.maximum(a, 0.0))
         total = float(np.vdot(RL, RL))
         return Ray(np.inf, lambda c: c * total)
 
     def prox(self, A: Array, step: float) -> Array:
-        return self.matrix(len(A))
+        return self.held(len(A)).A.copy()
 
 
 class _AnyNumberOfTasks(KnownStructure):
@@ -139,7 +169,8 @@ class _MatrixOfTasks(KnownStructure):
         self._given()
 
     def check_tasks(self, n_tasks: int) -> None:
-        given = len(self._given())
+        super().check_tasks(n_tasks)
+        given = len(self.held(n_tasks).A)
         require(given == n_tasks, f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
 
     def matrix(self, n_tasks: int) -> Array:
@@ -250,7 +281,8 @@ class TaskGraph(_MatrixOfTasks):
         if is_matrix(self.adjacency):
             super().check_tasks(n_tasks)
         else:
-            self.matrix(n_tasks)
+            KnownStructure.check_tasks(self, n_tasks)
+            self.held(n_tasks)
 
     def bind(self, tasks: Any) -> TaskGraph:
         """Edges between names become a matrix in the order of the tasks; positions stay positions."""
