@@ -14,10 +14,11 @@ import pytest
 import zoo
 from scipy.special import xlogy
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import PoissonRegressor
 from sklearn.model_selection import GridSearchCV
 
-from taskloom import MultiTaskRegressor, Problem, losses, solve, structures
+from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, Problem, alpha_max, losses, solve, structures
 from taskloom.structures import CustomStructure
 from taskloom.testing import check_loss, check_structure
 
@@ -168,6 +169,70 @@ class TestPenaltiesInCvxpy:
             thread.join()
         for question, answer in zip(questions, answers, strict=True):
             assert np.allclose(answer, structures.Trace().prox(question, 0.1), atol=1e-7)
+
+
+PENALTIES = {
+    "trace": (cp.trace, 2.0),
+    "frobenius": (cp.sum_squares, 4.0),
+    "unit_trace": (lambda A: (0 * cp.trace(A), [cp.trace(A) <= 1]), 0.0),
+}
+
+
+class TestUnitsOfPenaltiesInCvxpy:
+    """A conic solver is right to an absolute number, so it must be asked in the units of the structures."""
+
+    @pytest.mark.parametrize("unit", [1e-3, 1e-2, 1.0, 1e4])
+    @pytest.mark.parametrize("name", sorted(PENALTIES))
+    def test_bounds_are_true_in_any_units(self, name, unit):
+        function, power = PENALTIES[name]
+        deep = np.random.default_rng(0)
+        X = deep.normal(size=(30, 3))
+        Y = unit * (X @ deep.normal(size=(3, 2)) @ deep.normal(size=(2, 4)) + 0.3 * deep.normal(size=(30, 4)))
+        alpha = {"trace": 0.6, "frobenius": 0.5, "unit_trace": 0.5}[name] * unit ** min(power, 2.0)
+        truth = MultiTaskRegressor(name, alpha=alpha, tol=1e-9).fit(X, Y).certificate_.primal
+        said = MultiTaskRegressor(structures.CustomStructure(function), alpha=alpha).fit(X, Y).certificate_
+        assert said.optimal, said.message
+        assert said.dual <= truth * (1 + 1e-7)
+
+    @pytest.mark.parametrize("name", ["trace", "frobenius"])
+    def test_a_search_has_strengths_at_which_something_is_learned(self, name):
+        deep = np.random.default_rng(0)
+        X = deep.normal(size=(30, 3))
+        Y = X @ deep.normal(size=(3, 2)) @ deep.normal(size=(2, 4)) + 0.3 * deep.normal(size=(30, 4))
+        own = structures.CustomStructure(PENALTIES[name][0])
+        if name == "trace":
+            exact = alpha_max(Problem(X, Y, structure="trace"))
+            assert np.isclose(alpha_max(Problem(X, Y, structure=own)), exact, rtol=1e-3)
+            above = MultiTaskRegressor(own, alpha=1.05 * exact).fit(X, Y)
+            assert above.certificate_.optimal
+        assert MultiTaskRegressorCV(own, alphas=5, cv=3).fit(X, Y).score(X, Y) > 0.9
+
+
+def test_a_bound_above_the_objective_is_no_proof():
+    """A conjugate that forgot where it is infinite."""
+
+    class Forgetful:
+        def value(self, A):
+            return float(np.trace(A))
+
+        def prox(self, A, step):
+            a, V = np.linalg.eigh(A)
+            return (V * np.maximum(a - step, 0)) @ V.T
+
+        def conjugate(self, S):
+            return 0.0
+
+    deep = np.random.default_rng(0)
+    X = deep.normal(size=(20, 3))
+    Y = X @ deep.normal(size=(3, 4)) + deep.normal(size=(20, 4))
+    for solver in ("auto", "alternating", "block"):
+        model = MultiTaskRegressor(Forgetful(), alpha=0.05, solver=solver)
+        with pytest.warns(ConvergenceWarning, match="lies above the objective"):
+            said = model.fit(X, Y).certificate_
+        assert said.status == "contradiction"
+        assert not said.optimal
+        assert said.dual == -np.inf
+        assert said.gap == said.relative_gap == np.inf
 
 
 class TestPenaltiesFromMethods:

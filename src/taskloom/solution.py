@@ -35,6 +35,11 @@ STATUS = {
         "few digits are left: the loss of their own predictions is another by {off:.1e} (relative; tol={tol:.1e}). Raise alpha "
         "or ridge, or change the kernel's parameters so that its values differ by more than rounding"
     ),
+    "contradiction": (
+        "The bound {dual:.10g} lies above the objective {primal:.10g} of a point: no minimum can, so a component is wrong, or "
+        "too inexact in these units, and nothing is proved after {n_iter} iterations. Check components of your own with "
+        "taskloom.testing.check_structure and check_loss, and bring y and alpha to units of about 1"
+    ),
     "change": (
         "Stopped as Algorithm 1 is printed, when the objective changed by less than tol; that proves nothing. "
         "It left a {measure}"
@@ -56,10 +61,12 @@ def reached(relative_gap: float, stationarity: float | None) -> str:
     return f"relative duality gap of {relative_gap:.1e}"
 
 
-def sentence(status: str, relative_gap: float, stationarity: float | None, n_iter: int, tol: float, solver: str) -> str:
+def sentence(
+    status: str, relative_gap: float, stationarity: float | None, n_iter: int, tol: float, solver: str, **bounds: float
+) -> str:
     """What a status means, with what was reached."""
     measure = reached(relative_gap, stationarity)
-    words = STATUS[status].format(n_iter=n_iter, relative_gap=relative_gap, measure=measure, tol=tol)
+    words = STATUS[status].format(n_iter=n_iter, relative_gap=relative_gap, measure=measure, tol=tol, **bounds)
     return f"{words} ({solver}).{'' if stationarity is None or status == 'stationary' else NOT_CONVEX}"
 
 

@@ -16,6 +16,7 @@ from .repair import repaired_pair
 from .stationarity import stationarity
 
 Array = np.ndarray
+AGREE = 1e-9  # the share of the bounds that rounding may set between them
 REPAIRS, NEARLY = 2, 30  # a bound that misses the tolerance by less than so many times is worth another repair
 
 
@@ -75,6 +76,16 @@ class Book:
         """Primal minus dual, and never less than what rounding may hide: a proof cannot be finer than its arithmetic."""
         rounding = 4 * np.finfo(float).eps * (abs(self.primal) + abs(self.dual)) if np.isfinite(self.dual) else 0.0
         return max(abs(self.primal - self.dual), rounding)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the best bound lies above the best point, by more than rounding: then one of the two is false."""
+        if not (self.convex and np.isfinite(self.dual) and np.isfinite(self.primal)):
+            return False
+        problem = self.problem
+        numeric = 100 if problem.structure.proof or problem.loss.proof else 1  # a bound that is found is as good as its finder
+        room = AGREE * (abs(self.primal) + abs(self.dual)) + 1e-3 * self.tol * problem.scale
+        return self.dual - self.primal > numeric * room + problem.blur
 
     @property
     def relative_gap(self) -> float:
@@ -166,10 +177,16 @@ class Book:
         relative, slope = self.relative_gap, None if self.convex else self.stationarity
         if self.convex and status in ("stalled", "max_iter") and relative <= self.tol:
             status = "optimal"  # by the structure that is handed back
+        status = "contradiction" if self.contradicted else status
         picked = f"{'auto picked ' if automatic else ''}solver {solver!r}"
-        message = sentence(status, relative, slope, self.earlier + len(self.history), self.tol, picked)
+        primal, dual, gap = (float(number) for number in (self.primal, self.dual, self.gap))
+        message = sentence(
+            status, relative, slope, self.earlier + len(self.history), self.tol, picked, primal=primal, dual=dual
+        )
+        if status == "contradiction":
+            dual, gap, relative = -np.inf, np.inf, np.inf
         message = " ".join([message, *self._notes()])
-        primal, dual, gap, relative = (float(number) for number in (self.primal, self.dual, self.gap, relative))
+        relative = float(relative)
         certificate = Certificate(primal, dual, gap, relative, status, message, slope)
         assert self.A is not None
         self.b = problem.loss.intercepts(self.b)

@@ -195,6 +195,8 @@ def _iterate(
         point = run.step(gap)
         gap = book.record(point)
         book.length = run.length
+        if book.contradicted:
+            return "contradiction"
         stop = limits.callback is not None and limits.callback(book.history)
         if book.shortfall <= book.tol and run.finished != "change":
             return "optimal" if book.convex else "stationary"

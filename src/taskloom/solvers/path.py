@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,14 @@ from .._component import require
 from ..features import entries
 from ..problem import Problem
 from ..solution import Solution, Start
+from ..structures.base import Ray, Structure
 from .base import Solver
 from .loop import solve
 from .multipliers import Multipliers
 from .sides import FeatureSide
 
 Array = np.ndarray
+FOUND = 1e-6  # of the loss: as nearly as a conjugate is known that has no closed form
 
 
 def alpha_max(problem: Problem) -> float:
@@ -25,6 +27,7 @@ def alpha_max(problem: Problem) -> float:
     ``W = 0`` is optimal when ``F*(Z'Z / (4 alpha))`` is what it is at 0, with ``Z`` from the best constant predictor. That
     happens at a finite strength for ``Trace``, ``SchattenNorm`` and ``Sparse``. Losses with kinks have many dual solutions
     there; the one with the smallest ``||Z||`` is used, which gives a strength that is large enough, if not always smallest.
+    Where ``F*`` is found numerically (custom penalties), "nothing" is what is worth less than a millionth of the loss.
     """
     problem = problem.unfolded()
     structure = problem.structure
@@ -37,9 +40,13 @@ def alpha_max(problem: Problem) -> float:
         return 0.0
 
     nothing = structure.ray_of_root(0 * root).conjugate(1.0)
+    if _numeric(structure):
+        conjugate, room = _found_along(structure, root, size), FOUND * problem.scale
+    else:
+        conjugate, room = lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0), 0.0
 
     def vanishes(alpha: float) -> bool:
-        return structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0) == nothing
+        return conjugate(alpha) <= nothing + room
 
     high = size * 1e6
     if not vanishes(high):
@@ -47,10 +54,33 @@ def alpha_max(problem: Problem) -> float:
     low = high
     while vanishes(low):
         high, low = low, low / 4
-    for _ in range(16 if structure.searched else 60):  # a search is slow, and exact to a few digits, where it barely succeeds
+    slow = structure.searched or _numeric(structure)
+    for _ in range(16 if slow else 60):  # a search is exact to a few digits where it barely succeeds
         middle = np.sqrt(low * high)
         low, high = (low, middle) if vanishes(middle) else (middle, high)
     return float(high)
+
+
+def _numeric(structure: Structure) -> bool:
+    """Whether nothing is known of ``F*`` but what slopes of ``F`` say, and no search of its own makes these good."""
+    return bool(structure.proof) and not structure.searched
+
+
+def _found_along(structure: Structure, root: Array, size: float) -> Callable[[float], float]:
+    """``alpha -> F*(R'R / alpha)`` where it is bounded numerically: what was found at one strength holds at all larger ones."""
+
+    def ray(base: float) -> tuple[float, Ray]:
+        R = root / np.sqrt(base)
+        return base, structure.ray_of_root(R, structure.best_of_root(R)[0])  # a structure in whose units slopes are looked for
+
+    rays = [ray(base) for base in (size, 0.1 * size, 0.01 * size)]
+
+    def conjugate(alpha: float) -> float:
+        if alpha < size:
+            rays.append(ray(alpha))
+        return min(ray.conjugate(base / alpha) for base, ray in rays if base <= alpha)
+
+    return conjugate
 
 
 def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Array:
@@ -61,7 +91,8 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
     """
     require(size >= 1, f"a grid needs at least one strength, got {size}")
     top = alpha_max(problem)
-    top = _little_to_learn(problem) if np.isinf(top) else top
+    if np.isinf(top) or _numeric(problem.structure):  # found numerically, "nothing" is known to a few digits only
+        top = min(_little_to_learn(problem), top)
     return max(top, 1e-300) * np.logspace(0, -decades, size)
 
 
@@ -72,15 +103,21 @@ def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
         return _little_to_learn(instead, share) / by
     problem = problem.unfolded()
     structure, root = problem.structure, _root_at_zero(problem)
-    conjugate, low, high, n_steps = structure.ray_of_root(root).conjugate, 1e-100, 1e100, 200
-    if structure.searched:  # a bound found along a ray holds on all of it, and is tight at one place only: search at each
+    size = max(float(np.vdot(root, root)), 1e-100)
+    if _numeric(structure):
+        conjugate, nothing = _found_along(structure, root, size), structure.ray_of_root(0 * root).conjugate(1.0)
+    elif structure.searched:  # a bound found along a ray holds on all of it, and is tight at one place only: search at each
         S = root.T @ root
-        start, size = structure.best_structure(0 * S), max(float(np.trace(S)), 1e-100)
-        conjugate, low, high, n_steps = lambda c: structure.conjugate(c * S, start), 1e-12 * size, 1e12 * size, 16
-    nothing = conjugate(0.0)
-    for _ in range(n_steps):
+        start = structure.best_structure(0 * S)
+        conjugate, nothing = lambda alpha: structure.conjugate(S / alpha, start), structure.conjugate(0 * S, start)
+    else:
+        along = structure.ray_of_root(root).conjugate
+        conjugate, nothing = lambda alpha: along(1 / alpha), along(0.0)
+    slow = _numeric(structure) or structure.searched
+    low, high = (1e-12 * size, 1e12 * size) if slow else (1e-100, 1e100)
+    for _ in range(16 if slow else 200):
         middle = float(np.sqrt(low * high))
-        worth = conjugate(1 / middle) - nothing
+        worth = conjugate(middle) - nothing
         low, high = (middle, high) if worth > share * problem.scale else (low, middle)
     return high
 

@@ -15,6 +15,8 @@ from .base import Array
 
 TOLERANCES = (1e-10, 1e-8)
 SOLVED = ("optimal", "optimal_inaccurate")
+LIKE = 30.0  # how far a structure may be from the unit
+FAINT = 1e-4  # of the largest one so far, below which a structure is nearly nothing, and sets no unit
 FEASIBLE = 1e-6  # how far a constraint may be missed, relative to the structure: a conic solver never meets it exactly
 
 
@@ -35,14 +37,16 @@ class ConicPenalty:
         self.cp, self.function, self.n_tasks = _cvxpy(), function, n_tasks
         self._busy = threading.RLock()  # compiled problems hold their parameters: one thread at a time
         self._compiled: dict[str, Any] = {}
+        self.unit = self.cost = 1.0  # of structures, and of F: what conic problems are posed in
+        self.most = 0.0  # the largest size so far
         self._check()
 
-    def _write(self) -> tuple[Any, Any, list]:
-        """A fresh ``A``, ``F(A)`` and the constraints."""
-        A = self.cp.Variable((self.n_tasks, self.n_tasks), PSD=True)
-        result = self.function(A)
+    def _write(self, unit: float = 1.0) -> tuple[Any, Any, list]:
+        """A fresh ``B``, ``F(A)`` with ``A = unit B``, and the constraints."""
+        B = self.cp.Variable((self.n_tasks, self.n_tasks), PSD=True)
+        result = self.function(B if unit == 1 else unit * B)
         F, constraints = result if isinstance(result, tuple) else (result, [])
-        return A, self.cp.Constant(F) if isinstance(F, int | float) else F, list(constraints)
+        return B, self.cp.Constant(F) if isinstance(F, int | float) else F, list(constraints)
 
     def _check(self) -> None:
         cp = self.cp
@@ -135,31 +139,81 @@ class ConicPenalty:
 
     def prox(self, A: Array, step: float) -> Array:
         with self._busy:
-            problem, variable, around, (strength, pull) = self._once("prox", self._make_prox)
-            scale = max(step, 1.0)  # the objective is divided by it: a long step would drown F
-            strength.value, pull.value = step / scale, 1 / np.sqrt(scale)
-            around.value = A / np.sqrt(scale)
-            return self._answer(problem, variable, "prox")
+            try:
+                return self._prox(A, step)
+            except RuntimeError:  # in units of what was given, then, for once
+                before, size = (self.unit, self.cost), float(np.abs(A).max(initial=0.0))
+                if not self._measure_in(size, size):
+                    raise
+                try:
+                    return self._prox(A, step)
+                finally:
+                    self._pose_in(*before)
+
+    def _prox(self, A: Array, step: float) -> Array:
+        problem, B, around, (strength, pull) = self._once("prox", self._make_prox)
+        step = step * self.cost / self.unit**2
+        scale = max(step, 1.0)  # the objective is divided by it: a long step would drown F
+        strength.value, pull.value = step / scale, 1 / np.sqrt(scale)
+        around.value = A / (self.unit * np.sqrt(scale))
+        return self.unit * self._answer(problem, B, "prox")
 
     def _make_prox(self) -> tuple:
         cp = self.cp
-        A, F, constraints = self._write()
+        B, F, constraints = self._write(self.unit)
         strength, pull = cp.Parameter(nonneg=True), cp.Parameter(nonneg=True)
         around = cp.Parameter((self.n_tasks, self.n_tasks))
-        objective = strength * F + cp.sum_squares(pull * A - around) / 2
-        return cp.Problem(cp.Minimize(objective), constraints), A, around, (strength, pull)
+        objective = strength * (F / self.cost) + cp.sum_squares(pull * B - around) / 2
+        return cp.Problem(cp.Minimize(objective), constraints), B, around, (strength, pull)
 
     def best_structure(self, S: Array) -> Array:
+        """The first question of a fit: it tells the size of structures, in which all others are then asked."""
+        s, V = psd_eigh(S)
+        largest = float(s[-1])
         with self._busy:
-            problem, variable, root = self._once("best", self._make_best)
-            s, V = psd_eigh(S)
-            root.value = compose(np.sqrt(s), V)
-            return self._answer(problem, variable, "best structure")
+            for guess in (self.unit, float(np.sqrt(largest)), float(np.cbrt(largest))):  # of linear or square penalties
+                try:
+                    self._measure_in(guess, largest)
+                    A = self._best(s, V)
+                    self.most = max(self.most, size := float(np.abs(A).max(initial=0.0)))
+                    if self._measure_in(size, largest):
+                        A = self._best(s, V)
+                    return A
+                except RuntimeError as error:
+                    failure = error
+            raise failure
+
+    def _best(self, s: Array, V: Array) -> Array:
+        problem, B, root = self._once("best", self._make_best)
+        root.value = compose(np.sqrt(s / (self.unit * self.cost)), V)
+        return self.unit * self._answer(problem, B, "best structure")
 
     def _make_best(self) -> tuple:
-        """``tr(A^-1 LL')`` is the least ``tr R`` with ``[[A, L], [L', R]] >= 0``."""
+        """``tr(B^-1 LL')`` is the least ``tr R`` with ``[[B, L], [L', R]] >= 0``."""
         cp, T = self.cp, self.n_tasks
-        A, F, constraints = self._write()
+        B, F, constraints = self._write(self.unit)
         root, R = cp.Parameter((T, T)), cp.Variable((T, T), symmetric=True)
-        schur = cp.bmat([[A, root.T], [root, R]]) >> 0
-        return cp.Problem(cp.Minimize(cp.trace(R) + F), [*constraints, schur]), A, root
+        schur = cp.bmat([[B, root.T], [root, R]]) >> 0
+        return cp.Problem(cp.Minimize(cp.trace(R) + F / self.cost), [*constraints, schur]), B, root
+
+    def _measure_in(self, size: float, largest: float) -> bool:
+        """Take this size for the unit, unless it is much like the one at hand; whether that changed anything.
+
+        What a conic solver is right to is an absolute number: structures of 1e-4 would be known to a digit or two. The unit of
+        ``F`` is its value there, or where that says nothing (an indicator) what the weights are charged.
+        """
+        if not (np.isfinite(size) and size > 0 and largest > 0):
+            return False
+        size = max(size, FAINT * self.most)
+        unit = self.unit if 1 / LIKE <= size / self.unit <= LIKE else size
+        cost = abs(self.value(unit * np.eye(self.n_tasks)))
+        cost = cost if np.isfinite(cost) and cost > 0 else largest / unit
+        if unit == self.unit and 1 / LIKE <= cost / self.cost <= LIKE:
+            return False
+        self._pose_in(unit, cost)
+        return True
+
+    def _pose_in(self, unit: float, cost: float) -> None:
+        self.unit, self.cost = unit, cost
+        for question in ("prox", "best"):
+            self._compiled.pop(question, None)
