@@ -22,7 +22,7 @@ TABLES = {
     "ragged": ("score,school,x\n1,a,2\n1,a\n", "line 3 of .* has 2 cells, the header has 3"),
     "columns twice": ("score,school,x,x\n1,a,2,3\n", "two columns 'x'"),
     "no name": ("score,school,\n1,a,2\n", "column 3 of .* has no name"),
-    "decimal comma": ("score;school;x\n1;a;1,5\n2;b;2,5\n", "decimal comma, such as '1,5' in row 1; write them with a point"),
+    "decimal comma": ("score;school;x\n1;a;1,5\n2;b;2,5\n", "a comma, such as '1,5' in row 1: write decimals with a point"),
     "infinity": ("score,school,x\n1,a,inf\n2,b,3\n", "column 'x' holds infinity in row 1"),
     "infinite target": ("score,school,x\n1e999,a,1\n2,b,3\n", "column 'score' holds infinity in row 1"),
     "a word among numbers": ("score,school,x\n1,a,1\n2,b,?\n", "column 'x' holds numbers, but '\\?' in row 2"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, hstack
 from scipy.sparse import random as sparse_random
+from sklearn.exceptions import ConvergenceWarning
 
 from taskloom import (
     FactoredStructure,
@@ -263,3 +264,13 @@ def test_predictions_from_a_sparse_long_table_need_no_dense_one():
     model = MultiTaskRegressor("independent", task_column=-1).fit(table, rng.normal(size=500))
     by_hand = np.einsum("ij,ij->i", inputs.toarray(), model.coef_[task]) + model.intercept_[task]
     assert np.allclose(model.predict(table), by_hand)
+
+
+def test_warnings_point_at_the_line_that_called():
+    for call in (
+        lambda: MultiTaskRegressor(max_iter=1, tol=1e-14).fit(X, Y),
+        lambda: MultiTaskRegressor(max_iter=1, tol=1e-14, solver="block").partial_fit(X, Y),
+    ):
+        with pytest.warns(ConvergenceWarning) as caught:
+            call()
+        assert caught[0].filename == __file__

@@ -56,8 +56,8 @@ def test_any_frame_will_do():
     ("table", "words"),
     [
         ({"a": ["1", "x"]}, "column 'a' holds numbers, but 'x' in row 1"),
-        ({"a": ["1,5", "2"]}, "decimal comma, such as '1,5'"),
-        ({"a": ["1.000,5", "2.000,25"]}, "decimal comma"),
+        ({"a": ["1,5", "2"]}, "a comma, such as '1,5'"),
+        ({"a": ["1.000,5", "2.000,25"]}, "numbers with a comma"),
         ({"a": ["1", "inf"]}, "infinity in row 1"),
         ({"a": [1.0, np.inf]}, "infinity in row 1"),
         ({"a": ["1_000", "2"]}, "holds numbers, but '1_000'"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import sys
+import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from numbers import Real
@@ -17,6 +19,14 @@ def require(condition: bool, message: str) -> None:
     """Refuse a value in one sentence that names it."""
     if not condition:
         raise ValueError(message)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that points at the line outside of taskloom (and of scikit-learn) from which the call came."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("taskloom", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def is_number(value: Any) -> bool:

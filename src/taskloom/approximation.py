@@ -6,7 +6,6 @@ blocks, so a fit from blocks has the features of the fit in memory.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from scipy.sparse import vstack as sparse_vstack
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from ._component import require
+from ._component import require, warn
 from .features import KernelFeatures, LinearFeatures, Matrix, densely, kernel_function
 
 Array = np.ndarray
@@ -174,10 +173,9 @@ class Approximation:
                 break
             number = int(np.ceil(number * np.sqrt(2)))
         if error > target and most == MOST:
-            warnings.warn(
+            warn(
                 f"approximation={self.kind!r} with {MOST} features leaves a relative error of the kernel of {error:.2g}, more "
                 f"than the {target:.2g} that n_components={self.n_components!r} asks for; ask for less, or give a number",
-                stacklevel=2,
             )
         return made, error
 

@@ -172,7 +172,8 @@ def task_names(column: Any) -> list[str]:
     """The task of each row as text; a row without one is refused. ``NA`` is a name like any other (Namibia has it)."""
     names = column.tolist()
     if not set(map(type, names)) <= {str}:
-        names = ["" if is_missing(value) else str(value) for value in names]
+        whole = (isinstance(value, float) and value.is_integer() for value in names)  # 2.0 is task 2: a gap makes floats of all
+        names = ["" if is_missing(v) else str(int(v)) if w else str(v) for v, w in zip(names, whole, strict=True)]
     if "" in names:
         raise ValueError(f"the task column {column.name!r} is empty in row {column.index[names.index('')]}")
     return names
@@ -184,7 +185,8 @@ def read_targets(column: Any, labels: bool | None = None) -> tuple[Array, bool]:
     ``labels`` decides; ``None`` leaves it to the column: words and truth values are labels, numbers are numbers.
     """
     truth = column.dtype.kind == "b" or {str(word).strip().lower() for word in _words(column) if word is not None} <= {*_TRUTH}
-    values = None if labels or (truth and labels is None) else _numbers(column, str(column.name), strict=labels is False)
+    words_only = labels or (truth and labels is None)
+    values = None if words_only else _numbers(column, str(column.name), strict=labels is False, target=True)
     if values is not None:
         return values, False
     words = _words(column)
@@ -218,7 +220,7 @@ def _words(column: Any) -> list[str | None]:
     return [None if is_missing(value) or str(value).strip() in MISSING else str(value) for value in cells]
 
 
-def _numbers(column: Any, name: str, strict: bool = False) -> Array | None:
+def _numbers(column: Any, name: str, strict: bool = False, target: bool = False) -> Array | None:
     """Each cell as a number, NaN where it is missing; ``None`` for a column of words, which ``strict`` refuses."""
     kind = column.dtype.kind
     require(
@@ -238,11 +240,13 @@ def _numbers(column: Any, name: str, strict: bool = False) -> Array | None:
             where = f"{odd[0]!r} in row {column.index[strangers[0]]}"
             require(
                 not all(_DECIMAL_COMMA.fullmatch(word) for word in odd),
-                f"column {name!r} holds numbers with a decimal comma, such as {where}; write them with a point",
+                f"column {name!r} holds numbers with a comma, such as {where}: write decimals with a point, and thousands "
+                "without a separator",
             )
             if only and not strict:
                 return None
-            instead = "" if strict else f", or read the column as words (--categorical {name})"
+            words_of = "learn it as labels (--classify)" if target else f"read the column as words (--categorical {name})"
+            instead = "" if strict else f", or {words_of}"
             raise ValueError(f"column {name!r} holds numbers, but {where}; leave the cell empty if it is missing{instead}")
     endless = np.flatnonzero(np.isinf(values))
     if endless.size:

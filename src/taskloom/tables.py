@@ -139,7 +139,7 @@ def missing_cells(values: list) -> Array:
     return np.array([is_missing(value) for value in values])
 
 
-def align_targets(y: Any, tasks: Array) -> Any:
+def align_targets(y: Any, tasks: Array, what: str = "y") -> Any:
     """The columns of a frame of targets in the order of the tasks; any other table must have one column for each task."""
     if hasattr(y, "columns"):
         names = list(y.columns)
@@ -147,10 +147,11 @@ def align_targets(y: Any, tasks: Array) -> Any:
         if not missing:
             return _safe_indexing(y, [names.index(name) for name in tasks.tolist()], axis=1)
         require(
-            len(names) == len(tasks) and tasks.dtype.kind in "iu", f"y has no column for task {missing[0]!r}; it has {names}"
+            len(names) == len(tasks) and tasks.dtype.kind in "iu",
+            f"{what} has no column for task {missing[0]!r}; it has {names}",
         )
     width = np.shape(y)[1] if np.ndim(y) == 2 else 1
-    require(width == len(tasks), f"y has {width} columns, but the model has {len(tasks)} tasks")
+    require(width == len(tasks), f"{what} has {width} columns, but the model has {len(tasks)} tasks")
     return y
 
 
@@ -205,10 +206,18 @@ def column_names(Y: Any, n_tasks: int) -> Array:
     if hasattr(Y, "columns"):
         names = list(Y.columns)
         require(len(set(names)) == len(names), f"the columns of Y must have different (unique) names, got {names}")
-        return np.array(names, dtype=object)
+        return _objects(names)
     if n_tasks == 1 and getattr(Y, "name", None) is not None:
-        return np.array([Y.name], dtype=object)
+        return _objects([Y.name])
     return np.arange(n_tasks)
+
+
+def _objects(names: list[Any]) -> Array:
+    """One object for each name, tuples included, which NumPy would take for rows."""
+    out = np.empty(len(names), dtype=object)
+    for k, name in enumerate(names):
+        out[k] = name
+    return out
 
 
 def shown(label: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from ..estimators import save
-from ..model_file import check_place
+from ..model_file import check_apart, check_place
 from . import NOT_PROVED
 from .data import read_data
 from .estimate import Settings, alone_and_together, held_out
@@ -33,6 +33,7 @@ def run_fit(
     output = Output(quiet, as_json)
     candidates = [parse(text) for text in structure]
     write_report = report_writer() if report is not None else None
+    check_apart({"the model": save_to, "the report": report}, {"the table": given["table"]})
     for place in (save_to, report):
         if place is not None:
             check_place(place)
@@ -41,7 +42,7 @@ def run_fit(
     kept = None if holdout is None else held_out(output, data, candidates, settings, holdout)
     preprocessor, model, transfer = alone_and_together(output, data, candidates, settings)
     model.transfer_ = transfer | {"model": model.transfer_["model"]} if data.layout != "classes" else transfer
-    score = "accuracy" if data.labelled else "R2"
+    score = ("recall" if data.layout == "classes" else "accuracy") if data.labelled else "R2"  # of the rows of a class
     words = f"{len(preprocessor.numeric_)} columns of numbers, {len(preprocessor.levels_)} of words"
     output.say(f"{written(model.best_structure_)} at alpha = {model.alpha_:.3g} ({words}; score: {score})")
     output.say(model.certificate_.message)
@@ -61,7 +62,8 @@ def run_fit(
         save(pipeline, save_to, training=False)
         output.say(f"model: {save_to}")
     if write_report is not None:
-        write_report(model, report, X=preprocessor.transform(data.inputs), y=data.y, title=f"taskloom fit {given['table']}")
+        inputs, title = preprocessor.transform(data.inputs), f"taskloom fit {given['table']}"
+        write_report(model, report, X=inputs, y=data.y, title=title, preprocessor=preprocessor)
         output.say(f"report: {report}")
     output.result(
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from typing import Any
 
@@ -9,14 +10,14 @@ import click
 
 
 class Names(click.ParamType):
-    """Names with commas between them."""
+    """Names with commas between them; one that holds a comma stands in double quotes."""
 
     name = "name,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        names = tuple(part.strip() for part in value.split(","))
+        names = tuple(part.strip() for part in next(csv.reader([value], skipinitialspace=True)))
         if not all(names):
             self.fail(f"{value!r} has an empty name in it", param, ctx)
         twice = [name for k, name in enumerate(names) if name in names[:k]]

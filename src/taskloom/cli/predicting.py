@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..estimators import load
+from ..model_file import check_apart
 from ..tables import missing_cells
 from .show import Output
 from .tables import TableFile, TableWriter
 
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".feather", ".arrow", ".dta", ".sav")
 CELLS = 2_000_000  # read and written at a time, however many columns and tasks there are
 
 
@@ -28,6 +31,10 @@ def run_predict(
     quiet: bool,
 ) -> int:
     output = Output(quiet)
+    check_apart({"the predictions": to}, {"the model": model_path, "the table": table})
+    ending = Path(to).suffix.lower() if to is not None else ""
+    if ending in SPREADSHEETS:
+        raise ValueError(f"{to} would be a {ending[1:]} file, which is not written; end it in .csv or .parquet")
     pipeline = load(model_path)
     if not isinstance(pipeline, Pipeline):
         raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names
 
-from .._component import require
+from .._component import require, warn
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
 from ..losses import as_loss
 from ..tables import column_names, column_position, shown
@@ -109,7 +108,7 @@ def fit(
             model._wide = False
             fit_long(job, blocks, checkpoint)
     if not model.certificate_.converged and model.certificate_.status != "callback":
-        warnings.warn(model.certificate_.message, ConvergenceWarning, stacklevel=2)
+        warn(model.certificate_.message, ConvergenceWarning)
     return model
 
 

@@ -10,7 +10,6 @@ with ``f0 = sum_t beta0_t f_t``. The structure says what ``beta0``, ``M`` and ``
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +21,7 @@ from scipy.sparse import vstack as sparse_vstack
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from .._component import require
+from .._component import require, warn
 from .._linalg import psd_eigh
 from ..factors import FactoredStructure
 from ..features import KernelFeatures, LinearFeatures
@@ -281,7 +280,7 @@ class AddTask(MultiTaskEstimator):
                 max_iter=self.max_iter,
             )
             if not solution.certificate.optimal:
-                warnings.warn(solution.certificate.message, ConvergenceWarning, stacklevel=4)
+                warn(solution.certificate.message, ConvergenceWarning)
             return solution.W, solution.b[0]
         rows, share = phi[seen.row], seen.weight / seen.weight.sum()
         x_mean, y_mean = (share @ rows, share @ seen.y) if self.fit_intercept else (np.zeros(phi.shape[1]), 0.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 
 from .. import factors
-from .._component import require
+from .._component import require, warn
 from .._linalg import fits_single
 from ..approximation import MappedFeatures
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features
@@ -260,7 +259,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
             callback=report if self.verbose or watch is not None else None,
         )
         if not solution.certificate.converged and solution.certificate.status != "callback":
-            warnings.warn(solution.certificate.message, ConvergenceWarning, stacklevel=4)
+            warn(solution.certificate.message, ConvergenceWarning)
         return solution
 
     def _posed(self, structure: Any, features: Any) -> Structure:
@@ -327,7 +326,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
             self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
         certificate = as_predicted(self, self._of_the_approximation(solution.certificate, data.features), data, solution)
         if certificate.status == "rounding":
-            warnings.warn(certificate.message, ConvergenceWarning, stacklevel=4)
+            warn(certificate.message, ConvergenceWarning)
         self.certificate_ = replace(certificate, message=" ".join(filter(None, (certificate.message, data.features.note))))
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history.as_dict()

@@ -21,7 +21,7 @@ from .adding import AddTask
 from .base import MultiTaskEstimator
 from .exact_bound import BoundExact
 from .reading import ReadStructure
-from .targets import distinct, signs_of, two_classes
+from .targets import distinct, refuse_strangers, signs_of, two_classes
 
 
 def loss_of(estimator: MultiTaskEstimator) -> Loss:
@@ -226,6 +226,12 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
 
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X):
+        """The logarithms of ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def score_per_task(self, X, y, sample_weight=None):
         """The accuracy of each task, by name; missing labels are left out. The classes of one target are one task, ``0``.
 
@@ -237,6 +243,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         decision = self._decision(X)
         if self._one_vs_rest:
             raw = column_or_1d(np.asarray(as_table(y)))
+            refuse_strangers(np.isin(raw[observed(raw)], self.classes_), raw, self.classes_)
             return per_task(accuracy, raw, self._respond(decision), None, sample_weight)
         return self._task_scores(X, y, sample_weight)(decision[~np.isnan(self._coded(as_table(y), self._tasks_of_rows(X)))])
 

@@ -11,10 +11,20 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, _c
 
 from .._component import require
 from ..losses import Loss, as_loss
-from ..tables import TaskPositions, as_table, code_labels, column_of_words, shown, sorted_labels, split_table
+from ..tables import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, sorted_labels, split_table
 from ..tasks import Observations
 
 Array = np.ndarray
+
+
+def _refuse_other_tables(X: Any) -> None:
+    """What newcomers pass in place of one table, with the way to make one of it."""
+    several = type(X) is dict or (isinstance(X, (list, tuple)) and len(X) > 0 and all(np.ndim(x) == 2 for x in X[:2]))
+    require(not several, "X is one table, got one for each task: X, y = taskloom.stack(Xs, ys), then task_column=-1")
+    require(
+        not (hasattr(X, "collect") and hasattr(X, "lazy")),
+        f"X is a {type(X).__name__}, which holds no data yet: pass X.collect()",
+    )
 
 
 class Door(BaseEstimator):
@@ -34,6 +44,7 @@ class Door(BaseEstimator):
 
     def _inputs(self, X, reset):
         """Inputs as a float matrix, and the task of each row when there is a task column."""
+        _refuse_other_tables(X)
         X = as_table(X)
         _check_feature_names(self, X, reset=reset)
         table = split_table(X, self.task_column)
@@ -90,6 +101,9 @@ class Door(BaseEstimator):
             return None
         weights = np.asarray(sample_weight, dtype=float)
         if weights.ndim == 2 and self._wide:
+            names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []
+            if names != list(range(len(names))) and self.tasks_.dtype.kind == "O":  # both have names
+                weights = np.asarray(align_targets(sample_weight, self.tasks_, "sample_weight"), dtype=float)
             require(weights.shape == Y.shape, f"sample_weight of shape {weights.shape} does not match y of shape {Y.shape}")
             require(bool(np.isfinite(weights).all()), "sample_weight holds NaN or infinity")
         else:
@@ -121,7 +135,9 @@ class Door(BaseEstimator):
         return [as_loss(loss) for loss in self._by_task(self.loss, "loss")]
 
     def _by_task(self, given, what):
-        """The entries of a dict by task name, in the order of the tasks; anything else as it is."""
+        """The entries of a dict (or of a series with labels) by task name, in the order of the tasks; else as it is."""
+        if hasattr(given, "index") and hasattr(given, "to_dict") and list(given.index) != list(range(len(given))):
+            given = given.to_dict()
         if not isinstance(given, dict):
             return given
         names = self.tasks_.tolist()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.utils.validation import _check_feature_names
 
 from .. import factors
 from .._array_api import card_array, double, library, namespace, on_card, place, plain, to_numpy, usable
-from .._component import require
+from .._component import require, warn
 from ..factors import FactoredStructure
 from ..losses import as_loss
 from ..solvers.on_device import KernelInputs, OwnInputs, SharedInputs, accelerated_kernel, is_definite, refusal, solve_on_device
@@ -50,7 +49,7 @@ class OnDevice(MultiTaskEstimator):
         reason = self._refuses(X)
         if reason is not None:
             require(device is None, reason)
-            warnings.warn(f"X lies on a device, but this is fitted on the CPU: {reason}", UserWarning, stacklevel=2)
+            warn(f"X lies on a device, but this is fitted on the CPU: {reason}")
             return super().fit(to_numpy(X), to_numpy(y), to_numpy(sample_weight))
         return self._fit_on_device(X, y, sample_weight, device or place(X))
 
@@ -94,7 +93,7 @@ class OnDevice(MultiTaskEstimator):
         outcome = solve_on_device(data, structure, float(self.alpha), callback=report if self.verbose else None, **limits)
         self._keep(data, structure, outcome)
         if not outcome.certificate.converged:
-            warnings.warn(outcome.certificate.message, ConvergenceWarning, stacklevel=3)
+            warn(outcome.certificate.message, ConvergenceWarning)
         return self
 
     # --- at the door --------------------------------------------------------------------------------------------

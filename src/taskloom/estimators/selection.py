@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import sys
 import time
-import warnings
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -22,7 +21,7 @@ from sklearn.model_selection import LeaveOneOut
 from sklearn.utils import indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from .._component import require
+from .._component import require, warn
 from ..leave_one_out import leave_one_out
 from ..structures import Independent, Structure
 from ..tables import as_table, shown
@@ -95,6 +94,11 @@ class CrossValidated(MultiTaskEstimator):
             self.fallback is None or not self._leaves_one_out(),
             'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5',
         )
+        require(
+            self.task_column is None or self.kernel != "precomputed",
+            'a kernel matrix with a task column cannot be split by rows and columns: pass the kernel itself (kernel="rbf" or a '
+            "function of X), or y as one column for each task, with NaN, and no task_column",
+        )
         X, y = indexable(as_table(X), as_table(y))
         structures = self._candidates()
         trial = Trial(self._plain(_template(structures)), X, y, sample_weight, self.scoring)
@@ -117,7 +121,7 @@ class CrossValidated(MultiTaskEstimator):
         if self.n_splits_ < n_folds:
             note = f"The search was interrupted after {self.n_splits_} of {n_folds} folds, and chose by these."
             self.certificate_ = replace(self.certificate_, message=f"{self.certificate_.message} {note}")
-            warnings.warn(note, ConvergenceWarning, stacklevel=3)
+            warn(note, ConvergenceWarning)
         self.best_structure_ = chosen.structure
         self.best_score_ = float(chosen.mean[chosen.best])
         self.cv_results_ = results_table(candidates)

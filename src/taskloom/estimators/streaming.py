@@ -7,19 +7,18 @@ weights, strengths of tasks, standardization, intercepts and the certificate are
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length
 
-from .._component import require
+from .._component import require, warn
 from ..approximation import MappedFeatures, mapped, pieces
 from ..features import densely
 from ..losses import as_loss
 from ..moments import Moments
-from ..tables import as_table, rows_by_task, sorted_labels
+from ..tables import as_table, rows_by_task, shown, sorted_labels
 from ..tasks import Observations
 from .base import MultiTaskEstimator
 from .whole import all_or_nothing
@@ -150,11 +149,14 @@ class Streaming(MultiTaskEstimator):
         """
         self._validate_params()
         statistics = getattr(self, "_statistics", None)
+        if statistics is not None and (added := getattr(self, "added_tasks_", None)):
+            raise ValueError(
+                f"partial_fit would forget task {shown(added[0])}, whose rows add_task did not keep; pass them to partial_fit"
+            )
         if statistics is None and hasattr(self, "certificate_"):
-            warnings.warn(
+            warn(
                 "partial_fit begins anew with this block: the model was made by fit, or loaded, and holds no statistics to add "
                 "to; make it with partial_fit or fit_blocks to go on from it",
-                stacklevel=2,
             )
         before = None if statistics is None else statistics.twin()  # a block that fails later on must not be counted
         self._finish(self._absorb(before, X, y, sample_weight))

@@ -39,7 +39,23 @@ def two_classes(labels: Array, whose: str) -> tuple[Array, Array]:
 
 def signs_of(labels: Array, classes: Array) -> Array:
     """Labels of a fitted task as -1/+1, NaN where unobserved, 0 where the label is none of its classes."""
-    return np.where(observed(labels), np.select([labels == classes[0], labels == classes[1]], [-1.0, 1.0], 0.0), np.nan)
+    seen = observed(labels)
+    known, signs = labels[seen], np.full(len(labels), np.nan)  # missing ones may not even say whether they are equal
+    signs[seen] = np.select([known == classes[0], known == classes[1]], [-1.0, 1.0], 0.0)
+    refuse_strangers(signs[seen] != 0, labels, classes)
+    return signs
+
+
+def refuse_strangers(known: Array, labels: Array, classes: Array) -> None:
+    """Where not one label is known, and words stand where numbers were, or the other way round."""
+    given = np.asarray(labels).ravel()
+    first = next((label for label in given.tolist() if isinstance(label, (str, int, float)) and label == label), None)
+    words = isinstance(classes.tolist()[0], str)
+    require(
+        known.size == 0 or bool(known.any()) or first is None or isinstance(first, str) == words,
+        f"none of the labels in y is a class of the model: y holds {given[:3].tolist()}, the classes are "
+        f"{classes[:5].tolist()}",
+    )
 
 
 def refuse_row_losses(loss: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +15,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
+from .._component import warn
 from ..features import LinearFeatures
 from ..metrics import mean_score
 from ..problem import Problem
@@ -104,10 +104,9 @@ def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list
     short = [solution.certificate for solution in solutions if not solution.certificate.converged]
     if short:
         worst = max(short, key=lambda certificate: certificate.stationarity or certificate.relative_gap)
-        warnings.warn(
+        warn(
             f"{len(short)} of {len(solutions)} strengths did not reach tol; the worst: {worst.message}",
             ConvergenceWarning,
-            stacklevel=2,
         )
     return solutions
 

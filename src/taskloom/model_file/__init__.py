@@ -1,8 +1,19 @@
 """Model files: safetensors with JSON metadata. Nothing in a file can run; only classes on a list are made."""
 
 from .archive import VERSION, ModelFileError, read, write
-from .atomic import atomic_path, atomic_write, check_place
+from .atomic import atomic_path, atomic_write, check_apart, check_place
 from .decode import Decoder
 from .encode import Encoder
 
-__all__ = ["VERSION", "Decoder", "Encoder", "ModelFileError", "atomic_path", "atomic_write", "check_place", "read", "write"]
+__all__ = [
+    "VERSION",
+    "Decoder",
+    "Encoder",
+    "ModelFileError",
+    "atomic_path",
+    "atomic_write",
+    "check_apart",
+    "check_place",
+    "read",
+    "write",
+]

@@ -29,6 +29,18 @@ def check_place(path: str | os.PathLike) -> None:
         raise PermissionError(f"the folder {target.parent} cannot be written to; name another one for {target.name}")
 
 
+def check_apart(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:
+    """Refuse to write over what is read, or over another output; keys say what each file is."""
+    taken = {os.path.realpath(path): what for what, path in inputs.items() if path is not None and not _is_stream(path)}
+    for what, path in outputs.items():
+        if path is None or _is_stream(path):
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            raise ValueError(f"{path} is {taken[place]} already, and would be lost: give {what} another name")
+        taken[place] = what
+
+
 @contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path beside ``path``; when the block ends well it takes its place, otherwise it is removed.

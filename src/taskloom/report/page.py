@@ -24,7 +24,14 @@ from .words import count, percent, prove_model, tell, verdicts
 
 
 def write_report(
-    model: Any, path: str | os.PathLike, X: Any = None, y: Any = None, *, title: str | None = None, transfer: Any = None
+    model: Any,
+    path: str | os.PathLike,
+    X: Any = None,
+    y: Any = None,
+    *,
+    title: str | None = None,
+    transfer: Any = None,
+    preprocessor: Any = None,
 ) -> Path:
     """Write one self-contained HTML page about a fitted model: what was learned, for whom it helps, and how sure it is.
 
@@ -41,6 +48,8 @@ def write_report(
     title : str, optional
     transfer : dict, optional
         What each task gains, from :func:`~taskloom.compare_to_single_task`; cross-validated models bring their own.
+    preprocessor : transformer, optional
+        What made ``X`` of the table, such as ``TablePreprocessor``: the code that does it again begins with it.
 
     Returns
     -------
@@ -48,12 +57,14 @@ def write_report(
         Where it is.
     """
     path = Path(path)
-    html = render_report(model, X, y, title=title, transfer=transfer).encode("utf-8")
+    html = render_report(model, X, y, title=title, transfer=transfer, preprocessor=preprocessor).encode("utf-8")
     atomic_write(path, html)
     return path
 
 
-def render_report(model: Any, X: Any = None, y: Any = None, *, title: str | None = None, transfer: Any = None) -> str:
+def render_report(
+    model: Any, X: Any = None, y: Any = None, *, title: str | None = None, transfer: Any = None, preprocessor: Any = None
+) -> str:
     """The page of :func:`write_report` as a string."""
     try:
         import jinja2
@@ -90,7 +101,7 @@ def render_report(model: Any, X: Any = None, y: Any = None, *, title: str | None
         path=[(chart, _raw(chart.svg())) for chart in figures.path(facts)],
         tasks=figures.tasks(facts),
         seconds=_seconds(model),
-        code=settings.reproduce(facts),
+        code=settings.reproduce(facts, preprocessor),
         parameters=settings.parameters(model),
         versions=settings.versions(),
         estimator=type(model).__name__,

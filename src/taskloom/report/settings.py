@@ -15,7 +15,7 @@ from .._component import Component
 from .facts import Facts
 
 
-def reproduce(facts: Facts) -> str:
+def reproduce(facts: Facts, preprocessor: Any = None) -> str:
     """Code that fits the model again, and for a search, code that fits its result without the search."""
     model = facts.model
     changed = _changed(model)
@@ -28,7 +28,11 @@ def reproduce(facts: Facts) -> str:
         parts.append("# what the search chose, without the search\n" + _code(plain.__name__, settings, _fit(model)))
     body = "\n\n".join(parts)
     used = sorted({type(value).__name__ for value in _components(facts)})
-    imports = [f"from taskloom import {', '.join(_classes(model))}"]
+    names = _classes(model)
+    if preprocessor is not None:
+        names.append(type(preprocessor).__name__)
+        body = f"X = {_value(preprocessor)}.fit_transform(X)  # the columns of the table as numbers\n\n{body}"
+    imports = [f"from taskloom import {', '.join(names)}"]
     for module in ("losses", "solvers", "structures"):
         names = [name for name in used if name in _members(module) and f"{name}(" in body]
         if names:

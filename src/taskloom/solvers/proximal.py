@@ -170,6 +170,9 @@ class _ProximalRun(Run):
                 here, worst = self.here, self.here.value
             # A structure that is nearly nothing by accident must be able to grow: its trace may be a share of the objective.
             self.length = min(self.length, self.problem.structure.longest_step(here.A, LITTLE * abs(here.value)))
+            if not self.length > 0:
+                self.finished = "stalled"
+                return
             A = self.problem.structure.proximal_step(here.A, here.slope, self.length)
             move = A - here.A
             there = self._at(A)

@@ -158,12 +158,42 @@ def _cleaned(A: Array) -> Array:
     return root @ root.T
 
 
+def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) -> Any:
+    """A frame as a matrix in the order of the tasks; arrays, and frames with nothing but positions, as they are."""
+    if not (hasattr(given, "columns") and hasattr(given, "iloc")):
+        return given
+    columns, rows = list(given.columns), list(given.index)
+    positions = list(range(len(columns)))
+    if columns == positions and (not rows_too or rows == positions):
+        return given
+    for labels in (columns, rows) if rows_too else (columns,):
+        wrong = next((label for label in labels if label not in tasks), None)
+        absent = next((task for task in tasks if task not in labels), None)
+        require(
+            wrong is None and absent is None and len(labels) == len(tasks),
+            f"{who} got a frame {name} with the labels {labels[:5]}, but the tasks are {tasks[:5]}: name the same ones, once "
+            f"each, or pass {name}.to_numpy() to go by position",
+        )
+    across = [columns.index(task) for task in tasks]
+    values = np.asarray(given)[:, across]
+    return values[[rows.index(task) for task in tasks]] if rows_too else values
+
+
 class _MatrixOfTasks(KnownStructure):
     """A known structure that was given one row for each task."""
+
+    described_by: ClassVar[str]  # the parameter with a row and a column, or just a column, for each task
+    rows_too: ClassVar[bool] = True
 
     @abstractmethod
     def _given(self) -> Array:
         """``A``."""
+
+    def bind(self, tasks: Any) -> Structure:
+        """A frame that names the tasks is read by their names."""
+        given = getattr(self, self.described_by)
+        ordered = _by_name(given, list(tasks), type(self).__name__, self.described_by, self.rows_too)
+        return self if ordered is given else type(self)(**{**self.get_params(), self.described_by: ordered})
 
     def check(self) -> None:
         self._given()
@@ -182,6 +212,7 @@ class Fixed(_MatrixOfTasks):
     """``A`` given, positive semidefinite; a task direction outside its range stays at zero."""
 
     A: Any
+    described_by: ClassVar[str] = "A"
 
     def _given(self) -> Array:
         return _positive_semidefinite(self.A, "Fixed", "A")
@@ -235,6 +266,7 @@ class TaskGraph(_MatrixOfTasks):
 
     adjacency: Any
     gamma: float = 1.0
+    described_by: ClassVar[str] = "adjacency"
 
     @classmethod
     def chain(cls, tasks: Any, gamma: float = 1.0, weight: float = 1.0) -> TaskGraph:
@@ -284,18 +316,18 @@ class TaskGraph(_MatrixOfTasks):
             KnownStructure.check_tasks(self, n_tasks)
             self.held(n_tasks)
 
-    def bind(self, tasks: Any) -> TaskGraph:
+    def bind(self, tasks: Any) -> Structure:
         """Edges between names become a matrix in the order of the tasks; positions stay positions."""
         tasks = list(tasks)
         if is_matrix(self.adjacency):
-            return self
+            return super().bind(tasks)
         nodes = nodes_of(self.adjacency, edges_of(self.adjacency))
         positions = all(isinstance(node, Integral) and 0 <= int(node) < len(tasks) for node in nodes)
         known = range(len(tasks)) if positions and not set(nodes) <= set(tasks) else tasks
         return TaskGraph(adjacency_of(self.adjacency, list(known)), self.gamma)
 
     def matrix(self, n_tasks: int) -> Array:
-        return self._given() if is_matrix(self.adjacency) else self.bind(range(n_tasks))._given()
+        return self._given() if is_matrix(self.adjacency) else self.bind(range(n_tasks))._given()  # type: ignore[attr-defined]
 
     def _given(self) -> Array:
         W = _square(self.adjacency, "TaskGraph", "adjacency")
@@ -309,6 +341,7 @@ class OutputMetric(_MatrixOfTasks):
     """``A = theta``: a metric on the outputs becomes the structure of the tasks."""
 
     theta: Any
+    described_by: ClassVar[str] = "theta"
 
     def _given(self) -> Array:
         return _positive_semidefinite(self.theta, "OutputMetric", "theta")
@@ -319,6 +352,8 @@ class OutputCode(_MatrixOfTasks):
     """``A = L'L`` for a linear code ``L`` (``k x T``) of the outputs; exact for losses of the inner product."""
 
     L: Any
+    described_by: ClassVar[str] = "L"
+    rows_too: ClassVar[bool] = False
 
     def _given(self) -> Array:
         L = np.asarray(self.L, dtype=float)
