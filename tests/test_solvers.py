@@ -376,3 +376,29 @@ def test_tasks_with_one_observation_and_targets_of_zero(alpha):
     silent = Observations.build(row[:12], np.repeat([0, 1, 2], 4), np.zeros(12), 3)
     for seen in (lonely, silent):
         assert solve(Problem(X[: seen.y.size], seen, "squared", "trace", alpha), tol=1e-8).certificate.optimal
+
+
+@pytest.mark.parametrize("small", [1e-6, 1e-3, 1e-2])
+def test_everything_vanishes_under_a_loss_with_kinks_where_it_should(small):
+    """One task without an intercept, in closed form; a target near its kink must not be taken for one on it."""
+    X, y = np.array([[1.0], [1.0], [-1.0], [2.0]]), np.array([[small], [2.0], [-3.0], [0.5]])
+    problem = Problem(X, y, loss="absolute", structure="trace", fit_intercept=False)
+    exact = float(np.linalg.norm(X.T @ np.sign(y) / 4) ** 2 / 4)
+    assert np.isclose(alpha_max(problem), exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", ["absolute", "epsilon_insensitive", "quantile", "hinge"])
+def test_nothing_is_learned_above_the_largest_strength_of_losses_with_kinks(loss, fit_intercept):
+    for seed in range(4):
+        deep = np.random.default_rng(seed)
+        X = deep.normal(size=(25, 4))
+        Y = X @ deep.normal(size=(4, 3)) + deep.normal(size=(25, 3))
+        problem = Problem(X, np.sign(Y) if loss == "hinge" else Y, loss=loss, structure="trace", fit_intercept=fit_intercept)
+        top = alpha_max(problem)
+        for share, vanishes in ((1.0005, True), (0.5, False)):
+            there = problem.at(share * top)
+            constants = there.best_constants if fit_intercept else np.zeros(3)
+            nothing, _ = there.best_primal(np.zeros((4, 3)), constants)
+            gained = nothing - solve(there, tol=1e-8, max_iter=300).certificate.primal
+            assert gained <= 1e-7 if vanishes else gained > 1e-6

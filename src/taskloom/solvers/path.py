@@ -9,10 +9,12 @@ import numpy as np
 
 from .._component import require
 from ..features import entries
+from ..losses import RowLoss
 from ..problem import Problem
 from ..solution import Solution, Start
 from ..structures.base import Ray, Structure
 from .base import Solver
+from .kinks import least_slopes
 from .loop import solve
 from .multipliers import Multipliers
 from .sides import FeatureSide
@@ -143,6 +145,8 @@ def _correlations_at_zero(problem: Problem) -> Array:
     Q = np.eye(problem.n_features, 1) * 1e-10 / max(float(np.abs(entries(problem.features)).max(initial=0.0)), 1e-150)
     if problem.loss.smooth:
         return FeatureSide(problem).supervise(Q).Z
+    if not isinstance(problem.loss, RowLoss) and (slopes := least_slopes(problem)) is not None:
+        return problem.correlate(-problem.observations.weight * slopes)
     kinks = Multipliers(problem)
     fit = FeatureSide(kinks.problem).supervise(Q)
     for _ in range(50):
