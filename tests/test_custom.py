@@ -449,3 +449,59 @@ class TestChecks:
     def test_a_wrong_structure_is_caught(self, method, wrong, words):
         with pytest.raises(AssertionError, match=words):
             check_structure(type("Mine", (MyTrace,), {method: staticmethod(wrong)})())
+
+
+class _Traceish:
+    """The trace, with a conjugate that is to be found out."""
+
+    def __init__(self, edge):
+        self.edge = edge
+
+    def value(self, A):
+        return float(np.trace(A)) if np.linalg.eigvalsh(A)[0] >= -1e-9 else np.inf
+
+    def prox(self, A, step):
+        a, V = np.linalg.eigh(A)
+        return (V * np.maximum(a - step, 0)) @ V.T
+
+    def conjugate(self, S):
+        return 0.0 if np.linalg.eigvalsh(S)[-1] <= self.edge else np.inf
+
+
+class _Coneless:
+    """``tr A^2``, whose prox forgets the cone."""
+
+    def value(self, A):
+        return float(np.vdot(A, A))
+
+    def prox(self, A, step):
+        return A / (1 + 2 * step)
+
+
+class _TooLarge:
+    """The absolute loss, with a conjugate that is too large."""
+
+    def value(self, y, z):
+        return np.abs(y - z)
+
+    def prox(self, y, z, step):
+        return y + np.sign(z - y) * np.maximum(np.abs(z - y) - step, 0)
+
+    def conjugate(self, y, s):
+        return np.where(np.abs(s) <= 1 + 1e-12, s * y + 0.3, np.inf)
+
+    def slopes(self, y):
+        return -1.0, 1.0
+
+
+@pytest.mark.parametrize("n_tasks", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_wrong_components_are_found_out_by_any_seed(n_tasks, seed):
+    check_structure(_Traceish(1 + 1e-12), n_tasks, random_state=seed)
+    for edge in (np.inf, 1.5):
+        with pytest.raises(AssertionError, match="conjugate is too small"):
+            check_structure(_Traceish(edge), n_tasks, random_state=seed)
+    with pytest.raises(AssertionError, match="semidefinite"):
+        check_structure(_Coneless(), n_tasks, random_state=seed)
+    with pytest.raises(AssertionError, match="conjugate is too large"):
+        check_loss(_TooLarge(), random_state=seed)

@@ -51,25 +51,25 @@ def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
     _insist(middle <= (value + far) / 2 + size, f"{name}.value must be convex in z: it lies above a chord")
     if loss.smooth:
         _check_slope(loss, name, y, z)
-        s = loss.slope(y, z)
+        at, s = z, loss.slope(y, z)
     else:
-        s = _slopes_of_prox(loss, name, y, z, rng)
+        at, s = _slopes_of_prox(loss, name, y, z, rng)
     lower, upper = (np.broadcast_to(edge, y.shape) for edge in loss.slopes(y))
     _insist((lower <= 0) & (upper >= 0), f"{name}.slopes must give an interval that holds 0")
     room = 1e-8 * (1 + np.abs(s))
     _insist((s >= lower - room) & (s <= upper + room), f"{name}.slopes must give an interval that holds every slope")
     s = np.clip(s, lower, upper)
     star = loss.conjugate(y, s)
-    for at, there in ((z, value), (other, far)):
+    for point, there in ((z, value), (other, far)):
         _insist(
-            there + star - s * at >= -size * (1 + np.abs(s * at)),
+            there + star - s * point >= -size * (1 + np.abs(s * point)),
             f"{name}.conjugate is too small: l(y, z) + l*(y, s) >= s z must hold (Fenchel and Young)",
         )
-    if loss.smooth:
-        _insist(
-            np.abs(value + star - s * z) <= 1e-6 * (1 + np.abs(value) + np.abs(s * z)),
-            f"{name}.conjugate is too large: l(y, z) + l*(y, s) = s z must hold at the slope s of z",
-        )
+    value = loss.value(y, at)
+    _insist(
+        np.abs(value + star - s * at) <= 1e-6 * (1 + np.abs(value) + np.abs(s * at)),
+        f"{name}.conjugate is too large: l(y, z) + l*(y, s) = s z must hold at the slope s of z",
+    )
 
 
 def _check_slope(loss: Any, name: str, y: Array, z: Array) -> None:
@@ -87,8 +87,8 @@ def _check_slope(loss: Any, name: str, y: Array, z: Array) -> None:
     )
 
 
-def _slopes_of_prox(loss: Any, name: str, y: Array, z: Array, rng: np.random.Generator) -> Array:
-    """Check the prox against nearby and faraway points; the slopes that it finds."""
+def _slopes_of_prox(loss: Any, name: str, y: Array, z: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Check the prox against nearby and faraway points; where it lands, and the slopes that it finds there."""
     step = 0.7
     u = loss.prox(y, z, step)
     at = step * loss.value(y, u) + (u - z) ** 2 / 2
@@ -96,7 +96,7 @@ def _slopes_of_prox(loss: Any, name: str, y: Array, z: Array, rng: np.random.Gen
         other = u + spread * rng.normal(size=u.shape)
         beaten = step * loss.value(y, other) + (other - z) ** 2 / 2
         _insist(at <= beaten + 1e-9 * (1 + np.abs(beaten)), f"{name}.prox must minimise step * value(y, u) + (u - z)^2 / 2")
-    return (z - u) / step
+    return u, (z - u) / step
 
 
 def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, rtol: float = 1e-6) -> None:
@@ -146,10 +146,29 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
                 f"{name}.conjugate is too small: F(A) + F*(S) >= <S, A> must hold (Fenchel and Young)",
             )
         _check_step(F, name, S + 0.01 * np.eye(n_tasks), points, rtol)
+    for size in (0.3, 0.7, 1.1, 1.3, 2.0, 5.0):  # a conjugate that forgets where it is infinite shows along one direction
+        S = random_psd()
+        s, V = np.linalg.eigh(S)
+        _check_along(F, name, size / s[-1] * S, np.outer(V[:, -1], V[:, -1]), rtol)
+
+
+def _check_along(F: Any, name: str, S: Array, A: Array, rtol: float) -> None:
+    """Fenchel and Young along the direction in which ``S`` is largest, as far out as the value is finite."""
+    star = F.conjugate(S, F.prox(A, 0.1))
+    for length in (0.01, 0.1, 1.0, 10.0, 100.0):
+        price = float(np.vdot(S, A)) * length
+        _insist(
+            star >= price - F.value(length * A) - rtol * (1 + price),
+            f"{name}.conjugate is too small: F(A) + F*(S) >= <S, A> must hold (Fenchel and Young)",
+        )
 
 
 def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], rtol: float) -> None:
     P = F.prox(M, step)
+    _insist(
+        float(np.linalg.eigvalsh(symmetric(P))[0]) >= -max(rtol, 1e-9) * (1 + np.abs(P).max()),
+        f"{name}.prox must give positive semidefinite matrices, also for indefinite ones",
+    )
     at = step * F.value(P) + float(np.sum((P - M) ** 2)) / 2
     level = max(float(np.abs(P).max()), 0.1) * np.eye(len(P))
     for A in (*points, 0.5 * P, 1.5 * P, P + level):  # any point will do: outside the domain the value is infinite
