@@ -29,7 +29,7 @@ PAGE = (Path(__file__).parent.parent / "docs" / "custom.md").read_text()
 
 def from_the_page(name):
     """A class exactly as the tutorial shows it, with the class it derives from."""
-    namespace = {"np": np, "xlogy": xlogy, "__name__": __name__}
+    namespace = {"np": np, "xlogy": xlogy, "Structure": structures.Structure, "__name__": __name__}
     for block in re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE):
         if "\nclass " in f"\n{block}":
             exec(re.search(r"^class .*?(?=^\S|\Z)", block, flags=re.DOTALL | re.MULTILINE)[0], namespace)
