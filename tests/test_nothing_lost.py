@@ -274,3 +274,12 @@ def test_warnings_point_at_the_line_that_called():
         with pytest.warns(ConvergenceWarning) as caught:
             call()
         assert caught[0].filename == __file__
+
+
+def test_a_wrong_argument_names_the_class_that_was_used():
+    with pytest.raises(
+        TypeError, match=r"MultiTaskRegressor\.fit\(\) got an unexpected keyword argument 'task'; the task of each"
+    ):
+        MultiTaskRegressor().fit(X, Y, task=np.arange(60))
+    with pytest.raises(TypeError, match=r"MultiTaskRegressorCV\.fit\(\) missing a required argument: 'y'"):
+        MultiTaskRegressorCV().fit(X)
