@@ -283,3 +283,12 @@ def test_a_wrong_argument_names_the_class_that_was_used():
         MultiTaskRegressor().fit(X, Y, task=np.arange(60))
     with pytest.raises(TypeError, match=r"MultiTaskRegressorCV\.fit\(\) missing a required argument: 'y'"):
         MultiTaskRegressorCV().fit(X)
+
+
+def test_a_pickle_holds_data_and_not_what_was_computed_from_them():
+    inputs, targets = rng.normal(size=(500, 20)), rng.normal(size=(500, 10))
+    model = MultiTaskRegressor(alpha=0.1).fit(inputs, targets)
+    data = inputs.nbytes + targets.nbytes
+    assert len(pickle.dumps(model)) < 4 * data  # observations have their row, task and weight
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(inputs, return_std=True)[1], model.predict(inputs, return_std=True)[1])

@@ -296,7 +296,7 @@ def _invariant(about: Description, instance: Instance, model: Any, how: str) -> 
         return
     room = 1e-9 * (abs(said.primal) + abs(said.dual)) + 1e-12 * abs(other.primal)
     if hasattr(model, "dual_coef_") and (value := values.objective(instance, model)) is not None:
-        # Where the last digit of a kernel moves the minimum, another order is another problem: by as much as ours is off the exact.
+        # Where the last digit of a kernel moves the minimum, another order is another problem, by as much as ours is off.
         room += value.blur + 3 * abs(float(value.total) - said.primal)
     if instance.X.dtype == np.float32:
         room *= 10

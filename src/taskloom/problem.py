@@ -96,6 +96,15 @@ class Problem:
             check_rows(self.loss, self.observations, self.fit_intercept)
         set_field(self, "_memo", {})  # what was computed once from the data: ``once`` fills it
 
+    def __copy__(self) -> Problem:
+        """With what was computed, which a pickle leaves out: it can be computed again, and may be larger than the data."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_memo": {}}
+
     def at(self, alpha: float) -> Problem:
         """The same problem at another strength; what was computed from the data alone is shared, not computed again."""
         require(is_number(alpha) and alpha > 0, f"alpha must be a positive finite number, got alpha={alpha!r}")
