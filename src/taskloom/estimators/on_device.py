@@ -122,7 +122,7 @@ class OnDevice(MultiTaskEstimator):
         task = None
         if labels is not None:
             self.tasks_, task = _coded(labels)
-        Y = self._device_targets(inputs, y, labels)
+        Y = self._device_targets(y, labels)
         n, T = int(inputs.shape[0]), len(self.tasks_)
         require(Y.shape[0] == n, f"X has {n} rows, but y has {Y.shape[0]}")
         weights = self._weights(to_numpy(sample_weight), np.empty((n, 1)), np.broadcast_to(0.0, Y.shape))
@@ -146,7 +146,7 @@ class OnDevice(MultiTaskEstimator):
         require(inputs.shape[1] <= WIDEST, f"a device takes tasks of at most {WIDEST} features, got {inputs.shape[1]}")
         return OwnInputs(inputs, self._seen(to_numpy(Y), task, weights), float(self.alpha), self.fit_intercept)
 
-    def _device_targets(self, inputs, y, labels):
+    def _device_targets(self, y, labels):
         """Targets as ``n x T``, where they are; NaN where unobserved."""
         if library(y) in (None, "numpy") or labels is not None:
             return self._targets(as_table(y), labels)
