@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.sparse import issparse
 
 from ._component import is_number, require
 from .constants import balanced, best_constants
 from .features import Matrix, as_csr, densely, entries
 from .losses import Loss, RowLoss, as_loss
+from .rays import best_on_ray
 from .rows import check_rows, row_slopes
 from .structures import Structure, as_structure
 from .tasks import Observations
@@ -328,15 +328,7 @@ class Problem:
             loss = float(seen.weight @ self.loss.conjugate(seen.y, c * slopes))
             return -loss - conjugate(c * c) - c * c * ridge_part
 
-        top = min(1.0, float(np.sqrt(reach)))
-        best = bound(top)
-        while not np.isfinite(best) and top > 1e-300:  # rounding at the very edge of the domain
-            top *= 1 - 1e-15 if top == min(1.0, float(np.sqrt(reach))) else 0.5
-            best = bound(top)
-        if bound(top * (1 - 1e-4)) > best:
-            inner = minimize_scalar(lambda c: -bound(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-12 * top})
-            best = max(best, float(-inner.fun))
-        return best
+        return best_on_ray(bound, reach)
 
     @property
     def scale(self) -> float:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from .._linalg import compose, psd_eigh, symmetric
+from ..rays import best_on_ray
 from ..solvers.quasi_newton import Memory
 from ..solvers.sides import ridged
 from .reduced import What, unpacked
@@ -97,14 +97,7 @@ class Objective:
         def at(c: float) -> float:
             return 2 * c * product - c * c * (loss + self.ridge * size) - conjugate(c * c)
 
-        top = min(1.0, float(np.sqrt(reach)))
-        nudge = 1e-15
-        while not np.isfinite(best := at(top)) and top > 1e-300:  # rounding at the very edge of the domain
-            top, nudge = top * (1 - nudge), min(2 * nudge, 0.5)
-        if at(top * (1 - 1e-4)) > best:
-            inner = minimize_scalar(lambda c: -at(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-12 * top})
-            best = max(best, float(-inner.fun))
-        return best
+        return best_on_ray(at, reach)
 
     def nothing(self) -> tuple[Array, Array]:
         """Scalars and moments of ``Z`` where nothing is learned."""
