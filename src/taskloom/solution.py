@@ -28,7 +28,8 @@ STATUS = {
     "callback": ("Stopped by a callback after {n_iter} iterations, at a {measure} (asked for {tol:.1e})"),
     "stalled": (
         "No further progress after {n_iter} iterations, at a {measure} (asked for {tol:.1e}): "
-        "this is as far as rounding lets this solver go. Loosen tol, raise alpha, or rescale the inputs"
+        "this is as far as this solver gets, mostly for rounding. Loosen tol, raise alpha, rescale the inputs, or take another "
+        "solver"
     ),
     "rounding": (
         "The solver got to a {measure}, but the coefficients of this kernel cancel until too "
