@@ -9,14 +9,14 @@ from scipy.sparse import issparse
 
 from .. import factors
 from .._component import require
-from .._linalg import psd_root, spectrum, symmetric
+from .._linalg import psd_eigh, psd_root, spectrum, symmetric
 from ..features import weighted_gram
 from ..problem import Problem
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver, needs_convex
 from .extrapolation import Extrapolation
 from .shared import separable_weights
-from .sides import TaskSide
+from .sides import FeatureSide, TaskSide
 
 Array = np.ndarray
 
@@ -59,9 +59,9 @@ class Block(Solver):
                 f'solver="block" needs matrices of {T} x {T} tasks ({factors.gibibytes(T)} each), and stops at '
                 f'{factors.LARGEST_ARRAY} tasks; use solver="auto"'
             )
-        if not (problem.structure.on_features or problem.unfolded().structure.parted):
+        if not problem.unfolded().structure.parted:
             return None
-        return f'solver="block" works on the tasks; for {type(problem.structure).__name__} use solver="proximal" or "auto"'
+        return f'solver="block" works on one structure; for {type(problem.structure).__name__} use solver="proximal" or "auto"'
 
     def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
         return _BlockRun(self, problem, start)
@@ -94,7 +94,8 @@ class _BlockRun(Run):
     def __init__(self, settings: Block, problem: Problem, start: tuple[Array, Array] | None):
         self.settings, self.problem = settings, problem
         self.centred = _CentredTasks(problem)
-        self.structure_step = UnsupervisedStep(problem, TaskSide(problem), settings.delta)
+        self.side = FeatureSide(problem) if problem.structure.on_features else TaskSide(problem)
+        self.structure_step = UnsupervisedStep(problem, self.side, settings.delta)
         self.extrapolate = Extrapolation(settings.memory)
         r, T = problem.n_features, problem.n_tasks
         W, b = start[:2] if start is not None else (np.zeros((r, T)), np.zeros(T))
@@ -103,7 +104,7 @@ class _BlockRun(Run):
         self.plain: Array | None = None
         self.steps, self.bend = 0, 0.0  # the curvature that the last step reckoned with, for a loss without a bound on it
         if start is None and not problem.structure.known:
-            self.x = self._weights_step(np.eye(T))
+            self.x = self._weights_step(np.eye(self.side.dim))
         self.A = self.structure_step(self.x[:-1])
         self.length = 0.0
 
@@ -151,9 +152,14 @@ class _BlockRun(Run):
         slope = problem.correlate(g) - centred.mean * total
         bend = curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
         # (bend + 2 alpha A^-1 + 2 ridge) is inverted in the coordinates of a root of A: a singular A needs no inverse
-        root = psd_root(A)
-        inner = root.T @ ((bend + 2 * problem.ridge)[:, None] * root) + 2 * problem.alpha * np.eye(root.shape[1])
-        new = np.linalg.solve(symmetric(inner), ((W * bend - slope) @ root).T).T @ root.T
+        target, bend = W * bend - slope, bend + 2 * problem.ridge
+        if problem.structure.on_features:
+            a, V = psd_eigh(A)
+            new = V @ (a[:, None] / (np.outer(a, bend) + 2 * problem.alpha) * (V.T @ target))
+        else:
+            root = psd_root(A)
+            inner = root.T @ (bend[:, None] * root) + 2 * problem.alpha * np.eye(root.shape[1])
+            new = np.linalg.solve(symmetric(inner), (target @ root).T).T @ root.T
         offsets = self.x[-1]
         if problem.fit_intercept:
             offsets = offsets - total / (curvature * centred.total)
@@ -187,7 +193,7 @@ class _BlockRun(Run):
     def _value(self, W: Array, z: Array) -> float:
         """The objective of (S^delta) at these weights and the best structure for them."""
         problem = self.problem
-        root = np.sqrt(problem.alpha) * W
+        root = np.sqrt(problem.alpha) * self.side.moment_root(W)
         A, penalty = problem.structure.best_of_root(root, problem.alpha * self.structure_step.height)
         value = problem.loss_term(z) + penalty + problem.ridge * float(np.vdot(W, W))
         return value + self.structure_step.cost(A)
@@ -201,7 +207,8 @@ class _BlockRun(Run):
     def _proximal_step(self, W: Array) -> Array:
         """One proximal gradient step on ``A``, its length halved until the objective falls and doubled after."""
         problem = self.problem
-        M = problem.alpha * (W.T @ W + self.structure_step.height * np.eye(len(self.A)))
+        root = self.side.moment_root(W)
+        M = problem.alpha * (root.T @ root + self.structure_step.height * np.eye(len(self.A)))
 
         def energy(A: Array) -> float:
             a, V = np.linalg.eigh(symmetric(A))
