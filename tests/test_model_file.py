@@ -15,10 +15,12 @@ import zoo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, csr_matrix
+from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared, Matern, RationalQuadratic, WhiteKernel
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 import taskloom
 from taskloom import (
@@ -296,7 +298,44 @@ def test_a_pipeline_with_its_preprocessing(tmp_path):
     assert same(pipe.predict(frame), twin.predict(frame))
     assert same(pipe.predict(frame), twin.predict(frame[["s", "r", "q", "p", "shop", "kind"]].assign(more=1)))
     with pytest.raises(ModelFileError, match="TablePreprocessor"):
-        taskloom.save(make_pipeline(StandardScaler(), MultiTaskRegressor()).fit(X, Y), tmp_path / "m")
+        taskloom.save(make_pipeline(PCA(2), MultiTaskRegressor()).fit(X, Y), tmp_path / "m")
+
+
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        StandardScaler(),
+        StandardScaler(with_mean=False),
+        MinMaxScaler((-1, 1)),
+        MaxAbsScaler(),
+        RobustScaler(with_scaling=False),
+    ],
+    ids=repr,
+)
+def test_a_pipeline_with_scalers(tmp_path, scaler, names):
+    inputs = pd.DataFrame(X, columns=list("pqrs")) if names else X
+    pipe = make_pipeline(clone(scaler), MinMaxScaler(), MultiTaskRegressor()).fit(inputs, Y)
+    twin = again(pipe, tmp_path / "m")
+    assert same(pipe.predict(inputs), twin.predict(inputs))
+    assert [name for name, _ in twin.steps] == [name for name, _ in pipe.steps]
+    with pytest.raises(ValueError, match="feature"):
+        twin.predict(inputs.drop(columns="s") if names else X[:, :3])
+
+
+def test_a_scaler_from_a_file_is_checked(tmp_path):
+    pipe = make_pipeline(StandardScaler(), MultiTaskRegressor()).fit(X, Y)
+    for spoil, words in [
+        ({"mean_": np.array([1.0, np.nan, 0.0, 0.0])}, "mean_ of the StandardScaler is not readable"),
+        ({"scale_": np.ones(3)}, "scale_ of the StandardScaler is not readable"),
+        ({"mean_": np.zeros(5), "var_": np.ones(5), "scale_": np.ones(5), "n_features_in_": 5}, "not those that the next one"),
+        ({"with_mean": "yes"}, "with_mean"),
+    ]:
+        wrong = copy.deepcopy(pipe)
+        wrong[0].__dict__.update(spoil)
+        taskloom.save(wrong, tmp_path / "m")
+        with pytest.raises(ModelFileError, match=words):
+            taskloom.load(tmp_path / "m")
 
 
 def test_loading_takes_milliseconds(tmp_path):

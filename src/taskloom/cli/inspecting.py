@@ -9,6 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from ..estimators import load
 from ..model_file import read
+from ..preprocessing import TablePreprocessor
 from .show import Output, percent, plain
 
 
@@ -17,6 +18,7 @@ def run_inspect(path: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     whole = load(path)
     metadata = read(path)[2]
     preprocessor, model = (whole[0], whole[-1]) if isinstance(whole, Pipeline) else (None, whole)
+    preprocessor = preprocessor if isinstance(preprocessor, TablePreprocessor) else None
     tasks, certificate = model.tasks_.tolist(), model.certificate_
     defaults = type(model)().get_params(deep=False)
     changed = {name: value for name, value in model.get_params(deep=False).items() if repr(value) != repr(defaults[name])}

@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from ..estimators import load
 from ..model_file import check_apart
+from ..preprocessing import TablePreprocessor
 from ..tables import missing_cells
 from .show import Output
 from .tables import TableFile, TableWriter
@@ -36,7 +37,7 @@ def run_predict(
     if ending in SPREADSHEETS:
         raise ValueError(f"{to} would be a {ending[1:]} file, which is not written; end it in .csv or .parquet")
     pipeline = load(model_path)
-    if not isinstance(pipeline, Pipeline):
+    if not (isinstance(pipeline, Pipeline) and isinstance(pipeline[0], TablePreprocessor)):
         raise ValueError(
             f"{model_path} holds an estimator without its preprocessing; use taskloom.load in Python, or taskloom fit"
         )

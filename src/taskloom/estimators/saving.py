@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..problem import Problem
 from ..solution import Certificate
 from ..tasks import Observations
 from .saved_maps import map_writers, read_landmarks, read_transformer
+from .saved_scalers import SCALERS, read_scaler, scaler_node
 from .saved_shapes import check_fitted, check_preprocessor, check_training
 from .targets import TargetScale
 
@@ -62,7 +64,7 @@ def apart(fitted: Any, inputs: Any) -> Any:
 
 
 def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
-    """Write a fitted estimator, or a pipeline of a :class:`TablePreprocessor` and an estimator, to a file.
+    """Write a fitted estimator, or a pipeline of one after a :class:`TablePreprocessor` or scikit-learn's scalers, to a file.
 
     Parameters
     ----------
@@ -87,14 +89,18 @@ def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
     ours: dict[type, Any] = {Certificate: _certificate, TargetScale: _scale, FactoredStructure: _factored}
     encoder = Encoder(ours | map_writers() | {type(np.dtype(t)): _dtype for t in ("f4", "f8")})
     if isinstance(model, Pipeline):
-        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
-        if not (len(steps) == 2 and type(steps[0]) is TablePreprocessor):
+        kept = [(name, step) for name, step in model.steps if step not in (None, "passthrough")]
+        *first, last = (step for _, step in kept)
+        if not (first and all(type(step) in (TablePreprocessor, *SCALERS.values()) for step in first)):
             raise ModelFileError(
-                "a model file holds an estimator, or a pipeline of a TablePreprocessor and an estimator; got the steps "
-                f"{[type(step).__name__ for step in steps]}. Save the last step alone, or pickle the pipeline"
+                "a model file holds an estimator, or a pipeline of an estimator after a TablePreprocessor or scalers "
+                f"({', '.join(SCALERS)}); got the steps {[type(step).__name__ for _, step in kept]}. Save the last step alone, "
+                "or pickle the pipeline"
             )
-        nodes = [_preprocessor(steps[0], encoder), _estimator(steps[1], encoder, training)]
-        tree = {"@": "pipeline", "names": [name for name, step in model.steps if step in steps], "steps": nodes}
+        nodes = [
+            _preprocessor(step, encoder) if type(step) is TablePreprocessor else scaler_node(step, encoder) for step in first
+        ]
+        tree = {"@": "pipeline", "names": [name for name, _ in kept], "steps": [*nodes, _estimator(last, encoder, training)]}
     else:
         tree = _estimator(model, encoder, training)
     write(path, tree, encoder.arrays, f"taskloom {__version__}")
@@ -109,7 +115,7 @@ def load(path: str | os.PathLike) -> Any:
 
     Returns
     -------
-    The estimator, or the pipeline of a :class:`TablePreprocessor` and an estimator.
+    The estimator or the pipeline.
 
     Raises
     ------
@@ -309,20 +315,29 @@ def _read_preprocessor(node: dict, decoder: Decoder) -> TablePreprocessor:
 
 def _read_pipeline(node: dict, decoder: Decoder) -> Pipeline:
     names, nodes = node.get("names"), node.get("steps")
-    check(isinstance(names, list) and isinstance(nodes, list) and len(names) == len(nodes) == 2, "the pipeline is not readable")
+    check(isinstance(names, list) and isinstance(nodes, list) and len(names) == len(nodes) > 1, "the pipeline is not readable")
     check(all(isinstance(name, str) for name in names), "the steps of the pipeline have no names")  # type: ignore[union-attr]
     kinds = [step.get("@") if isinstance(step, dict) else None for step in nodes]  # type: ignore[union-attr]
-    check(kinds == ["preprocessor", "estimator"], "the pipeline has the wrong steps")
-    first, last = (decoder.decode(step) for step in nodes)  # type: ignore[union-attr]
-    given, taken = first.get_feature_names_out().tolist(), getattr(last, "feature_names_in_", np.zeros(0)).tolist()
-    check(given == taken, "the columns that the preprocessing gives are not those that the model takes")
-    return Pipeline(list(zip(names, (first, last), strict=True)))  # type: ignore[arg-type]
+    right = all(kind in ("preprocessor", "scaler") for kind in kinds[:-1]) and kinds[-1] == "estimator"
+    check(right, "the pipeline has the wrong steps")
+    steps = [decoder.decode(step) for step in nodes]  # type: ignore[union-attr]
+    for first, then in pairwise(steps):
+        check(_passes_on(first, then), "the columns that a step of the pipeline gives are not those that the next one takes")
+    return Pipeline(list(zip(names, steps, strict=True)))  # type: ignore[arg-type]
+
+
+def _passes_on(first: Any, then: Any) -> bool:
+    """Whether one step takes what the other gives: columns by name of a preprocessor, as many of a scaler."""
+    if isinstance(first, TablePreprocessor):
+        return first.get_feature_names_out().tolist() == getattr(then, "feature_names_in_", np.zeros(0)).tolist()
+    return first.n_features_in_ == then.n_features_in_
 
 
 READERS: dict[str, Callable[[dict, Decoder], Any]] = {
     "estimator": _read_estimator,
     "pipeline": _read_pipeline,
     "preprocessor": _read_preprocessor,
+    "scaler": read_scaler,
     "certificate": _read_certificate,
     "scale": _read_scale,
     "factored": _read_factored,
