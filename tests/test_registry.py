@@ -1,14 +1,17 @@
 """Nothing that is exported escapes the zoo, and imports go downward only."""
 
 import ast
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zoo
 
 import taskloom
-from taskloom import losses, structures
+from taskloom import Problem, losses, structures
 from taskloom._component import snake_case
+from taskloom.memo import MADE_OF
 
 SOURCE = Path(taskloom.__file__).parent
 LOSSES = zoo.LOSSES + zoo.ROW_LOSSES
@@ -41,7 +44,7 @@ def test_every_exported_component_can_be_named(as_component, listed):
 
 # A module may import the modules of the rows above its own, not those beside it (siblings do not know each other).
 LAYERS = [
-    {"_component", "_linalg", "_orphans", "names", "rays", "versions"},
+    {"_component", "_linalg", "_orphans", "memo", "names", "rays", "versions"},
     {"_array_api"},
     {"factors", "decompositions", "prior"},
     {"ordering"},
@@ -79,3 +82,28 @@ def test_public_names_are_there():
     assert set(taskloom.__all__) == set(dir(taskloom))
     with pytest.raises(AttributeError, match="nonsense"):
         taskloom.nonsense  # noqa: B018
+
+
+def test_everything_that_is_computed_once_says_what_it_is_made_of():
+    keys = set()
+    for path in SOURCE.rglob("*.py"):
+        if path.name == "conic.py":  # compiled problems of a penalty, in a memo of their own
+            continue
+        text = path.read_text()
+        keys |= set(re.findall(r"\b(?:once|known)\(\"([^\"]+)\"", text))
+        keys |= {"single tasks"} if '"single tasks"' in text and path.name == "sides.py" else set()
+    assert keys == set(MADE_OF)
+
+
+def test_what_changes_drops_what_was_made_of_it():
+    problem = Problem(np.ones((4, 2)), np.arange(8.0).reshape(4, 2))
+    for key in MADE_OF:
+        problem.once(key, lambda key=key: key)
+    assert "scale" not in problem.with_loss(losses.as_loss("huber"))._memo
+    assert "parts" in problem.with_loss(losses.as_loss("huber"))._memo
+    assert set(MADE_OF) - set(problem.with_structure(structures.as_structure("frobenius"))._memo) == {
+        "centred",
+        "nothing",
+        "unfolded",
+    }
+    assert problem.at(2.0)._memo is problem._memo

@@ -8,7 +8,7 @@ D(G)       = - sum_i v_i loss*(y_i, -G_i / v_i) - F*(Z1'Z1 / (4 alpha)) - ||Z2||
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,24 +19,13 @@ from ._component import is_number, require
 from .constants import balanced, best_constants
 from .features import Matrix, as_csr, densely, entries
 from .losses import Loss, RowLoss, as_loss
+from .memo import LOSS, STRUCTURE, without
 from .rays import best_on_ray
 from .rows import check_rows, row_slopes
 from .structures import Structure, as_structure
 from .tasks import Observations
 
 Array = np.ndarray
-LOSS_FREE = (
-    "parts",
-    "buckets",
-    "single tasks",
-    "mean gram",
-    "transposed",
-    "weights",
-    "stacked",
-    "by observation",
-    "row inputs",
-    "tasks",
-)  # what ``once`` may keep when the loss changes
 # Between these sizes no square, and no product of the squares that a fit makes, leaves the range of double precision.
 FEATURE_SIZES, TARGET_SIZES = (1e-110, 1e110), (1e-50, 1e50)
 
@@ -116,7 +105,7 @@ class Problem:
         """The same data under another loss; what depends on rows, tasks and weights alone is shared."""
         twin = copy.copy(self)
         object.__setattr__(twin, "loss", loss)
-        object.__setattr__(twin, "_memo", {key: self._memo[key] for key in LOSS_FREE if key in self._memo})
+        object.__setattr__(twin, "_memo", without(self._memo, [LOSS]))
         return twin
 
     def with_structure(self, structure: Structure) -> Problem:
@@ -125,9 +114,7 @@ class Problem:
         structure.check_tasks(self.n_tasks)
         twin = copy.copy(self)
         object.__setattr__(twin, "structure", structure)
-        object.__setattr__(
-            twin, "_memo", {key: value for key, value in self._memo.items() if key not in ("centred", "nothing", "unfolded")}
-        )
+        object.__setattr__(twin, "_memo", without(self._memo, [STRUCTURE]))
         return twin
 
     def under(self, structure: Structure) -> Problem:
@@ -145,13 +132,17 @@ class Problem:
         copies = len(structure.members)  # type: ignore[attr-defined]
         return replace(self, features=np.hstack([densely(self.features)] * copies), structure=structure)
 
-    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What ``make`` gives, computed once for this problem and its copies at other strengths."""
+    def once(self, key: str, make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, computed once for this problem and its copies at other strengths (``memo.py`` lists them)."""
         if key not in self._memo:
             self._memo[key] = make()
         return self._memo[key]
 
-    def known(self, key: Hashable) -> Any:
+    def keep(self, other: Problem, changed: Iterable[str]) -> None:
+        """Take over what another problem has computed, less what has changed between the two."""
+        self._memo.update(without(other._memo, changed))
+
+    def known(self, key: str) -> Any:
         """What was computed once under this key, if it was."""
         return self._memo.get(key)
 

@@ -23,6 +23,7 @@ from .. import factors
 from .._linalg import psd_eigh, psd_root
 from ..features import GROWING, PER_TASK
 from ..losses import RowLoss
+from ..memo import FEATURES
 from ..problem import Problem
 from ..solution import Start
 from ..structures import Structure
@@ -30,7 +31,6 @@ from .move import Move
 from .reduced import Reduced
 
 Array = np.ndarray
-FEATURE_FREE = ("scale", "blur", "constants", "task weights")  # what ``Problem.once`` may keep when the features change
 WORTHWHILE = 200  # features, below which all are as cheap as some
 MOST = 0.5  # the largest share of the features that is worth a basis: its decomposition costs the cube
 DEPTH = 4  # how often the features are asked, for each certificate
@@ -49,7 +49,7 @@ class Grown:
     def __init__(self, problem: Problem, V: Array, P: Array):
         self.V, self.P = V, P  # the basis, and the features along it: a row for each direction, which multiplies faster
         self.problem = self.spanned = replace(problem, features=P.T)
-        self.problem._memo.update({key: problem._memo[key] for key in FEATURE_FREE if key in problem._memo})
+        self.problem.keep(problem, [FEATURES])
         self.inner = Reduced.of(self.problem, worthwhile=1)  # few features, but of many rows
         self.move = None if problem.loss.quadratic else Move.of(self.problem)
         if self.move is not None:

@@ -18,7 +18,8 @@ from scipy.sparse import issparse
 from .._array_api import row_products
 from .._component import require
 from ..losses import RowLoss, Squared
-from ..problem import LOSS_FREE, Problem
+from ..memo import LOSS, TARGETS, WEIGHTS
+from ..problem import Problem
 from ..structures import Schatten
 from .base import Iterate, Run, Solver
 from .factor_newton import SHRINK, SMALL, Walk
@@ -32,7 +33,6 @@ PROMISE = 0.05  # the share of the tolerance below which a promise is worth a ce
 PATIENCE = 3  # rounds that do not halve the gap, after which proximal steps take over
 STRAIGHT = 1e-6  # the least curvature, as a share of the majorant, at which a dual candidate may move
 MARGIN = 0.9  # of the price of a column, below which a small one may go: a column that was wrongly let go costs a round
-BY_WEIGHT = ("mean gram", "weights", "tasks")  # what depends on the weights of the observations
 
 
 @dataclass(eq=False, repr=False)
@@ -196,7 +196,7 @@ class ReweightedRun(Run):
             return None
         target = z - problem.loss.slope(seen.y, z) / h
         model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
-        model._memo.update({key: problem._memo[key] for key in LOSS_FREE if key in problem._memo and key not in BY_WEIGHT})
+        model.keep(problem, [LOSS, TARGETS, WEIGHTS])
         return model
 
     def _iterate(self) -> Iterate:
