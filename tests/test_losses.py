@@ -5,6 +5,7 @@ import pytest
 import zoo
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from taskloom import losses
 from taskloom.losses.smoothed import Smoothed
@@ -145,3 +146,19 @@ def test_a_bad_parameter_leaves_the_old_one():
         loss.set_params(width=-1)
     assert loss.width == 2.0
     assert loss.set_params(width=3.0).width == 3.0
+
+
+def test_the_logistic_loss_far_out_and_its_best_constant():
+    """Against scipy's functions, where exponentials would overflow; and the constant against a search."""
+    loss, z = losses.Logistic(), np.array([-1e4, -800.0, -40.0, -1e-9, 0.0, 1e-9, 40.0, 800.0, 1e4])
+    for y in (-1.0, 1.0):
+        m = y * z
+        assert np.allclose(loss.value(np.full(9, y), z), np.logaddexp(0.0, -m), rtol=1e-15)
+        assert np.allclose(loss.slope(np.full(9, y), z), -y * expit(-m), rtol=1e-14, atol=0)
+        assert np.allclose(loss.curvature(np.full(9, y), z), expit(z) * expit(-z), rtol=1e-14, atol=0)
+    up, down = np.array([3.0, 1.0]), np.array([1.0, 4.0])
+    at = loss.best_constant(up, down)
+    for step in (-1e-4, 1e-4):
+        cost = [up * loss.value(np.ones(2), b) + down * loss.value(-np.ones(2), b) for b in (at, at + step)]
+        assert np.all(cost[0] < cost[1])
+    assert loss.best_constant(np.array([1.0]), np.array([0.0])) is None

@@ -18,6 +18,10 @@ def best_constants(loss: Loss, seen: Observations) -> Array:
         return seen.sum_by_task(v * seen.y) / seen.sum_by_task(v)
     if isinstance(loss, RowLoss):
         return loss.best_constants(class_shares(seen))
+    if loss.targets == "signs":
+        up, down = (seen.sum_by_task(v * (sign * seen.y > 0)) for sign in (1, -1))
+        if (known := loss.best_constant(up, down)) is not None:
+            return known
 
     def cost(b: Array) -> Array:
         with np.errstate(over="ignore"):  # a bracket may reach far beyond where an exponential ends

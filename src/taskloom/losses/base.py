@@ -57,6 +57,10 @@ class Loss(Component, ABC):
             return np.full_like(z, self.max_curvature)
         return np.maximum.reduce([self.curvature(y, z + step) for step in (-1.0, 0.0, 1.0)])
 
+    def best_constant(self, up: Array, down: Array) -> Array | None:
+        """Of labels: the constant that costs least where +1 and -1 have these weights; ``None`` where it must be searched."""
+        return None
+
     def forget(self) -> None:
         """Drop what was computed for another problem: called for each new one, since a loss may have changed in between."""
 
