@@ -30,7 +30,7 @@ from .repair import repaired
 Array = np.ndarray
 STEPS = 20  # Newton steps after which a certificate is due, whatever they think of themselves
 PROMISE = 0.05  # the share of the tolerance below which a promise is worth a certificate
-PATIENCE = 3  # rounds that do not halve the gap, after which proximal steps take over
+PATIENCE = 6  # rounds that do not halve the gap, after which proximal steps take over (stand-ins for kinks pause for 3 or 4)
 STRAIGHT = 1e-6  # the least curvature, as a share of the majorant, at which a dual candidate may move
 MARGIN = 0.9  # of the price of a column, below which a small one may go: a column that was wrongly let go costs a round
 
