@@ -172,7 +172,11 @@ def test_no_output_is_written_over_an_input_or_another_output(table, capsys, tmp
     assert (tmp_path / "a.csv").read_bytes() == before
     assert cli.run(["fit", *table, "--save", "m"]) == 0
     model = (tmp_path / "m").read_bytes()
-    for to, words in (("m", "m is the model already"), ("a.csv", "a.csv is the table already"), ("o.xlsx", "a xlsx file")):
+    for to, words in (
+        ("m", "m is the model already"),
+        ("a.csv", "a.csv is the table already"),
+        ("o.xlsx", "o.xlsx ends in .xlsx"),
+    ):
         assert cli.run(["predict", "m", "a.csv", "-o", to]) == cli.FAILED
         assert words in capsys.readouterr().err
     assert (tmp_path / "m").read_bytes() == model

@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import connected_components
 from ._component import is_number, require
 from ._linalg import one_thread, psd_eigh
 from .features import Matrix, densely, row_squares, weighted_gram
-from .prior import FAINT, Prior, Turning, turns_of
+from .prior import Prior, Turning, turns_of
 from .problem import Problem
 
 Array = np.ndarray
@@ -167,25 +167,23 @@ class _SharedTurning:
     """
 
     def __init__(self, problem: Problem, prior: Turning, s: Array, c: float):
-        alpha, self.c = problem.alpha, c
+        alpha, own = problem.alpha, prior.own
         self.inner = _Centred(problem, s)
-        h = c * self.inner.k
-        self.turns = self.inner.V.T @ prior.turns
+        h, turns = c * self.inner.k, self.inner.V.T @ prior.turns
         self.prior = np.diag(prior.R) / alpha
         self.flat = 1 / c if problem.fit_intercept else 0.0
         self.freedom = float(len(prior.a)) if problem.fit_intercept else 0.0
         self.parts = []
         # Directions with nothing of their own differ in nothing.
-        own = np.where(prior.own > FAINT * prior.own.max(initial=0.0), prior.own, 0.0)
         alike = [np.flatnonzero(own == 0), *np.flatnonzero(own)[:, None]]
         for j in (j for j in alike if j.size):
             q = own[j[0]] / (alpha + h * own[j[0]])
             left = 1 - h * q
-            seen = self.turns.T @ ((h * left)[:, None] * self.turns)
+            seen = turns.T @ ((h * left)[:, None] * turns)
             shrunk = np.sqrt(prior.freed[:, j[0]] / alpha)
             system = np.eye(len(seen)) + shrunk[:, None] * seen * shrunk
             half = np.linalg.solve(np.linalg.cholesky(system), np.diag(shrunk))
-            moved = half @ (self.turns * left[:, None]).T  # k x r: its squares are what the turns add
+            moved = half @ (turns * left[:, None]).T  # k x r: its squares are what the turns add
             self.parts.append((q, moved, (prior.V[:, j] ** 2).sum(axis=1)))
             self.freedom += j.size * float((h * q).sum() + np.einsum("kr,r,kr->", moved, h, moved))
 

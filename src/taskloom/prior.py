@@ -29,10 +29,10 @@ class Prior:
 
     def __init__(self, A: Array, rho: float):
         self.a, self.V = psd_eigh(A)
-        self.own = self.a / (1 + rho * self.a)
+        own = self.a / (1 + rho * self.a)
+        self.own = np.where(own > FAINT * own.max(initial=0.0), own, 0.0)
         self.R = compose(self.own, self.V)
-        used = self.own > FAINT * self.own.max(initial=0.0)
-        self.root = self.V[:, used] * np.sqrt(self.own[used])  # T x q
+        self.root = self.V[:, self.own > 0] * np.sqrt(self.own[self.own > 0])  # T x q
 
     def n_columns(self, n_features: int) -> int:
         """Of the features that have this covariance."""

@@ -17,8 +17,8 @@ def run_inspect(path: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     output = Output(quiet, as_json)
     whole = load(path)
     metadata = read(path)[2]
-    preprocessor, model = (whole[0], whole[-1]) if isinstance(whole, Pipeline) else (None, whole)
-    preprocessor = preprocessor if isinstance(preprocessor, TablePreprocessor) else None
+    *before, model = [step for _, step in whole.steps] if isinstance(whole, Pipeline) else [whole]
+    preprocessor = next((step for step in before if isinstance(step, TablePreprocessor)), None)
     tasks, certificate = model.tasks_.tolist(), model.certificate_
     defaults = type(model)().get_params(deep=False)
     changed = {name: value for name, value in model.get_params(deep=False).items() if repr(value) != repr(defaults[name])}
@@ -30,7 +30,7 @@ def run_inspect(path: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
         ("tasks", f"{len(tasks)}: {names}"),
         ("structure", repr(getattr(model, "best_structure_", model._learned))),
         ("strength", f"alpha = {getattr(model, 'alpha_', None) or model.alpha:.6g}"),
-        ("inputs", _inputs(preprocessor, model)),
+        ("inputs", _inputs(before, preprocessor, model)),
         *([("classes", ", ".join(map(plain, model.classes_)))] if _one_set_of_classes(model) else []),
         ("settings", ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "all defaults"),
         ("certificate", certificate.message),
@@ -59,9 +59,10 @@ def run_inspect(path: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     return 0
 
 
-def _inputs(preprocessor: Any, model: Any) -> str:
+def _inputs(before: list[Any], preprocessor: TablePreprocessor | None, model: Any) -> str:
     if preprocessor is None:
-        return f"{model.n_features_in_ - (model.task_column is not None)} columns, no preprocessing"
+        steps = ", ".join(type(step).__name__ for step in before) or "no preprocessing"
+        return f"{model.n_features_in_ - (model.task_column is not None)} columns, {steps}"
     words = [f"{name} ({len(levels)} levels)" for name, levels in preprocessor.levels_.items()]
     parts = [*(["numbers: " + ", ".join(preprocessor.numeric_)] if preprocessor.numeric_ else [])]
     return "; ".join([*parts, *(["words: " + ", ".join(words)] if words else [])])

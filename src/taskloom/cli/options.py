@@ -72,7 +72,7 @@ data = together(
     click.option("--task", metavar="COLUMN", help="Which task each row of a long table belongs to."),
     click.option("--targets", type=Names(), help="What to predict, in a wide table: a column a task, empty where unobserved."),
     click.option("--categorical", type=Names(), default=(), help="Columns of numbers to be read as words."),
-    click.option("--drop", type=Names(), default=(), help="Columns to leave out, such as identifiers."),
+    click.option("--drop", type=Names(), default=(), help='Columns to leave out, such as identifiers; "a, b" is one name.'),
     click.option("--classify/--regress", default=None, help="Labels or numbers; decided from the targets by default."),
     reading,
 )

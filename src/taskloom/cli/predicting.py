@@ -15,7 +15,7 @@ from ..tables import missing_cells
 from .show import Output
 from .tables import TableFile, TableWriter
 
-SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".feather", ".arrow", ".dta", ".sav")
+UNWRITTEN = (".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".feather", ".arrow", ".dta", ".sav")
 CELLS = 2_000_000  # read and written at a time, however many columns and tasks there are
 
 
@@ -34,12 +34,12 @@ def run_predict(
     output = Output(quiet)
     check_apart({"the predictions": to}, {"the model": model_path, "the table": table})
     ending = Path(to).suffix.lower() if to is not None else ""
-    if ending in SPREADSHEETS:
-        raise ValueError(f"{to} would be a {ending[1:]} file, which is not written; end it in .csv or .parquet")
+    if ending in UNWRITTEN:
+        raise ValueError(f"{to} ends in {ending}, and such files are not written; end it in .csv or .parquet")
     pipeline = load(model_path)
     if not (isinstance(pipeline, Pipeline) and isinstance(pipeline[0], TablePreprocessor)):
         raise ValueError(
-            f"{model_path} holds an estimator without its preprocessing; use taskloom.load in Python, or taskloom fit"
+            f"{model_path} holds a model without the preprocessing of a table; use taskloom.load in Python, or taskloom fit"
         )
     preprocessor, model = pipeline[0], pipeline[-1]
     if unseen is not None:
