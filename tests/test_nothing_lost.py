@@ -1,6 +1,7 @@
 """What fails, is changed or is used again must not spoil what is there: refused fits, components that are written to."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -263,7 +264,12 @@ def test_predictions_from_a_sparse_long_table_need_no_dense_one():
     table = csr_array(hstack([inputs, task[:, None].astype(float)]))
     model = MultiTaskRegressor("independent", task_column=-1).fit(table, rng.normal(size=500))
     by_hand = np.einsum("ij,ij->i", inputs.toarray(), model.coef_[task]) + model.intercept_[task]
-    assert np.allclose(model.predict(table), by_hand)
+    tracemalloc.start()
+    found = model.predict(table)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.allclose(found, by_hand)
+    assert peak < 0.1 * 8 * inputs.shape[0] * inputs.shape[1]
 
 
 def test_warnings_point_at_the_line_that_called():

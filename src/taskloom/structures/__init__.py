@@ -7,7 +7,8 @@ from .._component import resolve
 from .base import Structure
 from .clusters import Clusters
 from .custom import CustomStructure, has_methods
-from .known import Fixed, Independent, OutputCode, OutputMetric, SharedMean, TaskGraph
+from .given import Fixed, OutputCode, OutputMetric, TaskGraph
+from .known import Independent, SharedMean
 from .learned_graphs import LearnedGraph, SparsePrecision
 from .low_rank import LowRank
 from .parts import Parts as Parts  # not for users: lists of kernels make one

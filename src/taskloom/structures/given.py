@@ -1,0 +1,216 @@
+"""Structures that are given as a matrix with a row for each task: a metric, a graph, a code."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._component import is_number, require
+from .._linalg import psd_root, symmetric
+from .base import Array, Structure
+from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, pairs, shared_branch
+from .known import KnownStructure
+
+
+def _square(M: Any, who: str, name: str) -> Array:
+    """A finite, symmetric, square float matrix, or an error that says what is wrong with it."""
+    A = np.asarray(M, dtype=float)
+    require(A.ndim == 2 and A.shape[0] == A.shape[1], f"{who} needs a square matrix {name}, got shape {A.shape}")
+    require(bool(np.isfinite(A).all()), f"{who} needs finite entries in {name}, got NaN or infinity")
+    size = max(float(np.abs(A).max(initial=0.0)), np.finfo(float).tiny)
+    lopsided = float(np.abs(A - A.T).max(initial=0.0)) / size
+    require(lopsided <= 1e-8, f"{who} needs a symmetric {name}; {name} and its transpose differ by {lopsided:.1e}")
+    return symmetric(A)
+
+
+def _positive_semidefinite(M: Any, who: str, name: str) -> Array:
+    A = _square(M, who, name)
+    a = np.linalg.eigvalsh(A) if len(A) else np.zeros(1)
+    require(
+        a[0] >= -1e-8 * max(a[-1], 0.0) and a[-1] >= 0,
+        f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}",
+    )
+    return _cleaned(A)
+
+
+def _cleaned(A: Array) -> Array:
+    """``A`` without the eigenvalues that are rounding (or slightly negative): a direction is either in its range or not."""
+    root = psd_root(A, rtol=1e-12)
+    return root @ root.T
+
+
+def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) -> Any:
+    """A frame as a matrix in the order of the tasks; arrays, and frames with nothing but positions, as they are."""
+    if not (hasattr(given, "columns") and hasattr(given, "iloc")):
+        return given
+    columns, rows = list(given.columns), list(given.index)
+    positions = list(range(len(columns)))
+    if columns == positions and (not rows_too or rows == positions):
+        return given
+    for labels in (columns, rows) if rows_too else (columns,):
+        wrong = next((label for label in labels if label not in tasks), None)
+        absent = next((task for task in tasks if task not in labels), None)
+        require(
+            wrong is None and absent is None and len(labels) == len(tasks),
+            f"{who} got a frame {name} with the labels {labels[:5]}, but the tasks are {tasks[:5]}: name the same ones, once "
+            f"each, or pass {name}.to_numpy() to go by position",
+        )
+    across = [columns.index(task) for task in tasks]
+    values = np.asarray(given)[:, across]
+    return values[[rows.index(task) for task in tasks]] if rows_too else values
+
+
+class _MatrixOfTasks(KnownStructure):
+    """A known structure that was given one row for each task."""
+
+    described_by: ClassVar[str]  # the parameter with a row and a column, or just a column, for each task
+    rows_too: ClassVar[bool] = True
+
+    @abstractmethod
+    def _given(self) -> Array:
+        """``A``."""
+
+    def bind(self, tasks: Any) -> Structure:
+        """A frame that names the tasks is read by their names."""
+        given = getattr(self, self.described_by)
+        ordered = _by_name(given, list(tasks), type(self).__name__, self.described_by, self.rows_too)
+        return self if ordered is given else type(self)(**{**self.get_params(), self.described_by: ordered})
+
+    def check(self) -> None:
+        self._given()
+
+    def check_tasks(self, n_tasks: int) -> None:
+        super().check_tasks(n_tasks)
+        given = len(self.held(n_tasks).A)
+        require(given == n_tasks, f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
+
+    def matrix(self, n_tasks: int) -> Array:
+        return self._given()
+
+
+@dataclass(eq=False, repr=False)
+class Fixed(_MatrixOfTasks):
+    """``A`` given, positive semidefinite; a task direction outside its range stays at zero."""
+
+    A: Any
+    described_by: ClassVar[str] = "A"
+
+    def _given(self) -> Array:
+        return _positive_semidefinite(self.A, "Fixed", "A")
+
+
+@dataclass(eq=False, repr=False)
+class TaskGraph(_MatrixOfTasks):
+    """``sum_ts W_ts ||f_t - f_s||^2 + gamma sum ||f_t||^2``, that is ``A^+ = 2 L + gamma I``: neighbours predict alike.
+
+    The sum runs over ordered pairs, so the Laplacian ``L`` of the adjacency matrix ``W`` counts twice.
+
+    Parameters
+    ----------
+    adjacency : matrix, edges or networkx graph
+        A symmetric matrix in the order of the tasks; or a list of tuples, pairs or triples with a weight, of task names or of
+        positions from 0. Tasks without an edge stand alone.
+    gamma : float
+    """
+
+    adjacency: Any
+    gamma: float = 1.0
+    described_by: ClassVar[str] = "adjacency"
+
+    @classmethod
+    def chain(cls, tasks: Any, gamma: float = 1.0, weight: float = 1.0) -> TaskGraph:
+        """Tasks in time order, each beside the next: their number, or their names in order."""
+        names = list(range(tasks)) if isinstance(tasks, int) else list(tasks)
+        require(len(names) > 1, f"a chain needs at least 2 tasks, got {tasks!r}")
+        return cls([(a, b, weight) for a, b in pairwise(names)], gamma)
+
+    @classmethod
+    def from_similarity(cls, similarity: Any, gamma: float = 1.0, neighbours: int | None = None) -> TaskGraph:
+        """From similarities ``>= 0`` of all pairs; with ``neighbours``, each task keeps its closest ones only."""
+        S = _square(similarity, "TaskGraph.from_similarity", "similarity").copy()
+        np.fill_diagonal(S, 0.0)
+        if neighbours is not None:
+            require(1 <= neighbours < len(S), f"neighbours must be between 1 and {len(S) - 1}, got {neighbours!r}")
+            nearest = np.argsort(-S, axis=1, kind="stable")[:, :neighbours]
+            keep = np.zeros(S.shape, bool)
+            np.put_along_axis(keep, nearest, True, axis=1)
+            S = np.where(keep | keep.T, S, 0.0)
+        return cls(S, gamma)
+
+    @classmethod
+    def from_tree(cls, tree: Any, gamma: float = 1.0) -> TaskGraph:
+        """From a hierarchy of classes (semantic label sharing, Fergus et al. 2010): the leaves are the tasks.
+
+        ``tree`` holds parent links (``{"cat": "animal", "dog": "animal", "animal": None}``) or a path for each class
+        (``{"cat": "animal/pet", "car": ("thing", "vehicle")}``). Two tasks are as close as the share of their branches that
+        they have in common.
+        """
+        ways = branches(tree)
+        return cls([(a, b, w) for a, b in pairs(ways) if (w := shared_branch(ways[a], ways[b])) > 0], gamma)
+
+    def check(self) -> None:
+        require(
+            is_number(self.gamma) and self.gamma > 0,
+            f"TaskGraph needs gamma > 0 (without it the penalty leaves whole components free), got gamma={self.gamma!r}",
+        )
+        if is_matrix(self.adjacency):
+            self._given()
+        else:
+            edges_of(self.adjacency)
+
+    def check_tasks(self, n_tasks: int) -> None:
+        if is_matrix(self.adjacency):
+            super().check_tasks(n_tasks)
+        else:
+            KnownStructure.check_tasks(self, n_tasks)
+            self.held(n_tasks)
+
+    def bind(self, tasks: Any) -> Structure:
+        """Edges between names become a matrix in the order of the tasks; positions stay positions."""
+        tasks = list(tasks)
+        if is_matrix(self.adjacency):
+            return super().bind(tasks)
+        nodes = nodes_of(self.adjacency, edges_of(self.adjacency))
+        positions = all(isinstance(node, Integral) and 0 <= int(node) < len(tasks) for node in nodes)
+        known = range(len(tasks)) if positions and not set(nodes) <= set(tasks) else tasks
+        return TaskGraph(adjacency_of(self.adjacency, list(known)), self.gamma)
+
+    def matrix(self, n_tasks: int) -> Array:
+        return self._given() if is_matrix(self.adjacency) else self.bind(range(n_tasks))._given()  # type: ignore[attr-defined]
+
+    def _given(self) -> Array:
+        W = _square(self.adjacency, "TaskGraph", "adjacency")
+        require(bool((W >= 0).all()), f"TaskGraph needs weights >= 0 in adjacency, got {W.min(initial=0.0):.3g}")
+        laplacian = np.diag(W.sum(axis=0)) - W
+        return symmetric(np.linalg.solve(2 * laplacian + self.gamma * np.eye(len(W)), np.eye(len(W))))
+
+
+@dataclass(eq=False, repr=False)
+class OutputMetric(_MatrixOfTasks):
+    """``A = theta``: a metric on the outputs becomes the structure of the tasks."""
+
+    theta: Any
+    described_by: ClassVar[str] = "theta"
+
+    def _given(self) -> Array:
+        return _positive_semidefinite(self.theta, "OutputMetric", "theta")
+
+
+@dataclass(eq=False, repr=False)
+class OutputCode(_MatrixOfTasks):
+    """``A = L'L`` for a linear code ``L`` (``k x T``) of the outputs; exact for losses of the inner product."""
+
+    L: Any
+    described_by: ClassVar[str] = "L"
+    rows_too: ClassVar[bool] = False
+
+    def _given(self) -> Array:
+        L = np.asarray(self.L, dtype=float)
+        require(L.ndim == 2, f"OutputCode needs a matrix L with one column for each task, got shape {L.shape}")
+        require(bool(np.isfinite(L).all()), "OutputCode needs finite entries in L, got NaN or infinity")
+        return _cleaned(L.T @ L)
