@@ -27,7 +27,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import taskloom
 from taskloom import Problem, alpha_max, solve
 from taskloom.features import KernelFeatures
-from taskloom.tasks import Observations
+from taskloom.problem.observations import Observations
 
 RESULTS = Path(__file__).parent / "results"
 LEVELS = (1e-3, 1e-6, 1e-8)

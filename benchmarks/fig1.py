@@ -6,7 +6,7 @@ x ~ N(0, I_d), w_t ~ N(0, I), 30 examples a task with inputs of its own, noise 0
 with T from 5 to 150; trace norm and clusters, squared loss, 0.1 and 0.01 of the strength at which the trace norm leaves
 nothing; new data each repeat. Ours stop at a certified gap. FISTA and L-BFGS (benchmarks/fig1_peers.py) run twice: "told" the
 optimum by an oracle, and "certifying" their own accuracy. The targets are about time to a *certified* 1e-6, that is about
-the latter. The original algorithms (taskloom.experiments.originals) run twice, too, and get ``--limit`` seconds each time. CPU
+the latter. The original algorithms (taskloom.experiments.baselines) run twice, too, and get ``--limit`` seconds each time. CPU
 seconds of the process, all methods in one run (with two threads, ours still holds BLAS to one). Writes fig1.json, fig1.md and
 fig1.png under benchmarks/results (with ``--threads 2``, fig1_threads2.*; with ``--quick``, fig1_quick.*; with ``--only``, which
 takes single cells as d x T, nothing).

@@ -21,7 +21,7 @@ from typing import Any
 
 from attack import fuzzing, table_files
 
-from taskloom.model_file import atomic_write
+from taskloom.persistence import atomic_write
 
 HERE = Path(__file__).parent
 EVERY = 1000  # cases between two writes of the results

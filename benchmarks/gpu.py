@@ -43,8 +43,8 @@ import numpy as np
 
 from taskloom import MultiTaskRegressor
 from taskloom._array_api import inverse_roots, namespace, times, times_transposed
-from taskloom.solvers.factor_point import Point
-from taskloom.solvers.on_device import KernelInputs, accelerated_kernel
+from taskloom.solvers.device import KernelInputs, accelerated_kernel
+from taskloom.solvers.factor.objective import Point
 
 TOL = 1e-4
 SIZES = {"kernel": 20_000, "tasks": 100_000, "rows": 1_000_000}

@@ -32,7 +32,7 @@ import taskloom.cli.fitting
 import taskloom.cli.predicting
 import taskloom.report
 from taskloom import cli
-from taskloom.model_file import atomic_write
+from taskloom.persistence import atomic_write
 
 HERE = Path(__file__).parent
 TOKEN = f"TASKLOOM_KILLED={secrets.token_hex(8)}"

@@ -87,7 +87,7 @@ class Traffic:
     """Counts evaluations and the bytes of their messages, as they pass."""
 
     def __init__(self) -> None:
-        from taskloom.distributed.workers import Tasks
+        from taskloom.distributed.cluster import Tasks
 
         self.out: list[int] = []
         self.back: list[int] = []
@@ -142,7 +142,7 @@ def on_cluster(n_tasks: int, workers: int, local: float) -> dict[str, Any]:
 
     options = {"n_workers": workers, "processes": True, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
-        client.run(lambda: __import__("taskloom.distributed.door"))
+        client.run(lambda: __import__("taskloom.distributed.fit"))
         before, used = memory(client), sum(client.run(time.process_time).values())
         traffic, marks = Traffic(), []
         model = MultiTaskRegressor("trace", alpha=strength(n_tasks), task_column=-1, tol=many_tasks.TOL)

@@ -176,7 +176,7 @@ def test_the_same_kernel_twice_adds_up_its_known_structures():
 
 
 def test_large_coupled_sums_by_conjugate_gradients_agree_with_the_dense_system(monkeypatch):
-    from taskloom.solvers.parts_side import PartsSide
+    from taskloom.solvers.supervised.component_side import PartsSide
 
     X, Y = sample("own")
     model = MultiTaskRegressor([structures.SharedMean(3.0), structures.Trace()], kernel=["linear", "rbf"], alpha=0.05, tol=1e-8)

@@ -13,8 +13,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import taskloom
 from taskloom import MultiTaskClassifier, MultiTaskClassifierCV, MultiTaskRegressor, MultiTaskRegressorCV, approximation
-from taskloom.approximation import Approximation, Landmarks, Reservoir, leverage_scores, mapped
-from taskloom.model_file import archive
+from taskloom.features.approximate import Approximation, Landmarks, Reservoir, leverage_scores, mapped
+from taskloom.persistence import archive
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(120, 3))

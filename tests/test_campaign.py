@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import taskloom.features
+import taskloom.features.kernels
 from taskloom import MultiTaskRegressor
 from taskloom.solvers import grown
 
@@ -121,7 +121,7 @@ def test_an_instance_that_takes_too_long_is_told(monkeypatch):
 
 def test_small_problems_go_the_ways_of_large_ones_where_that_is_asked_for(monkeypatch):
     for module, names in (
-        (taskloom.features, ("LARGE", "GROWING", "PER_TASK")),
+        (taskloom.features.kernels, ("LARGE", "GROWING", "PER_TASK")),
         (grown, ("GROWING", "WORTHWHILE", "PER_TASK")),
     ):
         for name in names:

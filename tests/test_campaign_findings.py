@@ -8,13 +8,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.losses import Absolute, CustomLoss, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
-from taskloom.solvers.designs import Columns, Gram, OneEach
-from taskloom.solvers.interior import _Path, interior
-from taskloom.solvers.multipliers import Multipliers
-from taskloom.solvers.newton import Batch, newton
-from taskloom.solvers.positive import Positive
-from taskloom.solvers.sides import TaskSide
-from taskloom.structures.box import newton_in_box
+from taskloom.solvers.smoothing import Multipliers
+from taskloom.solvers.supervised.batched_newton import Batch, newton
+from taskloom.solvers.supervised.interior_point import _Path, interior
+from taskloom.solvers.supervised.newton_systems import Columns, Gram, OneEach
+from taskloom.solvers.supervised.positive_definite import Positive
+from taskloom.solvers.supervised.sides import TaskSide
+from taskloom.structures.box_solvers import newton_in_box
 from taskloom.structures.learned_graphs import graphical_lasso, shrink
 
 rng = np.random.default_rng(0)

@@ -14,9 +14,9 @@ import pytest
 
 import taskloom
 from taskloom import cli
-from taskloom.cli.data import Data
-from taskloom.cli.estimate import compare_tasks, variances
-from taskloom.cli.structures import every, parse, written
+from taskloom.cli.gains_table import compare_tasks, variances
+from taskloom.cli.structure_names import every, parse, written
+from taskloom.cli.table_roles import Data
 
 pytest.importorskip("click")
 pytest.importorskip("rich")

@@ -11,7 +11,7 @@ from test_cli import LONG, environment, taskloom_
 
 from taskloom import cli
 from taskloom.cli import show
-from taskloom.cli.tables import TableFile, TableWriter
+from taskloom.cli.table_files import TableFile, TableWriter
 
 pytest.importorskip("safetensors")
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
-import taskloom.features
+import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, structures
-from taskloom.decompositions import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
 from taskloom.features import KernelFeatures, PivotedFeatures, decomposed
-from taskloom.solvers.shared import SharedInputs
-from taskloom.tasks import Observations
+from taskloom.features.factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
+from taskloom.problem.observations import Observations
+from taskloom.solvers.reformulations.shared_inputs import SharedInputs
 
 rng = np.random.default_rng(0)
 N, T = 420, 6
@@ -34,7 +34,7 @@ def kernel(gamma):
 @pytest.mark.parametrize("centred", [True, False])
 def test_every_decomposition_is_exact(gamma, growing, kind, centred, monkeypatch):
     """The same laws as the plain eigendecomposition: products, projections, and coefficients there and back."""
-    monkeypatch.setattr(taskloom.features, "GROWING", growing)
+    monkeypatch.setattr(taskloom.features.kernels, "GROWING", growing)
     K, K_new = kernel(gamma)
     features, plain = decomposed(K, centred), KernelFeatures(K)
     assert type(features) is kind
@@ -63,12 +63,12 @@ def test_centred_eigenvectors_are_orthogonal_once_their_mean_is_off():
 @pytest.mark.parametrize("structure", ["trace", "frobenius", "shared_mean"])
 @pytest.mark.parametrize("growing", [400, 1000])
 def test_fits_of_large_kernels_agree_with_the_plain_features(gamma, fit_intercept, weighted, structure, growing, monkeypatch):
-    monkeypatch.setattr(taskloom.features, "GROWING", growing)
+    monkeypatch.setattr(taskloom.features.kernels, "GROWING", growing)
     weight = rng.uniform(0.5, 2.0, size=N) if weighted else None
     settings = {"kernel": "rbf", "gamma": gamma, "alpha": 1e-3, "tol": 1e-9, "fit_intercept": fit_intercept}
     structure = structures.SharedMean(1.0) if structure == "shared_mean" else structure
     quick = MultiTaskRegressor(structure, **settings).fit(X, Y, weight)
-    monkeypatch.setattr(taskloom.features, "LARGE", N + 1)
+    monkeypatch.setattr(taskloom.features.kernels, "LARGE", N + 1)
     plain = MultiTaskRegressor(structure, **settings).fit(X, Y, weight)
     assert quick.certificate_.relative_gap <= 1e-9
     assert quick.certificate_.primal == pytest.approx(plain.certificate_.primal, rel=1e-8)

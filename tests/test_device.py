@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 import taskloom
 from taskloom import MultiTaskRegressor, _array_api, structures
 from taskloom.estimators import on_device
-from taskloom.solvers.factor_point import Point
-from taskloom.solvers.on_device import kernel
-from taskloom.solvers.task_blocks import Rows
+from taskloom.solvers.device import kernel
+from taskloom.solvers.factor.objective import Point
+from taskloom.solvers.factor.task_data import Rows
 from taskloom.tables import as_table
 
 STRUCTURES = ["trace", "frobenius", "independent"]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV, distributed, load, structures
-from taskloom.distributed.descent import Descent, Objective
-from taskloom.distributed.reduced import Held
-from taskloom.distributed.statistics import Shared, merge, summarise
-from taskloom.distributed.workers import owners
+from taskloom.distributed.cluster import owners
+from taskloom.distributed.factor_descent import Descent, Objective
+from taskloom.distributed.task_summaries import Shared, merge, summarise
+from taskloom.distributed.worker_sums import Held
 
 dask_distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")

@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold
 
 from taskloom import MultiTaskRegressor, solve
 from taskloom.experiments import corrections, fig1, learn, readings, reproduce, sarcos, scenes, school
-from taskloom.experiments.originals import (
+from taskloom.experiments.baselines import (
     ClusterSet,
     accelerated_proximal_gradient,
     argyriou_alternation,

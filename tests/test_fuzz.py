@@ -13,7 +13,7 @@ from test_hostile_files import forge, good, on_model  # noqa: F401 (a fixture)
 
 import taskloom
 from taskloom import ModelFileError, MultiTaskRegressor, cli
-from taskloom.cli.tables import MOST_COLUMNS, TableFile, is_formula
+from taskloom.cli.table_files import MOST_COLUMNS, TableFile, is_formula
 
 pytest.importorskip("safetensors")
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -5,14 +5,14 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.metrics.pairwise import rbf_kernel
 
-import taskloom.features
+import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, alpha_max, path, solve
-from taskloom.decompositions import cholesky, pivoted_cholesky
+from taskloom.features.factorizations import cholesky, pivoted_cholesky
 from taskloom.solvers import grown
 from taskloom.solvers.base import Iterate
-from taskloom.solvers.book import Book
-from taskloom.solvers.grown import Grown
-from taskloom.solvers.reduced import Reduced
+from taskloom.solvers.record import Book
+from taskloom.solvers.reformulations.eigenbasis import Reduced
+from taskloom.solvers.reformulations.krylov import Grown
 
 rng = np.random.default_rng(0)
 N, T = 240, 6
@@ -184,12 +184,12 @@ def test_no_basis_where_there_cannot_be_one(monkeypatch):
 
 @pytest.mark.parametrize("missing", [0.0, 0.5])
 def test_a_regressor_needs_no_eigenvectors(missing, monkeypatch):
-    monkeypatch.setattr(taskloom.features, "LARGE", 200)
-    monkeypatch.setattr(taskloom.features, "GROWING", 200)
+    monkeypatch.setattr(taskloom.features.kernels, "LARGE", 200)
+    monkeypatch.setattr(taskloom.features.kernels, "GROWING", 200)
     targets = np.where(np.random.default_rng(2).random(Y.shape) < missing, np.nan, Y)
     settings = {"kernel": "rbf", "gamma": 5.0, "alpha": 1e-3, "tol": 1e-7}
     model = MultiTaskRegressor("trace", **settings).fit(X, targets)
-    monkeypatch.setattr(taskloom.features, "LARGE", N + 1)
+    monkeypatch.setattr(taskloom.features.kernels, "LARGE", N + 1)
     plain = MultiTaskRegressor("trace", **settings).fit(X, targets)
     assert model.certificate_.primal == pytest.approx(plain.certificate_.primal, rel=1e-6)
     assert np.allclose(model.predict(X[:20] + 0.1), plain.predict(X[:20] + 0.1), atol=1e-3)

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 import taskloom
 from taskloom import ModelFileError, MultiTaskRegressor, TablePreprocessor
-from taskloom.model_file import archive
+from taskloom.persistence import archive
 
 pytest.importorskip("safetensors")
 

@@ -18,9 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from test_cli import LONG, QUICK, environment, taskloom_
 
 from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, cli, compare_to_single_task, structures
-from taskloom._orphans import end_with_parent
-from taskloom.experiments.run import _as_csv
-from taskloom.model_file import atomic_path, atomic_write
+from taskloom.experiments.process_pool import end_with_parent
+from taskloom.experiments.runner import _as_csv
+from taskloom.persistence import atomic_path, atomic_write
 from taskloom.solvers import book, path
 
 pytest.importorskip("safetensors")
@@ -170,7 +170,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
     target.write_bytes(b"before")
     code = f"""
     import os, signal
-    from taskloom.model_file import atomic_path
+    from taskloom.persistence import atomic_path
     with atomic_path({str(target)!r}) as place:
         place.write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -202,7 +202,7 @@ def test_workers_leave_with_their_parent(tmp_path):
     import os, signal, time
     from concurrent.futures import ProcessPoolExecutor
     from pathlib import Path
-    from taskloom._orphans import end_with_parent
+    from taskloom.experiments.process_pool import end_with_parent
     def note(k):
         Path({str(tmp_path)!r}, str(os.getpid())).touch()
         time.sleep(0.2)
@@ -224,9 +224,9 @@ def test_workers_leave_with_their_parent(tmp_path):
 @posix
 def test_a_worker_whose_parent_died_before_it_could_watch_leaves_at_once(monkeypatch):
     starter = type("Starter", (), {"pid": 2**22 + 1})()  # larger than any process
-    monkeypatch.setattr("taskloom._orphans.multiprocessing.parent_process", lambda: starter)
+    monkeypatch.setattr("taskloom.experiments.process_pool.multiprocessing.parent_process", lambda: starter)
     left = threading.Event()
-    monkeypatch.setattr("taskloom._orphans.os._exit", lambda code: left.set())
+    monkeypatch.setattr("taskloom.experiments.process_pool.os._exit", lambda code: left.set())
     end_with_parent(starter.pid)
     assert left.wait(5)
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskloom import MultiTaskRegressor, load
-from taskloom.cli.plain import plain_frame
-from taskloom.cli.tables import TableFile
-from taskloom.preprocessing import TablePreprocessor
+from taskloom.cli.fast_csv import plain_frame
+from taskloom.cli.table_files import TableFile
+from taskloom.tables.preprocessing import TablePreprocessor
 
 MEASURE = """import os, sys
 child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)

@@ -10,9 +10,9 @@ from sklearn.base import clone
 
 import taskloom
 from taskloom import FactoredStructure, MultiTaskClassifier, MultiTaskRegressor, Problem, factors, solve, structures
-from taskloom.ordering import every_pair
+from taskloom.inspection.task_order import every_pair
+from taskloom.problem.observations import Observations
 from taskloom.solvers import sides
-from taskloom.tasks import Observations
 
 
 @pytest.fixture

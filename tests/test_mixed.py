@@ -10,8 +10,8 @@ from taskloom import losses, structures
 from taskloom.losses import mixed_loss
 from taskloom.losses.mixed import Mixed
 from taskloom.problem import Problem
+from taskloom.problem.observations import Observations
 from taskloom.solvers import alpha_max, solve
-from taskloom.tasks import Observations
 
 SQUARED, HUBER, ABSOLUTE, QUANTILE = losses.Squared(), losses.Huber(0.7), losses.Absolute(), losses.Quantile(0.3)
 LOGISTIC, HINGE, SQUARED_HINGE = losses.Logistic(), losses.Hinge(), losses.SquaredHinge()

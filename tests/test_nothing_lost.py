@@ -21,10 +21,10 @@ from taskloom import (
     stack,
     structures,
 )
-from taskloom.leave_one_out import leave_one_out
 from taskloom.losses import CustomLoss, Huber
+from taskloom.problem.observations import Observations
 from taskloom.structures import CustomStructure
-from taskloom.tasks import Observations
+from taskloom.uncertainty.leave_one_out import leave_one_out
 
 rng = np.random.default_rng(0)
 INPUTS, TASK = rng.normal(size=(90, 3)), np.repeat([0.0, 1.0, 2.0], 30)

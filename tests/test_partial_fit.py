@@ -22,7 +22,7 @@ from taskloom import (
     stack,
     structures,
 )
-from taskloom.moments import Moments
+from taskloom.problem.sufficient_statistics import Moments
 
 rng = np.random.default_rng(0)
 N, D, T = 240, 5, 4

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from taskloom import TablePreprocessor
-from taskloom.preprocessing import read_targets
+from taskloom.tables.preprocessing import read_targets
 
 TABLE = pd.DataFrame(
     {

@@ -8,14 +8,14 @@ import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.experiments.fig1 import make
+from taskloom.problem.observations import Observations
 from taskloom.solvers import Projected, Proximal, task_blocks
 from taskloom.solvers import blocks as blocks_module
-from taskloom.solvers.blocks import Block, GramBlock, blocks
-from taskloom.solvers.factor_newton import Walk
-from taskloom.solvers.factor_point import Point
+from taskloom.solvers.dual_projection import repaired_pair
+from taskloom.solvers.factor.newton import Walk
+from taskloom.solvers.factor.objective import Point
+from taskloom.solvers.factor.stacked_inputs import Block, GramBlock, blocks
 from taskloom.solvers.path import strength_grid
-from taskloom.solvers.repair import repaired_pair
-from taskloom.tasks import Observations
 
 
 def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, alpha=0.02, seed=0, fit_intercept=True):

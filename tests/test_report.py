@@ -25,10 +25,10 @@ from taskloom import (
     structures,
     write_report,
 )
-from taskloom.names import display_names
+from taskloom.inspection.labels import display_names
+from taskloom.problem.solution import Certificate
 from taskloom.report import render_report
-from taskloom.report.words import percent, prove
-from taskloom.solution import Certificate
+from taskloom.report.sentences import percent, prove
 
 pytest.importorskip("jinja2")
 

@@ -7,13 +7,13 @@ import zoo
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.losses.mixed import Mixed
+from taskloom.problem.observations import Observations
 from taskloom.solvers import Reweighted, fitted_tasks
+from taskloom.solvers.auto import choose
 from taskloom.solvers.base import Run
-from taskloom.solvers.choose import choose
-from taskloom.solvers.fitted_tasks import FittedPoint, gathered
-from taskloom.solvers.reweighted import ReweightedRun
-from taskloom.solvers.sides import FeatureSide
-from taskloom.tasks import Observations
+from taskloom.solvers.factor.reweighted import ReweightedRun
+from taskloom.solvers.factor.smooth_loss_tasks import FittedPoint, gathered
+from taskloom.solvers.supervised.sides import FeatureSide
 
 SMOOTH = [losses.Logistic(), losses.SquaredHinge(), losses.Huber(0.5), losses.Squared()]
 

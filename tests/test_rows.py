@@ -29,9 +29,9 @@ from taskloom import (
     structures,
 )
 from taskloom.problem import Observations
-from taskloom.rows import row_slopes
+from taskloom.problem.whole_rows import row_slopes
 from taskloom.solvers import rows as row_steps
-from taskloom.solvers.sides import FeatureSide, TaskSide
+from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
 
 EVERY = pytest.mark.parametrize("loss", zoo.ROW_LOSSES, ids=zoo.name)
 T = zoo.T

@@ -27,8 +27,8 @@ from taskloom import (
     stack,
     structures,
 )
-from taskloom.estimators.folds import task_folds
-from taskloom.estimators.selection import ALONE
+from taskloom.estimators.cross_validation.search import ALONE
+from taskloom.estimators.cross_validation.splitters import task_folds
 
 rng = np.random.default_rng(0)
 n, d, T = 36, 4, 3

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, solve, structures
-from taskloom.solvers.coupled import Coupled, MeanGram
-from taskloom.solvers.coupled_squares import CoupledSquares
-from taskloom.solvers.eliminated import Eliminated
-from taskloom.solvers.reduced import Reduced
-from taskloom.solvers.repair import repaired
-from taskloom.solvers.sides import TaskSide, buckets
-from taskloom.tasks import Observations
+from taskloom.problem.observations import Observations
+from taskloom.solvers.dual_projection import repaired
+from taskloom.solvers.reformulations.eigenbasis import Reduced
+from taskloom.solvers.reformulations.eliminated_weights import Eliminated
+from taskloom.solvers.supervised.coupled import Coupled, MeanGram
+from taskloom.solvers.supervised.coupled_least_squares import CoupledSquares
+from taskloom.solvers.supervised.sides import TaskSide, buckets
 
 N, D, T = 60, 40, 5
 

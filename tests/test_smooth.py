@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
+from taskloom.problem.observations import Observations
 from taskloom.solvers import Smooth, smooth
-from taskloom.solvers.smooth import SmoothRun, SquaredLoss
+from taskloom.solvers.cluster_newton import SmoothRun, SquaredLoss
 from taskloom.structures.base import Structure
 from taskloom.structures.cluster_norm import ClusterNorm
-from taskloom.tasks import Observations
 
 SHAPES = [(12, 5), (7, 20), (12, 12), (12, 11), (12, 3), (2, 4), (5, 1)]
 

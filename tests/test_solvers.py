@@ -11,10 +11,10 @@ import zoo
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from taskloom import Problem, alpha_max, losses, solve, structures
+from taskloom.problem.observations import Observations
 from taskloom.solvers import Alternating, Block, Factored, Proximal, path, reduced, strength_grid
-from taskloom.solvers.loop import PATIENCE
-from taskloom.solvers.repair import repaired
-from taskloom.tasks import Observations
+from taskloom.solvers.dual_projection import repaired
+from taskloom.solvers.solve import PATIENCE
 
 LAYOUTS = ["shared", "own", "missing"]
 PAIRS = [(loss, F) for i, loss in enumerate(zoo.LOSSES) for j, F in enumerate(zoo.STRUCTURES)]

@@ -12,10 +12,10 @@ from sklearn.gaussian_process.kernels import RBF
 from taskloom import MultiTaskRegressor, Problem, alpha_max, features, losses, path, solve, structures
 from taskloom._linalg import psd_root
 from taskloom.features import LinearFeatures, build_features
-from taskloom.solvers.shared import SharedInputs
-from taskloom.solvers.sides import FeatureSide, TaskSide
-from taskloom.solvers.sparse_columns import SparseColumns
-from taskloom.tasks import Observations
+from taskloom.problem.observations import Observations
+from taskloom.solvers.reformulations.shared_inputs import SharedInputs
+from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
+from taskloom.solvers.supervised.sparse_columns import SparseColumns
 
 LOSSES = [losses.Squared(), losses.Logistic(), losses.Huber(0.7), losses.Hinge()]
 SMOOTH = [loss for loss in LOSSES if loss.smooth]

@@ -8,10 +8,10 @@ import pytest
 import zoo
 
 from taskloom import Problem, alpha_max, solve, structures
+from taskloom.problem.observations import Observations
 from taskloom.solvers import proximal
-from taskloom.solvers.sides import TaskSide
+from taskloom.solvers.supervised.sides import TaskSide
 from taskloom.structures import Clusters, Frobenius, LogDet, Sparse, Sum, Trace, UnitTrace, relations
-from taskloom.tasks import Observations
 
 
 def own_inputs(n_tasks, n=30, d=50, seed=0):

@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 from taskloom import Problem, losses, structures
 from taskloom._linalg import psd_root
-from taskloom.solvers.shared import SharedInputs
-from taskloom.solvers.sides import FeatureSide, TaskSide, buckets
-from taskloom.tasks import Observations
+from taskloom.problem.observations import Observations
+from taskloom.solvers.reformulations.shared_inputs import SharedInputs
+from taskloom.solvers.supervised.sides import FeatureSide, TaskSide, buckets
 
 LAYOUTS = ["shared", "own", "missing"]
 

@@ -70,7 +70,7 @@ def test_only_the_store_of_datasets_imports_network_modules():
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
             if any(name.split(".")[0] in network for name in names):
                 found.add(path.relative_to(SOURCE).as_posix())
-    assert found == {"datasets/store.py"}
+    assert found == {"datasets/download.py"}
 
 
 def test_every_dependency_has_a_lower_bound_and_a_licence():

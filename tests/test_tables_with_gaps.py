@@ -8,13 +8,13 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from taskloom import Problem, alpha_max, solve
 from taskloom._array_api import left_vectors
+from taskloom.problem.observations import Observations
 from taskloom.solvers import table_block
-from taskloom.solvers.blocks import blocks, rough
-from taskloom.solvers.factor_point import Point, spread_metric
-from taskloom.solvers.loop import as_solver
-from taskloom.solvers.spread import Spread
-from taskloom.solvers.table_block import Table
-from taskloom.tasks import Observations
+from taskloom.solvers.factor.input_spectrum import Spread
+from taskloom.solvers.factor.objective import Point, spread_metric
+from taskloom.solvers.factor.stacked_inputs import blocks, rough
+from taskloom.solvers.factor.table_with_gaps import Table
+from taskloom.solvers.solve import as_solver
 
 N, D, T = 40, 12, 5
 

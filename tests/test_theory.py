@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from taskloom import MultiTaskRegressor, Problem, solve
-from taskloom.maps import pseudo_inverse, r_to_q
+from taskloom.equivalences import pseudo_inverse, r_to_q
 from taskloom.structures import Fixed, Schatten, Trace
 
 rng = np.random.default_rng(0)

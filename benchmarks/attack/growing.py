@@ -1,10 +1,10 @@
-"""Small problems on the paths of large ones: the thresholds of ``solvers/grown.py`` and of kernels are lowered."""
+"""Small problems on the paths of large ones: thresholds (``reformulations/krylov.py``, kernels) are lowered."""
 
 from __future__ import annotations
 
 import os
 
-import taskloom.features
+import taskloom.features.kernels
 from taskloom.solvers import grown
 
 ASKED = "TASKLOOM_ATTACK_GROWS"  # in the environment, which workers have from their parent
@@ -14,6 +14,6 @@ def grow_if_asked() -> None:
     """A basis for two features and more, one direction at a time, up to nearly all of them; a factor for every kernel."""
     if ASKED not in os.environ:
         return
-    taskloom.features.LARGE = taskloom.features.GROWING = grown.GROWING = grown.WORTHWHILE = 2
-    taskloom.features.PER_TASK = grown.PER_TASK = 0
+    taskloom.features.kernels.LARGE = taskloom.features.kernels.GROWING = grown.GROWING = grown.WORTHWHILE = 2
+    taskloom.features.kernels.PER_TASK = grown.PER_TASK = 0
     grown.MOST, grown.DEPTH = 0.95, 1

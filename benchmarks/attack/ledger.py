@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from taskloom._orphans import end_with_parent
+from taskloom.experiments.process_pool import end_with_parent
 
 from .check import GOOD, check
 from .draw import draw

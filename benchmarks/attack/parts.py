@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from taskloom.model_file import archive
+from taskloom.persistence import archive
 
 Rng = np.random.Generator
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from taskloom.model_file import atomic_write
+from taskloom.persistence import atomic_write
 
 from .check import OPTIMAL, REFUSED, STOPPED, TOO_SLOW
 from .draw import Description, draw

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from . import NOT_PROVED
-from .data import Data, read_data
-from .estimate import Folds, Settings, folds_of, search
 from .fitting import READING, SETTINGS
-from .show import Output, ended_well, number, percent
-from .structures import SLOW, every, parse, written
+from .gains_table import Folds, Settings, folds_of, search
+from .output import Output, ended_well, number, percent
+from .structure_names import SLOW, every, parse, written
+from .table_roles import Data, read_data
 
 
 def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, **given: Any) -> int:

@@ -11,12 +11,12 @@ from scipy.optimize import linear_sum_assignment
 from .. import datasets
 from ..structures import Independent, Structure, Trace, UnitTrace
 from . import NOT_PROVED
-from .data import Data
-from .estimate import Settings, compare_tasks, folds_of, out_of_fold, pick, search, variances
+from .gains_table import Settings, compare_tasks, folds_of, out_of_fold, pick, search, variances
+from .output import Output, ended_well, ledger, number, percent
 from .reports import report_writer
-from .show import Output, ended_well, ledger, number, percent
-from .structures import written
-from .tables import TableWriter
+from .structure_names import written
+from .table_files import TableWriter
+from .table_roles import Data
 
 Array = np.ndarray
 STRUCTURES: list[Structure] = [Independent(), Trace(), UnitTrace()]

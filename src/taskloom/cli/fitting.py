@@ -7,13 +7,13 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from ..estimators import save
-from ..model_file import check_apart, check_place
+from ..persistence import check_apart, check_place
 from . import NOT_PROVED
-from .data import read_data
-from .estimate import Settings, alone_and_together, held_out
+from .gains_table import Settings, alone_and_together, held_out
+from .output import Output, ended_well, ledger, percent
 from .reports import report_writer
-from .show import Output, ended_well, ledger, percent
-from .structures import parse, written
+from .structure_names import parse, written
+from .table_roles import read_data
 
 READING = ("table", "target", "task", "targets", "categorical", "drop", "classify", "delimiter", "encoding")
 SETTINGS = ("kernel", "gamma", "loss", "alphas", "cv", "seed", "jobs", "tol", "max_iter")

@@ -8,9 +8,9 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from ..estimators import load
-from ..model_file import read
-from ..preprocessing import TablePreprocessor
-from .show import Output, percent, plain
+from ..persistence import read
+from ..tables.preprocessing import TablePreprocessor
+from .output import Output, percent, plain
 
 
 def run_inspect(path: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..estimators import load
-from ..model_file import check_apart
-from ..preprocessing import TablePreprocessor
+from ..persistence import check_apart
 from ..tables import missing_cells
-from .show import Output
-from .tables import TableFile, TableWriter
+from ..tables.preprocessing import TablePreprocessor
+from .output import Output
+from .table_files import TableFile, TableWriter
 
 UNWRITTEN = (".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".feather", ".arrow", ".dta", ".sav")
 CELLS = 2_000_000  # read and written at a time, however many columns and tasks there are

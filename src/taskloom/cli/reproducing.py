@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .show import Output
+from .output import Output
 
 
 def run_reproduce(

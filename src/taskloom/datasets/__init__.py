@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from .download import get_data_home
 from .real import fetch_sarcos, fetch_scenes, fetch_school
 from .shops import load_shops
-from .store import get_data_home
 from .synthetic import make_tasks
 
 __all__ = ["fetch_sarcos", "fetch_scenes", "fetch_school", "get_data_home", "load_shops", "make_tasks"]

@@ -11,7 +11,7 @@ from scipy.io import loadmat
 from sklearn.utils import Bunch
 
 from .._component import require
-from .store import Remote, get_data_home, obtain
+from .download import Remote, get_data_home, obtain
 
 Array = np.ndarray
 Folder = str | os.PathLike | None

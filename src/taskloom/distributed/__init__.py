@@ -6,6 +6,6 @@ Dask is an extra (``pip install "taskloom[distributed]"``) and is imported when 
 kernel; tasks with inputs of their own under structures that may sit on the features, tasks that share theirs under any.
 """
 
-from .door import fit
+from .dask_fit import fit
 
 __all__ = ["fit"]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from .._component import require
-from ..model_file.atomic import atomic_path
-from ..solution import History
-from .descent import Descent
+from ..persistence.atomic import atomic_path
+from ..problem.solution import History
+from .factor_descent import Descent
 
 Array = np.ndarray
 SAME = 1e-9  # numbers that sum up the data differ by rounding, if rows were partitioned in another way

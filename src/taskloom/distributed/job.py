@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..estimators.base import Prepared
-from ..estimators.targets import TargetScale
-from ..solution import Solution
+from ..estimators.target_encoding import TargetScale
+from ..problem.observations import task_strengths
+from ..problem.solution import Solution
 from ..structures import Structure, as_structure
-from ..tasks import task_strengths
-from .loop import Limits
-from .progress import Report
-from .workers import Workers
+from .cluster import Workers
+from .cluster_loop import Limits
+from .progress_bar import Report
 
 Array = np.ndarray
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._component import require
 from ..tables import code_labels, sorted_labels, split_table
-from .statistics import Shared, Statistics, summarise
+from .task_summaries import Shared, Statistics, summarise
 
 Array = np.ndarray
 

@@ -12,26 +12,26 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 
-from .. import factors
 from .._component import require, warn
 from .._linalg import fits_single
-from ..approximation import MappedFeatures
+from ..equivalences import implied_tasks
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features
+from ..features.approximate import MappedFeatures
 from ..losses import as_loss, mixed_loss
-from ..maps import implied_tasks
 from ..metrics import TaskScores
 from ..problem import Problem
-from ..solution import History
+from ..problem.solution import History
 from ..solvers import solve
 from ..structures import Parts, Structure, as_structure
+from ..structures import factored_matrix as factors
 from ..tables import as_table, code_labels, sorted_labels
-from .addends import as_structures, fitted_addends
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
-from .digits import as_predicted
-from .predicting import Predicting, double
-from .saving import Saving
-from .targets import TargetScale
-from .whole import all_or_nothing
+from .decision import Predicting, double
+from .kernel_rounding import as_predicted
+from .model_files.save_load import Saving
+from .rollback import all_or_nothing
+from .sums import as_structures, fitted_addends
+from .target_encoding import TargetScale
 
 Array = np.ndarray
 _TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"}

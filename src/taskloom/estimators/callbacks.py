@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..solution import History
+from ..problem.solution import History
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

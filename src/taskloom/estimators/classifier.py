@@ -15,13 +15,13 @@ from sklearn.utils.metaestimators import available_if
 from .._component import require
 from ..losses import Logistic, Loss, RowLoss, Softmax, as_loss
 from ..metrics import accuracy, mean_score, observed, per_task
-from ..structures.coded import SumToZero
+from ..structures.simplex import SumToZero
 from ..tables import align_targets, as_table, column_names, shown
-from .adding import AddTask
+from .add_task import AddTask
 from .base import MultiTaskEstimator
-from .exact_bound import BoundExact
-from .reading import ReadStructure
-from .targets import distinct, refuse_strangers, signs_of, two_classes
+from .exact_kernel_bound import BoundExact
+from .relations import ReadStructure
+from .target_encoding import distinct, refuse_strangers, signs_of, two_classes
 
 
 def loss_of(estimator: MultiTaskEstimator) -> Loss:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from .classifier import MultiTaskClassifier
-from .selection import CrossValidated, searched
+from .cross_validation.search import CrossValidated, searched
 
 
 class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):

@@ -12,18 +12,18 @@ from sklearn.utils._param_validation import Interval
 
 from .._array_api import following
 from .._component import require
-from ..factors import FactoredStructure
 from ..losses import as_loss
 from ..metrics import mean_score
+from ..structures.factored_matrix import FactoredStructure
 from ..tables import align_targets, as_table, column_names, rows_by_task, shown
-from .adding import AddTask
+from .add_task import AddTask
 from .base import MultiTaskEstimator, Prepared
-from .deviating import Deviating
-from .exact_bound import BoundExact
-from .on_device import OnDevice
-from .reading import ReadStructure
-from .streaming import Streaming
-from .targets import TargetScale, refuse_row_losses, signs_of, two_classes
+from .device_fit import OnDevice
+from .exact_kernel_bound import BoundExact
+from .partial_fit import Streaming
+from .predict_std import Deviating
+from .relations import ReadStructure
+from .target_encoding import TargetScale, refuse_row_losses, signs_of, two_classes
 
 
 class MultiTaskRegressor(

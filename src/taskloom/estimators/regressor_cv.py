@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from .cross_validation.search import CrossValidated, searched
 from .regressor import MultiTaskRegressor
-from .selection import CrossValidated, searched
 
 
 class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):

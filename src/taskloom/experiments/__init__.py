@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .run import EXPERIMENTS, reproduce
+from .runner import EXPERIMENTS, reproduce
 
 __all__ = ["EXPERIMENTS", "reproduce"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from . import EXPERIMENTS, corrections, readings, reproduce
+from . import EXPERIMENTS, reproduce
+from . import errata as corrections
+from . import sarcos_variants as readings
 
 
 def main() -> None:

@@ -16,10 +16,10 @@ import numpy as np
 
 from ..losses import Squared
 from ..problem import Problem
+from ..problem.observations import Observations
 from ..solvers import alpha_max, solve
 from ..structures import Clusters, Trace
-from ..tasks import Observations
-from .originals import (
+from .baselines import (
     ClusterSet,
     Tasks,
     accelerated_proximal_gradient,

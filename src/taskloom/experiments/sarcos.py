@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 
 from .. import metrics
 from ..datasets import fetch_sarcos
-from .learn import NAMES, choose
-from .report import Printed, compare_table, curves, summary, worst_of
+from .compared_methods import NAMES, choose
+from .summary_tables import Printed, compare_table, curves, summary, worst_of
 
 Array = np.ndarray
 TITLE = "SARCOS (Table 1)"

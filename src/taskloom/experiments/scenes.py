@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from ..datasets import fetch_scenes
-from .learn import NAMES, choose
-from .report import Printed, compare_table, curves, summary, worst_of
+from .compared_methods import NAMES, choose
+from .summary_tables import Printed, compare_table, curves, summary, worst_of
 
 Array = np.ndarray
 TITLE = "15-Scenes (Table 2)"

@@ -13,8 +13,8 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from ..datasets import fetch_school
-from .learn import NAMES, choose
-from .report import compare_table, curves, summary
+from .compared_methods import NAMES, choose
+from .summary_tables import compare_table, curves, summary
 
 TITLE = "School (explained variance)"
 

@@ -8,10 +8,10 @@ import numpy as np
 from .._component import require, resolve
 from .base import Array, Loss
 from .classification import Hinge, Logistic, SquaredHinge
-from .custom import CustomLoss, has_methods
+from .custom_loss import CustomLoss, has_methods
 from .mixed import Mixed
+from .multiclass import MulticlassHinge, RowLoss, Softmax
 from .regression import Absolute, EpsilonInsensitive, Huber, Quantile, Squared
-from .rows import MulticlassHinge, RowLoss, Softmax
 
 __all__ = [
     "Absolute",

@@ -1,9 +1,9 @@
 """Figures of what was learned, in scikit-learn's ``Display`` convention; needs the extra ``taskloom[plot]``."""
 
 from .convergence import ConvergenceDisplay
-from .graph import TaskGraphDisplay
-from .path import PathDisplay
-from .structure import TaskStructureDisplay
-from .transfer import TransferDisplay
+from .gains import TransferDisplay
+from .heat_map import TaskStructureDisplay
+from .regularization_path import PathDisplay
+from .task_graph import TaskGraphDisplay
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "TaskGraphDisplay", "TaskStructureDisplay", "TransferDisplay"]

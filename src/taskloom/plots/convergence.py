@@ -47,7 +47,7 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_solution(cls, solution: Any, *, ax=None, **options):
-        """Draw the convergence of a :class:`~taskloom.solution.Solution`, as ``solve`` gives it."""
+        """Draw the convergence of a :class:`~taskloom.problem.solution.Solution`, as ``solve`` gives it."""
         return cls(solution.history.as_dict()).plot(ax, **options)
 
     def plot(self, ax=None, *, against=("iteration", "seconds")):

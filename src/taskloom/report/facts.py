@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from ..names import display_names
-from ..ordering import every_pair, leaf_order, task_tree, whole_structure
+from ..inspection.labels import display_names
+from ..inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
 from ..structures import as_structure
 from ..tables import as_table
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .charts import Chart, Line
 from .facts import Facts
-from .words import CLEAR, minus, verdicts
+from .sentences import CLEAR, minus, verdicts
 
 Array = np.ndarray
 

@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._component import require
 from ..estimators.base import MultiTaskEstimator
-from ..model_file import atomic_write
-from ..names import clean_text
+from ..inspection.labels import clean_text
+from ..persistence import atomic_write
 from . import figures, settings
 from .facts import LARGEST_MAP, Facts, gather, payload
-from .words import count, percent, prove_model, tell, verdicts
+from .sentences import count, percent, prove_model, tell, verdicts
 
 
 def write_report(

@@ -2,14 +2,14 @@
 
 from .alternating import Alternating
 from .base import Solver
-from .block import Block
-from .factored import Factored
-from .loop import solve
+from .block_descent import Block
+from .cluster_newton import Smooth
+from .factor.factored import Factored
+from .factor.projected import Projected
+from .factor.reweighted import Reweighted
 from .path import alpha_max, path, strength_grid
-from .projected import Projected
 from .proximal import Proximal
-from .reweighted import Reweighted
-from .smooth import Smooth
+from .solve import solve
 
 __all__ = [
     "Alternating",

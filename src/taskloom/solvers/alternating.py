@@ -9,11 +9,11 @@ import numpy as np
 
 from .._component import require
 from ..problem import Problem
+from .anderson import Extrapolation
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
-from .choose_side import choose_side
-from .extrapolation import Extrapolation
-from .sides import Supervised, TaskSide
+from .supervised.choose_side import choose_side
+from .supervised.sides import Supervised, TaskSide
 
 Array = np.ndarray
 

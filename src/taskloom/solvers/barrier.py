@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..problem import Problem
-from .sides import Side
+from .supervised.sides import Side
 
 Array = np.ndarray
 

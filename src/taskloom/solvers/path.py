@@ -11,13 +11,13 @@ from .._component import require
 from ..features import entries
 from ..losses import RowLoss
 from ..problem import Problem
-from ..solution import Solution, Start
+from ..problem.solution import Solution, Start
 from ..structures.base import Ray, Structure
 from .base import Solver
-from .kinks import least_slopes
-from .loop import solve
-from .multipliers import Multipliers
-from .sides import FeatureSide
+from .gradients_at_zero import least_slopes
+from .smoothing import Multipliers
+from .solve import solve
+from .supervised.sides import FeatureSide
 
 Array = np.ndarray
 FOUND = 1e-6  # of the loss: as nearly as a conjugate is known that has no closed form

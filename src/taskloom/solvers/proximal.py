@@ -16,9 +16,9 @@ from .._component import require
 from ..problem import Problem
 from ..structures import Clusters
 from .base import Iterate, Run, Solver, needs_convex
-from .choose_side import choose_side
-from .eliminated import Eliminated
-from .sides import Supervised
+from .reformulations.eliminated_weights import Eliminated
+from .supervised.choose_side import choose_side
+from .supervised.sides import Supervised
 
 Array = np.ndarray
 MOVES = 16  # cheap moves after which a certificate is due, whatever their own estimate of the gap says

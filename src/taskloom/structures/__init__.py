@@ -6,17 +6,17 @@ from typing import Any
 from .._component import resolve
 from .base import Structure
 from .clusters import Clusters
-from .custom import CustomStructure, has_methods
-from .given import Fixed, OutputCode, OutputMetric, TaskGraph
+from .custom_structure import CustomStructure, has_methods
+from .feature_selection import FeatureSelection
 from .known import Independent, SharedMean
+from .known_matrices import Fixed, OutputCode, OutputMetric, TaskGraph
 from .learned_graphs import LearnedGraph, SparsePrecision
 from .low_rank import LowRank
 from .parts import Parts as Parts  # not for users: lists of kernels make one
+from .penalty_sum import Sum
 from .robust import Dirty, Robust
-from .selection import FeatureSelection
 from .sparse import LogDet, Sparse
 from .spectral import Frobenius, Schatten, SchattenNorm, Trace, UnitTrace
-from .sums import Sum
 
 __all__ = [
     "Clusters",

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .. import factors
 from .._component import Component, require
 from .._linalg import psd_root, symmetric
+from . import factored_matrix as factors
 
 Array = np.ndarray
 
@@ -118,13 +118,13 @@ class Structure(Component, ABC):
 
     def __add__(self, other: Any) -> Structure:
         """Both penalties on the same ``A``."""
-        from .sums import added  # a sum is a structure itself
+        from .penalty_sum import added  # a sum is a structure itself
 
         return added(self, other) if isinstance(other, Structure) else NotImplemented
 
     def __rmul__(self, factor: Any) -> Structure:
         """The penalty, that many times."""
-        from .sums import scaled
+        from .penalty_sum import scaled
 
         return scaled(self, factor)
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import factors
 from .._component import is_number, require
+from . import factored_matrix as factors
 from .base import Array, Ray, Structure
 
 

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from .._component import is_number, require
 from .._linalg import psd_root, symmetric
 from .base import Array, Structure
-from .box import newton_in_box
+from .box_solvers import newton_in_box
 from .graphical_lasso import DENSE, graphical_lasso, inverse, shrink
 from .known import Independent
 from .nonconvex import NonConvex

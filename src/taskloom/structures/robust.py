@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .._component import is_number, require
+from .feature_selection import FeatureSelection
 from .members import ByEntry, ByTask, Member, OnFeatures, OnTasks
 from .parts import Several
-from .selection import FeatureSelection
 from .spectral import Trace
 
 

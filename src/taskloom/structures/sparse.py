@@ -9,7 +9,7 @@ import numpy as np
 
 from .._component import is_number, require
 from .base import Array, Structure
-from .relations import Relations
+from .l1_penalty import Relations
 
 
 @dataclass(eq=False, repr=False)

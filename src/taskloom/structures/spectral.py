@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from .. import factors
 from .._component import is_number, require
 from .._linalg import compose, psd_eigh, spectral_map, spectrum, symmetric
+from . import factored_matrix as factors
 from .base import Array, Ray, Structure
 
 TINY = np.finfo(float).tiny

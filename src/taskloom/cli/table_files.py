@@ -1,0 +1,266 @@
+"""Tables on disk, as data frames a piece at a time: CSV (every cell a text) or Parquet. Every problem is one sentence."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterable, Iterator, Set
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from ..persistence import atomic_path
+from .fast_csv import DELIMITERS, plain_frame
+
+ROWS = 20_000  # in a piece
+MOST_COLUMNS = 100_000  # frames take a millisecond for each column; tables this wide are usually lying on their side
+_MAGIC = {b"PK": "is a spreadsheet or an archive; export it as CSV", b"\x1f\x8b": "is compressed; unpack it first"}
+
+
+class TableFile:
+    """A table that is read piece by piece; ``columns`` are its names."""
+
+    def __init__(self, path: str, delimiter: str | None = None, encoding: str = "utf-8"):
+        self.path = path
+        with open(path, "rb") as file:
+            start = file.read(4)
+        if not start:
+            raise ValueError(f"{path} is empty")
+        for magic, words in _MAGIC.items():
+            if start.startswith(magic):
+                raise ValueError(f"{path} {words}")
+        if start[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
+            raise ValueError(f"{path} is UTF-16; pass --encoding utf-16")
+        self.parquet = start == b"PAR1"
+        self.encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+        if delimiter is not None:
+            delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
+            if len(delimiter) != 1:
+                raise ValueError(f"--delimiter needs one character, got {delimiter!r}")
+        self.delimiter = delimiter
+        if self.parquet:
+            self.columns = list(_opened(path).schema_arrow.names)
+        else:
+            self.delimiter = delimiter or self._guess()
+            self.columns = self._header()
+        self._check_names()
+
+    def pieces(self, rows: int = ROWS, numbers: Set[str] = frozenset()) -> Iterator[Any]:
+        """Data frames of about so many rows; their index counts rows from 1.
+
+        Cells of a CSV file are texts, but those of the columns ``numbers`` may be numbers already.
+        """
+        return self._parquet_pieces(rows) if self.parquet else self._csv_pieces(rows, numbers)
+
+    def read(self) -> Any:
+        """The whole table."""
+        pandas = import_module("pandas")
+        pieces = list(self.pieces())
+        if not pieces:
+            raise ValueError(f"{self.path} has a header but no rows")
+        return pieces[0] if len(pieces) == 1 else pandas.concat(pieces)
+
+    def arrow_types(self) -> dict[str, Any]:
+        """The types of the columns, for writing them again as they were."""
+        if not self.parquet:
+            return dict.fromkeys(self.columns, "string")
+        return {field.name: field.type for field in _opened(self.path).schema_arrow}
+
+    def _check_names(self) -> None:
+        if len(self.columns) > MOST_COLUMNS:
+            raise ValueError(
+                f"{self.path} has {len(self.columns)} columns, and the command line reads up to {MOST_COLUMNS}; is it the "
+                "right way up (a row is an observation)? In Python, fit takes arrays of any width"
+            )
+        seen = set()
+        for k, name in enumerate(self.columns):
+            if not name:
+                raise ValueError(f"column {k + 1} of {self.path} has no name; name it, or remove it")
+            if name in seen:
+                raise ValueError(f"{self.path} has two columns {name!r}; rename one of them")
+            seen.add(name)
+
+    # --- CSV --------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _text(self) -> Iterator[Iterable[str]]:
+        """The lines of the file."""
+        try:
+            with open(self.path, encoding=self.encoding, newline="") as file:
+                yield file
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{self.path} is not {error.encoding} (byte 0x{error.object[error.start]:02x}); say which encoding it has, for "
+                "example --encoding latin-1"
+            ) from None
+        except UnicodeError as error:  # UTF-16 without its mark, codecs for names of hosts
+            raise ValueError(f"{self.path} is not readable as {self.encoding!r} ({error}); pass another --encoding") from None
+        except LookupError:
+            raise ValueError(f"there is no encoding {self.encoding!r}") from None
+        except csv.Error as error:
+            raise ValueError(f"{self.path} is not readable as CSV ({error})") from None
+
+    def _rows(self, delimiter: str) -> Iterator[list[str]]:
+        """The cells of each line; empty lines are left out."""
+        with self._text() as lines:
+            yield from filter(None, _reader(lines, delimiter))
+
+    def _guess(self) -> str:
+        """The delimiter under which the first lines have the most cells, all as many."""
+        best, most = ",", 1
+        for delimiter in DELIMITERS:
+            try:
+                widths = {len(row) for row in islice(self._rows(delimiter), 30)}
+            except ValueError as error:
+                if "as CSV" not in str(error):
+                    raise
+                continue
+            if len(widths) == 1 and (width := widths.pop()) > most:
+                best, most = delimiter, width
+        return best
+
+    def _header(self) -> list[str]:
+        row = next(self._rows(self.delimiter or ","), None)
+        if row is None:
+            raise ValueError(f"{self.path} is empty")
+        return [name.strip() for name in row]
+
+    def _csv_pieces(self, rows: int, numbers: Set[str]) -> Iterator[Any]:
+        delimiter, done = self.delimiter or ",", 0
+        numbers = numbers & set(self.columns)
+        with self._text() as file:
+            lines = iter(file)
+            header = _reader(lines, delimiter)
+            next(filter(None, header), None)
+            read = header.line_num
+            while some := list(islice(lines, rows)):
+                frame = plain_frame(some, self.columns, delimiter, numbers) if numbers else None
+                if frame is None:
+                    frame, many = self._careful_frame(chain(some, lines), len(some), read)
+                    read += many
+                else:
+                    read += len(some)
+                frame.index = range(done + 1, done + 1 + len(frame))
+                done += len(frame)
+                if len(frame):
+                    yield frame
+
+    def _careful_frame(self, lines: Iterable[str], many: int, before: int) -> tuple[Any, int]:
+        """So many lines as a frame of texts, and how many they were in the end: a quoted cell may go on in the next line."""
+        pandas = import_module("pandas")
+        reader, cells, width = _reader(lines, self.delimiter or ","), [], len(self.columns)
+        for row in reader:
+            if row and len(row) != width:
+                hint = "; is it the right --delimiter?" if width == 1 or len(row) == 1 else ""
+                line = before + reader.line_num
+                raise ValueError(f"line {line} of {self.path} has {len(row)} cells, the header has {width}{hint}")
+            if row:
+                cells.append(row)
+            if reader.line_num >= many:
+                break
+        columns = map(list, zip(*cells, strict=True)) if cells else ([] for _ in self.columns)
+        return pandas.DataFrame(dict(zip(self.columns, columns, strict=True)), dtype=object), reader.line_num
+
+    # --- Parquet ----------------------------------------------------------------------------------------------------------
+
+    def _parquet_pieces(self, rows: int) -> Iterator[Any]:
+        source, done = _opened(self.path), 0
+        types = import_module("pyarrow").types
+        for field in source.schema_arrow:
+            if types.is_nested(field.type):
+                raise ValueError(f"column {field.name!r} of {self.path} holds lists or records; flatten it first")
+        for batch in source.iter_batches(batch_size=rows):
+            if batch.num_rows:
+                frame = batch.to_pandas(integer_object_nulls=True)  # whole numbers stay whole where some are missing
+                frame.index = range(done + 1, done + 1 + len(frame))
+                done += len(frame)
+                yield frame
+
+
+def _reader(lines: Iterable[str], delimiter: str) -> Any:
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+
+
+def _parquet() -> Any:
+    try:
+        return import_module("pyarrow.parquet")
+    except ImportError:
+        raise ImportError('Parquet files need pyarrow: python -m pip install "taskloom[frames]"') from None
+
+
+def _opened(path: str) -> Any:
+    try:
+        return _parquet().ParquetFile(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is not readable as Parquet ({str(error).splitlines()[0]})") from None
+
+
+def is_formula(cell: Any) -> bool:
+    """Whether a spreadsheet would run a text instead of showing it; numbers such as -1.5 are none."""
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
+
+
+class TableWriter:
+    """Writes pieces of a table to a file that appears when all of it is there; ``None`` is standard output.
+
+    ``types`` are the Arrow types of columns whose first piece may not tell.
+    """
+
+    def __init__(self, path: str | None, types: dict[str, Any] | None = None, escape_formulas: bool = False):
+        self.path, self.types, self.escape_formulas = path, types or {}, escape_formulas
+        self.formulas = 0  # texts in a CSV file that a spreadsheet would run
+        self._stack = ExitStack()
+        self._csv: Any = None
+        self._parquet: Any = None
+        self._place: Path | None = None
+
+    def __enter__(self) -> TableWriter:
+        if self.path is None:
+            self._csv = csv.writer(sys.stdout, lineterminator="\n")
+        else:
+            self._place = self._stack.enter_context(atomic_path(self.path))
+            if Path(self.path).suffix.lower() not in (".parquet", ".pq"):
+                file = self._stack.enter_context(open(self._place, "w", encoding="utf-8", newline=""))
+                self._csv = csv.writer(file, lineterminator=os.linesep)
+        self._first = True
+        return self
+
+    def _guarded(self, cells: list) -> list:
+        """Count the texts that a spreadsheet would run, and escape them if that was asked for."""
+        risky = [is_formula(cell) for cell in cells]
+        self.formulas += sum(risky)
+        if not self.escape_formulas:
+            return cells
+        return [f"'{cell}" if run else cell for cell, run in zip(cells, risky, strict=True)]
+
+    def __exit__(self, *error: Any) -> Any:
+        if self._parquet is not None:
+            self._parquet.close()
+        return self._stack.__exit__(*error)
+
+    def write(self, columns: dict[str, list]) -> None:
+        """One more piece; cells are written as they are, quoted where CSV needs it, unless formulas are to be escaped.
+
+        Identifiers come back as they went in, so that tables can be joined by them; who opens the file in a spreadsheet asks
+        for the escape.
+        """
+        if self._csv is not None:
+            if self._first:
+                self._csv.writerow(self._guarded(list(columns)))
+            self._csv.writerows(zip(*map(self._guarded, columns.values()), strict=True))
+        else:
+            arrow = import_module("pyarrow")
+            piece = arrow.table({name: arrow.array(cells, self.types.get(name)) for name, cells in columns.items()})
+            if self._first:
+                self._parquet = _parquet().ParquetWriter(self._place, piece.schema)
+            self._parquet.write_table(piece)
+        self._first = False

@@ -1,0 +1,160 @@
+"""A table and what was asked about it: inputs, targets, tasks, and what was decided on the way."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+
+from ..tables.preprocessing import TablePreprocessor, read_targets, task_names
+from .output import Output, plain
+from .table_files import TableFile
+
+Array = np.ndarray
+
+
+@dataclass(eq=False)
+class Data:
+    """Inputs as a frame (with the task column of a long table), targets, and one entry for each observation."""
+
+    inputs: Any
+    y: Any  # an array, or a frame with a column for each task
+    labelled: bool
+    task_column: str | None
+    categorical: tuple[str, ...]
+    tasks: list[str]
+    row: Array  # of each observation
+    task: Array  # its position among the tasks
+    layout: str  # "long", "wide", or "classes" (of one target)
+
+    @property
+    def seen(self) -> Array:
+        """The target of each observation."""
+        return np.asarray(self.y)[self.row, self.task] if self.layout == "wide" else np.asarray(self.y)[self.row]
+
+    def part(self, rows: Array) -> Data:
+        """Some of the rows; tasks keep their positions."""
+        place = np.full(len(self.inputs), -1)
+        place[rows] = np.arange(len(rows))
+        keep = place[self.row] >= 0
+        y = self.y.iloc[rows] if self.layout == "wide" else self.y[rows]
+        return Data(
+            self.inputs.iloc[rows],
+            y,
+            self.labelled,
+            self.task_column,
+            self.categorical,
+            self.tasks,
+            place[self.row[keep]],
+            self.task[keep],
+            self.layout,
+        )
+
+    def preprocessor(self) -> TablePreprocessor:
+        return TablePreprocessor(task_column=self.task_column, categorical=self.categorical)
+
+
+def read_data(
+    output: Output,
+    table: str,
+    target: str | None,
+    task: str | None,
+    targets: tuple[str, ...] | None,
+    categorical: tuple[str, ...],
+    drop: tuple[str, ...],
+    classify: bool | None,
+    delimiter: str | None,
+    encoding: str,
+) -> Data:
+    """Read a table and decide what is what; every decision is said."""
+    if (target is None) == (targets is None):
+        raise click.UsageError("Give --target COLUMN (with --task COLUMN) for a long table, or --targets A,B,C for a wide one.")
+    if targets is not None and task is not None:
+        raise click.UsageError("--task is for long tables, with --target; a wide table (--targets) has a column for each task.")
+    source = TableFile(table, delimiter, encoding)
+    if not source.parquet and source.delimiter != (delimiter or ","):
+        output.note(f"{table}: cells are separated by {source.delimiter!r}")
+    asked = [*(targets or (target,)), *([task] if task else []), *categorical, *drop]
+    for name in asked:
+        _known(str(name), source)
+    if target is not None and target == task:
+        raise click.UsageError(f"Column {task!r} cannot be both --target and --task.")
+    for name in drop:
+        if name in (*(targets or (target,)), task):
+            raise click.UsageError(f"Column {name!r} cannot be dropped: it is asked for.")
+    frame = source.read()
+    inputs = frame.drop(columns=[*drop, *(targets or (target,))])
+    data = (
+        _wide(output, frame, inputs, targets, categorical, classify)
+        if targets is not None
+        else _long(output, frame, inputs, str(target), task, categorical, classify)
+    )
+    what = "labels, so these are classification tasks" if data.labelled else "numbers, so these are regression tasks"
+    why = "" if classify is None else " (as asked)"
+    kind = {"long": f"{len(data.tasks)} tasks in column {task!r}", "wide": f"{len(data.tasks)} tasks, a column each"}
+    tasks = kind.get(data.layout, f"the {len(data.tasks)} classes of {target!r} are the tasks, each against the rest")
+    output.note(f"{table}: {len(data.inputs)} rows, {data.row.size} observations, {tasks}; targets are {what}{why}")
+    return data
+
+
+def _known(name: str, source: TableFile) -> None:
+    if name in source.columns:
+        return
+    close = difflib.get_close_matches(name, source.columns, 1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    if len(source.columns) == 1:
+        hint = " Is it the right --delimiter?"
+    columns = ", ".join(map(plain, source.columns[:20])) + (", ..." if len(source.columns) > 20 else "")
+    raise ValueError(f"{source.path} has no column {name!r}; it has {columns}.{hint}")
+
+
+def _long(
+    output: Output, frame: Any, inputs: Any, target: str, task: str | None, categorical: tuple[str, ...], classify: bool | None
+) -> Data:
+    y, labelled = read_targets(frame[target], classify)
+    there = np.array([value is not None for value in y]) if labelled else ~np.isnan(y)
+    if not there.any():
+        raise ValueError(f"column {target!r} is empty: there is nothing to learn from")
+    if not there.all():
+        output.note(f"{int((~there).sum())} rows without a target are left out")
+    inputs, y = inputs[there], y[there]
+    y = np.array(y.tolist()) if labelled else y
+    if task is None:
+        classes, code = np.unique(y, return_inverse=True)
+        if not labelled or classes.size < 3:
+            raise click.UsageError(
+                "Give --task COLUMN: which task does each row belong to? (A target with three or more classes needs none; "
+                f"{target!r} has {'numbers' if not labelled else f'{classes.size} classes'}.)"
+            )
+        if classes.size > 100:
+            raise ValueError(
+                f"column {target!r} has {classes.size} different labels; --regress reads numbers, --task names tasks"
+            )
+        return Data(inputs, y, True, None, categorical, classes.tolist(), np.arange(y.size), code, "classes")
+    names, code = np.unique(np.array(task_names(inputs[task])), return_inverse=True)
+    return Data(inputs, y, labelled, task, categorical, names.tolist(), np.arange(y.size), code, "long")
+
+
+def _wide(
+    output: Output, frame: Any, inputs: Any, targets: tuple[str, ...], categorical: tuple[str, ...], classify: bool | None
+) -> Data:
+    columns = {name: read_targets(frame[name], classify) for name in targets}
+    kinds = {labelled for _, labelled in columns.values()}
+    if len(kinds) > 1:
+        words = next(name for name, (_, labelled) in columns.items() if labelled)
+        numbers = next(name for name, (_, labelled) in columns.items() if not labelled)
+        raise ValueError(f"target {words!r} holds labels and target {numbers!r} numbers; fit them apart, or pass --classify")
+    labelled = kinds.pop()
+    y = frame[list(targets)].copy()
+    for name, (values, _) in columns.items():
+        y[name] = values
+    Y = np.column_stack([values for values, _ in columns.values()])
+    there = np.array([[value is not None for value in line] for line in Y]) if labelled else ~np.isnan(Y)
+    rows = there.any(axis=1)
+    if not rows.all():
+        output.note(f"{int((~rows).sum())} rows without any target are left out")
+    row, task = np.nonzero(there[rows])
+    return Data(inputs[rows], y[rows], labelled, None, categorical, list(targets), row, task, "wide")

@@ -1,0 +1,142 @@
+"""The cluster as a fit sees it: named tasks, sums in a fixed order, and nothing that could not be computed again.
+
+Data enter as lazy collections and the factor as a task of its own, so whatever a worker takes with it when it dies can be made
+again by the others, in the same order and to the last bit.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .task_summaries import Statistics, merge
+from .worker_sums import Held, What, add
+
+Array = np.ndarray
+FAN_IN = 8  # sums that are added up at a time
+
+
+class Workers:
+    """Submits work under names that the dashboard shows (``taskloom-statistics``, ``taskloom-solve``, ...)."""
+
+    def __init__(self, client: Any):
+        self.client, self._fit, self._made = client, uuid.uuid4().hex, 0
+
+    def key(self, name: str) -> str:
+        self._made += 1
+        return f"taskloom-{name}-{self._fit}-{self._made}"
+
+    def submit(self, name: str, function: Callable, *arguments: Any) -> Any:
+        return self.client.submit(function, *arguments, key=self.key(name))
+
+    def read(self, name: str, function: Callable, blocks: Sequence[tuple], *arguments: Any) -> list[Any]:
+        """``function`` of each block of rows, where the block is; futures."""
+        from dask import delayed
+
+        lazy = delayed(function, pure=False)
+        each = [lazy(*block, *arguments, place, dask_key_name=self.key(name)) for place, block in enumerate(blocks)]
+        return self.client.compute(each)
+
+    def total(self, name: str, parts: Sequence[Any], combine: Callable, *arguments: Any) -> Any:
+        """A tree of sums, the same one every time."""
+        while len(parts) > 1:
+            groups = [list(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+            parts = [self.submit(name, combine, group, *arguments) for group in groups]
+        return parts[0]
+
+    def gather(self, futures: Any) -> Any:
+        return self.client.gather(futures)
+
+
+def _same(Q: Array) -> Array:
+    return Q
+
+
+def _taken(statistics: Statistics, places: Array, labels: Array) -> Statistics:
+    return statistics.take(places, labels)
+
+
+def _held(parts: Sequence[Statistics], centre: bool, strength: Array) -> Held:
+    return Held.of(merge(parts, centre), strength)
+
+
+def _sums(held: Held, Q: Array, alpha: float, ridge: float, what: What) -> Array:
+    return held.sums(Q, alpha, ridge, what)
+
+
+def _sizes(held: Held) -> Array:
+    return held.sizes
+
+
+def _weights(held: Held, Q: Array, alpha: float) -> tuple[Array, ...]:
+    return held.weights(Q, alpha)
+
+
+def owners(present: Sequence[Array], counts: Sequence[Array], n_tasks: int) -> Array:
+    """Which block takes over each task: the one with most of its rows, and of equals each in its turn."""
+    most, equals = np.zeros(n_tasks, int), np.zeros(n_tasks, int)
+    for tasks, n in zip(present, counts, strict=True):
+        equals[tasks] = np.where(n > most[tasks], 1, equals[tasks] + (n == most[tasks]))
+        most[tasks] = np.maximum(most[tasks], n)
+    turn, owner = np.arange(n_tasks) % equals, np.full(n_tasks, -1)
+    for block, (tasks, n) in enumerate(zip(present, counts, strict=True)):
+        among = n == most[tasks]
+        mine = tasks[among & (turn[tasks] == 0) & (owner[tasks] < 0)]
+        owner[mine] = block
+        turn[tasks[among]] -= 1
+    return owner
+
+
+class Tasks:
+    """Tasks with inputs of their own, spread over the workers: a block of rows takes over the tasks that it has most of.
+
+    Of tasks that straddle blocks, statistics move between workers, never rows; a table that is sorted by task moves next to
+    nothing.
+    """
+
+    def __init__(self, workers: Workers, statistics: list[Any], present: Sequence[Array], counts: Sequence[Array]):
+        self.workers, self.present, self.counts = workers, present, counts
+        n_tasks = max(int(tasks.max(initial=-1)) for tasks in present) + 1
+        self._statistics = statistics
+        self._owner = owners(present, counts, n_tasks)
+        self.held: list[Any] = []
+
+    def settle(self, strength: Array, centre: bool) -> None:
+        """Bring the parts of every task together; the statistics of the blocks are let go, whoever holds the list."""
+        submit, pieces = self.workers.submit, dict[int, list]()
+        for block, tasks in enumerate(self.present):
+            owner = self._owner[tasks]
+            for to in np.unique(owner).tolist():
+                places = np.flatnonzero(owner == to)
+                piece = submit("parts", _taken, self._statistics[block], places, tasks[places])
+                pieces.setdefault(to, []).append(piece)
+        order = np.argsort(self._owner, kind="stable")
+        ends = np.searchsorted(self._owner[order], np.arange(len(self.present) + 1))
+        for to in sorted(pieces):
+            mine = order[ends[to] : ends[to + 1]]
+            self.held.append(submit("tasks", _held, pieces[to], centre, strength[mine]))
+        self._statistics.clear()
+
+    def sums(self, Q: Array, alpha: float, ridge: float, what: What) -> Array:
+        """Broadcast a factor, add up what the tasks make of it."""
+        submit = self.workers.submit
+        factor = submit("factor", _same, Q)
+        parts = [submit("solve", _sums, held, factor, alpha, ridge, what) for held in self.held]
+        return self.workers.gather(self.workers.total("sum", parts, add))
+
+    def sizes(self) -> Array:
+        """What rounding alone may leave of the loss of the best constants, and the weighted sum of squares of the inputs."""
+        parts = [self.workers.submit("sizes", _sizes, held) for held in self.held]
+        return self.workers.gather(self.workers.total("sum", parts, add))
+
+    def weights(self, Q: Array, alpha: float, n_tasks: int) -> tuple[Array, Array, Array]:
+        """``W`` and ``Z`` (``d x T``) and the intercepts, one worker's tasks at a time."""
+        factor = self.workers.submit("factor", _same, Q)
+        out = np.empty((2, n_tasks, len(Q))), np.empty(n_tasks)
+        for future in [self.workers.submit("weights", _weights, held, factor, alpha) for held in self.held]:
+            places, W, Z, b = self.workers.gather(future)
+            out[0][0, places], out[0][1, places], out[1][places] = W, Z, b
+        return out[0][0].T, out[0][1].T, out[1]

@@ -1,0 +1,128 @@
+"""The loop over iterations: it certifies, records, saves and stops, as ``solvers.loop`` does where the data are at hand."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..problem.solution import Certificate, History, sentence
+from .checkpoint import Checkpoint
+from .factor_descent import CHECK, Descent, Objective, Point
+from .progress_bar import Report
+
+Array = np.ndarray
+PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, and how often to save."""
+
+    tol: float
+    max_iter: int
+    time_limit: float | None
+    every: int
+
+
+@dataclass(eq=False)
+class Book:
+    """The best bounds so far. They may come from different iterations: both stay true."""
+
+    scale: float  # the loss of the best constants
+    blur: float  # what rounding alone may leave of it
+    primal: float = np.inf
+    dual: float = -np.inf
+    point: Point | None = None  # the best so far; none where nothing is learned
+    history: History = field(default_factory=History)
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def gap(self) -> float:
+        """Never less than what rounding may hide."""
+        return max(abs(self.primal - self.dual), 4 * np.finfo(float).eps * (abs(self.primal) + abs(self.dual)))
+
+    @property
+    def relative_gap(self) -> float:
+        gap, size = self.gap, abs(self.primal) + abs(self.dual)
+        if self.scale <= self.blur and gap <= max(self.blur, 1e-12 * size):
+            return 0.0
+        return gap / self.scale if self.scale > 0 else np.inf
+
+    def record(self, objective: Objective, point: Point) -> None:
+        if point.value < self.primal:
+            self.primal, self.point = point.value, point
+        if point.moments is not None:
+            self.dual = max(self.dual, objective.bound(point.scalars, point.moments))
+        self.note()
+
+    def note(self) -> None:
+        seconds = time.perf_counter() - self.began
+        self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, seconds)
+
+    def take_up(self, history: History) -> None:
+        """Go on with the history of a fit that was interrupted."""
+        self.history = history
+        if len(history):
+            self.began -= history.seconds[-1]
+            self.dual = max(self.dual, history.dual[-1])
+
+    def slowing(self) -> bool:
+        """Whether the last step gained so little that the gap may be closed, had it been looked at."""
+        return len(self.history) > 1 and self.history.objective[-2] - self.primal < 0.1 * self.gap
+
+    def idle(self) -> bool:
+        gaps = self.history.gap
+        return len(gaps) > PATIENCE and gaps[-1] > 0.999 * gaps[-1 - PATIENCE]
+
+    def certificate(self, status: str, tol: float, solver: str) -> Certificate:
+        message = sentence(status, self.relative_gap, None, len(self.history), tol, solver)
+        return Certificate(self.primal, self.dual, self.gap, self.relative_gap, status, message)
+
+
+def run(objective: Objective, book: Book, checkpoint: Checkpoint | None, limits: Limits, report: Report) -> str:
+    """Iterate until something stops it; the status says what. Ctrl-C leaves the best point so far, and a checkpoint."""
+    if book.relative_gap <= limits.tol:  # at this strength nothing is learned, and that is proved
+        book.note()
+        return "optimal"
+    if objective.structure.known:
+        book.record(objective, objective.alone())
+        return "optimal" if book.relative_gap <= limits.tol else "stalled"
+    saved = None if checkpoint is None else checkpoint.read()
+    descent = Descent(objective, objective.first() if saved is None else saved.Q)
+    if saved is not None:
+        book.take_up(saved.history)
+        book.primal, book.point = descent.here.value, descent.here
+        for step, change in saved.pairs:
+            descent.memory.add(step, change)
+        descent.jump = saved.jump
+    status = "interrupted"
+    with suppress(KeyboardInterrupt):
+        status = _iterate(objective, descent, book, checkpoint, limits, report)
+    if checkpoint is not None:
+        checkpoint.write(descent, book.history)
+    return status
+
+
+def _iterate(
+    objective: Objective, descent: Descent, book: Book, checkpoint: Checkpoint | None, limits: Limits, report: Report
+) -> str:
+    while book.relative_gap > limits.tol:
+        k = len(book.history) + 1
+        if k > limits.max_iter:
+            return "max_iter"
+        book.record(objective, descent.step(due=k % CHECK == 0 or book.slowing()))
+        stop = report(book.history, book.relative_gap)
+        if book.relative_gap <= limits.tol:
+            break
+        if descent.finished or book.idle():
+            return "stalled"
+        if stop:
+            return "callback"
+        if limits.time_limit is not None and book.history.seconds[-1] >= limits.time_limit:
+            return "time_limit"
+        if checkpoint is not None and k % limits.every == 0:
+            checkpoint.write(descent, book.history)
+    return "optimal"

@@ -1,0 +1,179 @@
+"""``fit``: an estimator, Dask collections and a client in; the fitted estimator out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_feature_names
+
+from .._component import require, warn
+from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
+from ..losses import as_loss
+from ..tables import column_names, column_position, shown
+from .cluster import Workers
+from .cluster_loop import Limits
+from .job import Job
+from .partitions import count_observed, in_X, row_blocks, sights
+from .pooled_rows import fit_shared
+from .progress_bar import watched
+from .tasks_by_worker import fit_gaps, fit_long
+
+SETTINGS = {  # of the model, that a distributed fit follows or that predictions need; others must be as they are by default
+    *(
+        "structure",
+        "alpha",
+        "ridge",
+        "task_weight",
+        "fit_intercept",
+        "task_column",
+        "loss",
+        "kernel",
+        "solver",
+        "unseen",
+        "noise",
+    ),
+    *("tol", "max_iter", "time_limit", "verbose", "random_state", "gamma", "degree", "coef0"),
+}
+INSTALL = 'taskloom.distributed needs Dask; install it with pip install "taskloom[distributed]"'
+
+
+def fit(
+    model: MultiTaskRegressor,
+    X: Any,
+    y: Any,
+    client: Any = None,
+    *,
+    task: Any = None,
+    checkpoint: Any = None,
+    checkpoint_every: int = 10,
+    progress: Any = None,
+) -> MultiTaskRegressor:
+    """Fit a regressor to Dask collections, where the rows are.
+
+    The model, its objective and its certificate are those of ``model.fit``; so are its fitted attributes. No row leaves the
+    workers: the client sees the names and sizes of the tasks, sums over tasks, and in the end the weights. When a worker dies,
+    the others compute again what it held; the result does not change.
+
+    Parameters
+    ----------
+    model : MultiTaskRegressor
+        With the squared loss and the linear kernel. Tasks with inputs of their own (a task column, or targets with gaps) need a
+        structure that may sit on the features: ``Trace``, ``Frobenius``, ``Schatten``, ``SchattenNorm``, ``UnitTrace``,
+        ``Independent``. Tasks that share all their inputs take any structure, for theirs is a small problem after one pass.
+    X : dask array or dask data frame
+        Inputs, partitioned by rows; with a task column where tasks have rows of their own. A table sorted by task is best.
+    y : dask array, series or data frame; or str, int, or a list of these
+        Targets, partitioned like ``X``; NaN where unobserved. Or the names or positions of their columns in ``X``, which are
+        no inputs then: so rows and targets need not find each other.
+    client : distributed.Client, optional
+        By default the current one.
+    task : str or int, optional
+        The task column, where the model does not name one; it becomes the model's ``task_column``.
+    checkpoint : path, optional
+        A file that is written every ``checkpoint_every`` iterations and when the fit ends, however it ends. A fit that finds it
+        goes on from there. That of another problem is refused.
+    progress : bool or callable, optional
+        True shows a bar or lines on stderr; a callable gets the history after each iteration, and stops the fit by returning
+        True. By default as ``model.verbose`` says.
+
+    Returns
+    -------
+    model
+        Itself, fitted.
+    """
+    client = _client(client)
+    _accept(model)
+    if task is not None:
+        require(
+            model.task_column in (None, task), f"task={task!r}, but the model has task_column={model.task_column!r}; give one"
+        )
+        model.task_column = task
+    require(checkpoint_every >= 1, f"checkpoint_every must be at least 1, got {checkpoint_every!r}")
+    limits = Limits(model.tol, model.max_iter, model.time_limit, checkpoint_every)
+    sight, targets = sights(X, y)
+    blocks = row_blocks(X, y)
+    _check_feature_names(model, sight, reset=True)
+    if model.task_column is not None:
+        column_position(sight, model.task_column)  # or a sentence that says why there is none
+    model.n_features_in_ = int(sight.shape[1])
+    d = model.n_features_in_ - (model.task_column is not None)
+    with watched(bool(model.verbose) if progress is None else progress, model.tol) as report:
+        job = Job(model, Workers(client), d, _precision(sight, model.task_column), limits, report)
+        if model.task_column is None:
+            _fit_wide(job, blocks, targets, checkpoint)
+        else:
+            model._wide = False
+            fit_long(job, blocks, checkpoint)
+    if not model.certificate_.converged and model.certificate_.status != "callback":
+        warn(model.certificate_.message, ConvergenceWarning)
+    return model
+
+
+def _client(client: Any) -> Any:
+    try:
+        import dask
+        import distributed
+    except ImportError as error:
+        raise ImportError(INSTALL) from error
+    del dask
+    if client is not None:
+        require(isinstance(client, distributed.Client), f"client must be a distributed.Client, got {type(client).__name__}")
+        require(not client.asynchronous, "client is asynchronous; fit waits for its results, give it a Client of its own")
+        return client
+    try:
+        return distributed.Client.current()
+    except ValueError:
+        raise ValueError("no Dask client is running; start one with distributed.Client(...) and pass it as client=") from None
+
+
+def _accept(model: Any) -> None:
+    """What a distributed fit cannot do is refused before anything is read."""
+    name = type(model).__name__
+    require(
+        isinstance(model, MultiTaskRegressor) and not isinstance(model, MultiTaskRegressorCV),
+        f"distributed.fit takes a MultiTaskRegressor, got {name}; to search over many models on a cluster, fit {name} under "
+        'joblib.parallel_config(backend="dask")',
+    )
+    model._validate_params()
+    squared = not isinstance(model.loss, dict) and as_loss(model.loss).quadratic
+    require(squared, f"distributed.fit needs the squared loss, got loss={model.loss!r}")
+    linear = isinstance(model.kernel, str) and model.kernel == "linear"
+    require(linear, f'distributed.fit needs kernel="linear", got kernel={model.kernel!r}; map the inputs to features first')
+    require(not model.standardize_targets, "distributed.fit does not standardize targets; scale y before the fit")
+    require(not model.warm_start, "distributed.fit has no warm start; a checkpoint file does that")
+    usual = type(model)().get_params(deep=False)
+    for name, value in model.get_params(deep=False).items():
+        require(
+            name in SETTINGS or value is usual[name] or value == usual[name],
+            f"distributed.fit has no use for {name}={value!r}; leave it as it is by default",
+        )
+
+
+def _precision(sight: Any, task_column: Any) -> np.dtype:
+    """Predictions are in single precision where all inputs are."""
+    if not hasattr(sight, "dtypes"):
+        return np.dtype("float32" if sight.dtype == np.float32 else "float64")
+    kinds = [str(kind) for kind in sight.dtypes]
+    if task_column is not None:
+        kinds.pop(column_position(sight, task_column))
+    return np.dtype("float32" if set(kinds) == {"float32"} else "float64")
+
+
+def _fit_wide(job: Job, blocks: Sequence[tuple], sight: Any, checkpoint: Any) -> None:
+    """Whether tasks share all their inputs, the targets say."""
+    model = job.model
+    counted = job.workers.read("count", count_observed, [(X if in_X(y) else None, y) for X, y in blocks])
+    total = np.sum(job.workers.gather(counted), axis=0)
+    rows, observed = int(total[0]), total[1:]
+    require(rows > 0, "X has no rows")
+    model._wide = sight.ndim == 2
+    model.tasks_ = column_names(sight, len(observed))
+    if not observed.all():
+        raise ValueError(f"task {shown(model.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
+    if (observed == rows).all():
+        fit_shared(job, blocks, checkpoint)
+    else:
+        fit_gaps(job, blocks, checkpoint)

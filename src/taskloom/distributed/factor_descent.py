@@ -1,0 +1,230 @@
+"""Variable projection from sums alone: limited-memory BFGS on ``Q``, and a certificate, where nobody sees the tasks.
+
+    h(Q) = F(QQ') + sum_t min_b [ loss of task t with weights Q b + alpha ||b||^2 ],     grad h = -ZZ'Q / (2 alpha) + grad F
+    D(c) = 2 c <y, r> - c^2 ||r||^2 - F*(c^2 ZZ' / (4 alpha)),   r the residuals,  Z = 2 X'r
+
+(less ``c^2 ridge ||W||^2``, and with ``Z - 2 ridge W`` for ``Z``, where there is a ridge). So the loss, two inner products and
+the second moments of ``Z`` are all that an iteration needs to know of the tasks, however many there are. ``h`` is not convex in
+``Q``, but it is in ``D = QQ'``: where the walk on ``Q`` ends and the certificate disagrees, a proximal step there finds the
+directions that ``Q`` lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._linalg import compose, psd_eigh, symmetric
+from ..problem.dual_scaling import best_on_ray
+from ..solvers.factor.lbfgs import Memory
+from ..solvers.supervised.sides import ridged
+from .worker_sums import What, unpacked
+
+Array = np.ndarray
+CHECK = 3  # iterations after which a certificate is due, where it is a larger message than a slope
+SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
+WARY = 8  # steps after which to try again whether a column may go
+TINY = np.finfo(float).tiny
+PAIRS = 20  # past steps that the quasi-Newton direction remembers
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """``h`` at ``Q``, its slope, and the sums it came from; ``moments`` (of ``Z``) where they were asked for."""
+
+    Q: Array
+    value: float
+    slope: Array
+    scalars: Array
+    moments: Array | None
+
+
+@dataclass(eq=False)
+class Objective:
+    """``h``, given who sums over the tasks: ``sums(Q, what)`` as in ``reduced.Held``."""
+
+    sums: Callable[[Array, What], Array]
+    structure: Any  # one that may sit on the features
+    alpha: float
+    ridge: float
+    n_features: int
+    n_tasks: int
+    curvature: float  # the mean over tasks and inputs of the weighted sums of squares
+
+    def at(self, Q: Array, due: bool = True) -> Point:
+        """Where half the matrix of moments is no more than the slope, it is asked for anyway."""
+        structure, (d, q) = self.structure, Q.shape
+        landed = structure.land(Q)
+        energy, V = psd_eigh(landed.T @ landed)
+        what: What = "moments" if due or d + 1 <= 2 * q else "pull"
+        scalars, matrix = unpacked(self.sums(self.root(Q), what), Q.shape, what)
+        if what == "moments":
+            pull = matrix @ landed
+        else:  # the tasks saw the factor less what the ridge takes
+            pull = matrix @ compose(np.sqrt(1 + self.ridge / self.alpha * energy), V)
+        value = float(scalars[0] + scalars[2] / 2) + structure.f(energy)
+        slope = structure.pull_back(Q, -pull / (2 * self.alpha))
+        return Point(Q, value, slope, scalars, matrix if what == "moments" else None)
+
+    def root(self, Q: Array) -> Array:
+        """The factor that the tasks see."""
+        landed = Q if self.structure.known else self.structure.land(Q)
+        return ridged(landed, self.ridge / self.alpha)
+
+    def metric(self, Q: Array) -> Array:
+        """The inverse of what the Hessian of ``h`` resembles, to be applied from the right.
+
+        At an optimum under the trace penalty the ``b`` of all tasks have the moments ``Q'Q / alpha``: it needs nothing of the
+        tasks but how curved they are. (It saves two iterations of three.)
+        """
+        landed = self.structure.land(Q)
+        return np.linalg.inv(0.4 * np.eye(Q.shape[1]) + self.curvature / self.alpha * (landed.T @ landed))
+
+    def alone(self) -> Point:
+        """Where the structure is known: every task on its own."""
+        eye = np.eye(self.n_features)
+        scalars, moments = unpacked(self.sums(self.root(eye), "moments"), eye.shape, "moments")
+        return Point(eye, float(scalars[0] + scalars[2] / 2), np.zeros_like(eye), scalars, moments)
+
+    def bound(self, scalars: Array, moments: Array) -> float:
+        """The best ``D(c)`` over ``0 <= c <= 1``: no predictor costs less."""
+        loss, product, _, size = scalars.tolist()
+        reach, conjugate = self.structure.ray(moments / (4 * self.alpha))
+
+        def at(c: float) -> float:
+            return 2 * c * product - c * c * (loss + self.ridge * size) - conjugate(c * c)
+
+        return best_on_ray(at, reach)
+
+    def nothing(self) -> tuple[Array, Array]:
+        """Scalars and moments of ``Z`` where nothing is learned."""
+        empty = np.zeros((self.n_features, 0))
+        return unpacked(self.sums(empty, "moments"), empty.shape, "moments")
+
+    def first(self) -> Array:
+        """A factor that suits tasks which were fitted alone; directions that they lack get a small share."""
+        eye = np.eye(self.n_features)
+        _, moments = unpacked(self.sums(self.root(eye), "weights"), eye.shape, "weights")
+        w, U = psd_eigh(moments)
+        q = min(self.n_features, self.n_tasks)
+        energy = self.alpha * w[-q:]
+        return U[:, -q:] * np.sqrt(self.structure.f_best(energy + 1e-2 * energy.mean() + 1e-300))
+
+
+class ScaledMemory(Memory):
+    """L-BFGS that begins with a metric in place of a number, and whose columns may be turned or dropped."""
+
+    def turn(self, by: Array) -> None:
+        if by.shape[1] < len(by):
+            pairs, self.pairs = self.pairs, []
+            for s, y, _ in pairs:
+                self.add(s @ by, y @ by)
+
+    def direction_in(self, metric: Array, slope: Array) -> Array:
+        q, taken = slope.copy(), []
+        for s, y, sy in reversed(self.pairs):
+            taken.append(float(np.vdot(s, q)) / sy)
+            q -= taken[-1] * y
+        q = q @ metric
+        if self.pairs:
+            _, y, sy = self.pairs[-1]
+            q *= sy / float(np.vdot(y, y @ metric))
+        for (s, y, sy), a in zip(self.pairs, reversed(taken), strict=True):
+            q += s * (a - float(np.vdot(y, q)) / sy)
+        return -q
+
+
+class Descent:
+    """Steps on ``Q``. What it holds beside the point is small, and a checkpoint keeps all of it."""
+
+    def __init__(self, objective: Objective, Q: Array):
+        self.objective, self.here = objective, objective.at(Q)
+        self.memory = ScaledMemory(PAIRS)
+        self.jump = float(np.vdot(Q, Q)) / max(Q.shape[1], 1)
+        self.wary = 0  # steps in which no column is dropped
+        self.finished = False
+
+    def step(self, due: bool) -> Point:
+        grown = self._lacks() and self._proximal()
+        if not grown and not self._quasi_newton(due) and not self._proximal():
+            self.finished = True
+        return self.here
+
+    def _lacks(self) -> bool:
+        """Whether the dual constraint is violated in a direction outside the range of ``Q``, more than inside it."""
+        M, Q = self.here.moments, self.here.Q
+        if M is None or Q.shape[1] >= len(Q) or not self.objective.structure.low_rank:
+            return False
+        U = np.linalg.qr(Q)[0]
+        outside = M - U @ (U.T @ M)
+        outside -= (outside @ U) @ U.T
+        inside = float(np.linalg.eigvalsh(symmetric(U.T @ M @ U))[-1])
+        return float(np.linalg.eigvalsh(symmetric(outside))[-1]) > (1 + 1e-9) * inside
+
+    def _quasi_newton(self, due: bool) -> bool:
+        here, memory = self.here, self.memory
+        direction = memory.direction_in(self.objective.metric(here.Q), here.slope)
+        fall = float(np.vdot(direction, here.slope))
+        if fall >= 0:
+            memory.pairs = []
+            direction = -here.slope
+            fall = float(np.vdot(direction, here.slope))
+        t = 1.0
+        if not memory.pairs:
+            t = min(1.0, float(np.linalg.norm(here.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
+        self.wary -= 1
+        blamed = False  # whether it was the columns that were dropped which made the last trial fail, as far as is known
+        for _ in range(20):
+            Q, turn = self._trimmed(here.Q + t * direction, keep=blamed)
+            there, along = self.objective.at(Q, due), direction @ turn
+            low = there.value <= here.value + 1e-4 * t * fall
+            # where rounding hides the decrease, the slope along the step decides (Hager and Zhang)
+            flat = there.value <= here.value + 1e-12 * abs(here.value)
+            if low or (flat and float(np.vdot(there.slope, along)) <= -0.9 * fall):
+                memory.turn(turn)
+                memory.add(Q - here.Q @ turn, there.slope - here.slope @ turn)
+                self.here = there
+                self.wary = WARY if blamed else self.wary
+                return True
+            blamed = turn.shape[1] < len(turn)
+            t = t if blamed else t / 3
+        if not memory.pairs:
+            return False
+        memory.pairs = []
+        return self._quasi_newton(due)
+
+    def _proximal(self) -> bool:
+        """A proximal step on ``D``, in which the problem is convex: where it gains nothing, nothing would."""
+        here, objective = self.here, self.objective
+        if here.moments is None:
+            here = objective.at(here.Q)
+        landed = objective.structure.land(here.Q)
+        assert here.moments is not None
+        D, pull = landed @ landed.T, here.moments / (4 * objective.alpha)
+        for _ in range(12):
+            energy, U = np.linalg.eigh(symmetric(D + self.jump * pull))
+            energy = objective.structure.f_prox(energy, self.jump)
+            keep = energy > 0
+            if keep.any() and (there := objective.at(U[:, keep] * np.sqrt(energy[keep]))).value < here.value:
+                self.here, self.memory.pairs = there, []
+                self.jump *= 2
+                return True
+            self.jump /= 4
+        return False
+
+    def _trimmed(self, Q: Array, keep: bool) -> tuple[Array, Array]:
+        """``Q`` without columns that are small and that the dual at hand wants to vanish: the work and the traffic fall with
+        the rank. ``h`` does not see how columns are turned, so they are turned apart first; that matrix is handed back, too.
+        """
+        M = self.here.moments
+        if keep or self.wary > 0 or M is None or not self.objective.structure.low_rank:
+            return Q, np.eye(Q.shape[1])
+        energy, V = psd_eigh(Q.T @ Q)
+        share, along = energy / max(float(energy.mean()), TINY), Q @ V
+        pull = np.einsum("dq,dq->q", along, M @ along)
+        level = float(pull.sum()) / max(float(energy.sum()), TINY)  # what directions that stay have, at the optimum
+        stay = (share >= SMALL) | (pull >= (1 - 2 * share) * level * energy)
+        return (Q, np.eye(Q.shape[1])) if stay.all() or not stay.any() else (along[:, stay], V[:, stay])

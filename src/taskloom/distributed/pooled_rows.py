@@ -1,0 +1,47 @@
+"""Tasks that share all their inputs: one pass over the rows leaves a small problem, for the solvers that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._component import require
+from ..features import build_features
+from ..problem import Problem
+from ..problem.observations import Observations
+from ..problem.solution import History
+from ..solvers import solve
+from .job import Job
+from .partitions import read_shared
+from .task_summaries import Shared
+
+
+def fit_shared(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
+    require(
+        checkpoint is None,
+        "tasks that share all their inputs are read in one pass and solved on the client: there is nothing to checkpoint",
+    )
+    model, limits, n_tasks, structure = job.model, job.limits, job.n_tasks, job.structure()
+    parts = job.workers.read("statistics", read_shared, blocks, job.centre)
+    shared: Shared = job.workers.gather(job.workers.total("sum", parts, Shared.merged, job.centre))
+    inputs = np.vstack([shared.root, np.zeros(job.n_features)])  # the last row holds what no weights could explain
+    targets = np.vstack([shared.targets, np.sqrt(shared.rest)])
+    weight = job.strengths(np.full(n_tasks, float(shared.count))) / shared.count
+    rows, every = np.arange(len(inputs)), np.arange(n_tasks)
+    seen = Observations(
+        np.tile(rows, n_tasks), np.repeat(every, rows.size), targets.T.ravel(), np.repeat(weight, rows.size), n_tasks
+    )
+    features: Any = build_features(inputs, "linear", structure.keeps_columns)
+    problem = Problem(features.phi, seen, model.loss, structure, float(model.alpha), float(model.ridge), False)
+
+    def report(history: History) -> bool | None:
+        return job.report(history, problem.relative(history.gap[-1], abs(history.objective[-1]) + abs(history.dual[-1])))
+
+    solution = solve(
+        problem, model.solver, tol=limits.tol, max_iter=limits.max_iter, time_limit=limits.time_limit, callback=report
+    )
+    b = shared.target_mean - shared.mean @ features.coef(solution.W)
+    job.store(features, problem, replace(solution, b=b))

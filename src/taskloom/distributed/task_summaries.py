@@ -1,0 +1,148 @@
+"""What a worker keeps of its rows: for each task at most ``d + 1`` rows that stand for all of them.
+
+With a squared loss a task is known by its number of rows, its means, and a root ``R`` of its centred moments: ``R'R`` is the
+Gram matrix of ``[X - mean, y - mean]``, and ``||y - Xw - b||^2`` at the best ``b`` is ``||R_y - R_x w||^2``. The root is what
+a QR decomposition leaves of the rows. It is never larger than they are, it does not square their condition as a Gram matrix
+would, and roots of parts of a task make that of the whole: one above the other, with a row for the distance of the means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..solvers.supervised.sides import buckets
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Tasks in some order: rows that stand for their own (``sum m_t x (d + 1)``, targets last), counts, and means."""
+
+    labels: Array
+    rows: Array
+    starts: Array  # where the rows of each task begin, and the end of the last one
+    counts: Array  # how many rows they stand for
+    means: Array  # of the inputs and of the targets, ``K x (d + 1)``; 0 without intercepts
+
+    def take(self, places: Array, labels: Array) -> Statistics:
+        """Some of the tasks (places rise), under other names."""
+        if len(places) == len(self.labels):  # all of them, in order: nothing to copy
+            return replace(self, labels=labels)
+        held = np.diff(self.starts)[places]
+        starts = np.concatenate([[0], np.cumsum(held)])
+        rows = np.arange(starts[-1]) + np.repeat(self.starts[places] - starts[:-1], held)
+        return Statistics(labels, self.rows[rows], starts, self.counts[places], self.means[places])
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Statistics], width: int) -> Statistics:
+        """Of different tasks; ``width`` says how wide rows would be, were there any."""
+        if not parts:
+            return cls(np.zeros(0, int), np.zeros((0, width)), np.zeros(1, int), np.zeros(0, int), np.zeros((0, width)))
+        held = np.concatenate([np.diff(part.starts) for part in parts])
+        labels, rows, counts, means = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("labels", "rows", "counts", "means")
+        )
+        return cls(labels, rows, np.concatenate([[0], np.cumsum(held)]), counts, means)
+
+
+def summarise(rows: Array, task: Array, labels: Array, centre: bool) -> Statistics:
+    """The statistics of tasks from rows ``[x, y]`` of ``task`` (positions in ``labels``, in any order)."""
+    if not len(labels):
+        return Statistics.side_by_side([], rows.shape[1])
+    order = np.argsort(task, kind="stable")
+    rows, task = rows[order], task[order]
+    counts = np.bincount(task, minlength=len(labels))
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    means = np.zeros((len(labels), rows.shape[1]))
+    if centre:
+        means = np.add.reduceat(rows, starts[:-1], axis=0) / counts[:, None]
+        rows = rows - means[task]
+        means += (drift := np.add.reduceat(rows, starts[:-1], axis=0) / counts[:, None])  # a second pass: the first one rounds
+        rows -= drift[task]
+    kept, starts = shortened(rows, counts, starts)
+    return Statistics(labels, kept, starts, counts, means)
+
+
+def shortened(rows: Array, counts: Array, starts: Array) -> tuple[Array, Array]:
+    """The same moments in at most ``width`` rows for each task; tasks of similar size are decomposed together."""
+    width = rows.shape[1]
+    held = np.minimum(counts, width)
+    ends = np.concatenate([[0], np.cumsum(held)])
+    out = np.empty((ends[-1], width))
+    for bucket in buckets(counts, starts):
+        block = rows[bucket.place] * bucket.mask[:, :, None]  # rows of zeros add nothing to the moments
+        if block.shape[1] > width:
+            block = np.linalg.qr(block, mode="r")
+        own = np.arange(block.shape[1]) < held[bucket.tasks][:, None]
+        out[(ends[bucket.tasks][:, None] + np.arange(block.shape[1]))[own]] = block[own]
+    return out, ends
+
+
+def merge(parts: Sequence[Statistics], centre: bool) -> Statistics:
+    """The statistics of the union of rows: tasks may be in several parts, and the parts come in a fixed order."""
+    parts = [part for part in parts if len(part.labels)]
+    if len(parts) == 1:
+        return parts[0]
+    labels, task = np.unique(np.concatenate([part.labels for part in parts]), return_inverse=True)
+    counts = np.concatenate([part.counts for part in parts])
+    means = np.concatenate([part.means for part in parts])
+    held = np.concatenate([np.diff(part.starts) for part in parts])
+    total = np.bincount(task, weights=counts).astype(int)
+    mean = np.zeros((len(labels), means.shape[1]))
+    np.add.at(mean, task, means * (counts / total[task])[:, None])
+    rows, owner = [part.rows for part in parts], [np.repeat(task, held)]
+    if centre:  # what the parts differ by in their means belongs to the moments of the whole
+        several = np.bincount(task)[task] > 1
+        rows.append((np.sqrt(counts)[:, None] * (means - mean[task]))[several])
+        owner.append(task[several])
+    stacked, by = np.concatenate(rows), np.concatenate(owner)
+    order = np.argsort(by, kind="stable")
+    sizes = np.bincount(by, minlength=len(labels))
+    kept, ends = shortened(stacked[order], sizes, np.concatenate([[0], np.cumsum(sizes)]))
+    return Statistics(labels, kept, ends, total, mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Inputs that all tasks share: a root of their moments, the targets turned with it, and what no weights could explain."""
+
+    root: Array  # at most ``d x d``
+    targets: Array  # at most ``d x T``
+    rest: Array  # sums of squares of the targets outside the range of the inputs, ``T``
+    count: int
+    mean: Array
+    target_mean: Array
+
+    @classmethod
+    def of(cls, X: Array, Y: Array, centre: bool) -> Shared:
+        mean, target_mean = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
+        if centre and len(X):
+            mean, target_mean = X.mean(axis=0), Y.mean(axis=0)
+        return cls._decomposed(X - mean, Y - target_mean, np.zeros(Y.shape[1]), len(X), mean, target_mean)
+
+    @classmethod
+    def _decomposed(cls, X: Array, Y: Array, rest: Array, count: int, mean: Array, target_mean: Array) -> Shared:
+        U, root = np.linalg.qr(X)
+        targets = U.T @ Y
+        left = Y - U @ targets
+        return cls(root, targets, rest + np.einsum("nt,nt->t", left, left), count, mean, target_mean)
+
+    @classmethod
+    def merged(cls, parts: Sequence[Shared], centre: bool) -> Shared:
+        if len(parts) == 1:
+            return parts[0]
+        counts = np.array([part.count for part in parts])
+        share = counts / counts.sum()
+        means, target_means = np.array([part.mean for part in parts]), np.array([part.target_mean for part in parts])
+        mean, target_mean = share @ means, share @ target_means
+        inputs, targets = [part.root for part in parts], [part.targets for part in parts]
+        if centre:
+            size = np.sqrt(counts)[:, None]
+            inputs.append(size * (means - mean))
+            targets.append(size * (target_means - target_mean))
+        rest = np.sum([part.rest for part in parts], axis=0)
+        return cls._decomposed(np.vstack(inputs), np.vstack(targets), rest, int(counts.sum()), mean, target_mean)

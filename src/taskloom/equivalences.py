@@ -1,0 +1,76 @@
+"""Maps between the paper's problems: (Q) and (R), tasks (U) and features (T), dual coefficients and weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._linalg import psd_eigh, symmetric
+from .structures import factored_matrix
+
+Array = np.ndarray
+
+__all__ = [
+    "dual_to_weights",
+    "features_to_tasks",
+    "implied_tasks",
+    "pseudo_inverse",
+    "q_to_r",
+    "r_to_q",
+    "tasks_to_features",
+    "weights_to_dual",
+]
+
+
+def pseudo_inverse(A: Array, rtol: float = 1e-12) -> Array:
+    """``A^+`` of a positive semidefinite matrix."""
+    a, V = psd_eigh(A)
+    keep = a > rtol * max(a[-1], np.finfo(float).tiny)
+    return (V[:, keep] / a[keep]) @ V[:, keep].T
+
+
+def r_to_q(C: Array, A: Array) -> tuple[Array, Array]:
+    """A minimiser of the convex problem (R) becomes one of (Q): ``(C A^+, A)``."""
+    return C @ pseudo_inverse(A), A
+
+
+def q_to_r(C: Array, A: Array) -> tuple[Array, Array]:
+    """A minimiser of the non-convex problem (Q) becomes one of (R): ``(C A, A)``."""
+    return C @ A, A
+
+
+def tasks_to_features(W: Array, A: Array) -> Array:
+    """``D`` on the features that does what ``A`` does on the tasks, at an optimum ``W`` of a spectral structure.
+
+    There ``A`` and ``W'W`` share eigenvectors: with ``W = U diag(w) V'``, ``D = U diag(v'Av) U'``.
+    """
+    U, _, Vt = np.linalg.svd(W, full_matrices=False)
+    return symmetric((U * np.einsum("ij,jk,ik->i", Vt, A, Vt)) @ U.T)
+
+
+def features_to_tasks(W: Array, D: Array) -> Array:
+    """``A`` on the tasks that does what ``D`` does on the features: the way back."""
+    return tasks_to_features(W.T, D)
+
+
+def implied_tasks(W: Array, D: Array) -> Array | factored_matrix.FactoredStructure:
+    """The task matrix that goes with a structure on the features: ``W'D^+W``, with the trace of ``D``.
+
+    For the trace penalty, which may sit on either side, it is the ``A`` of the task side. With many tasks it comes factored.
+    """
+    if W.shape[1] > factored_matrix.DENSE_TASKS:
+        d, V = psd_eigh(D)
+        keep = d > 1e-12 * max(d[-1], np.finfo(float).tiny)
+        L = W.T @ (V[:, keep] / np.sqrt(d[keep]))
+        return factored_matrix.FactoredStructure(L * np.sqrt(np.trace(D) / max(float(np.vdot(L, L)), np.finfo(float).tiny)))
+    shared = W.T @ pseudo_inverse(D) @ W
+    return symmetric(shared * (np.trace(D) / max(np.trace(shared), np.finfo(float).tiny)))
+
+
+def dual_to_weights(Phi: Array, C: Array) -> Array:
+    """``W = Phi'C``: the weights of a predictor ``f = sum_i k(x_i, .) c_i``."""
+    return Phi.T @ C
+
+
+def weights_to_dual(Phi: Array, W: Array) -> Array:
+    """The smallest ``C`` with ``Phi'C = W``, for weights in the span of the rows of ``Phi``."""
+    return np.linalg.lstsq(Phi.T, W, rcond=None)[0]

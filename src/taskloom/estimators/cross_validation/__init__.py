@@ -1,0 +1,1 @@
+"""Regularisation strength and structure chosen by cross-validation."""

@@ -1,0 +1,134 @@
+"""What cross-validation says about each candidate, and the tables that are made of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..._component import require
+from ...problem.solution import Solution
+from ...structures import Structure
+from ...structures.factored_matrix import FactoredStructure
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class FoldResult:
+    """What one fold says about one candidate; every list has one entry for each strength."""
+
+    scores: Array
+    by_task: list[dict[Any, float]]
+    seconds: Array
+    solutions: list[Solution]
+
+
+@dataclass(eq=False)
+class Candidate:
+    """A structure with its strengths, largest first, and what cross-validation says about each."""
+
+    structure: Structure
+    alphas: Array
+    folds: list[FoldResult] = field(default_factory=list)
+
+    @property
+    def scores(self) -> Array:
+        """``n_folds x n_alphas``."""
+        return np.array([fold.scores for fold in self.folds])
+
+    @property
+    def mean(self) -> Array:
+        return self.scores.mean(axis=0)
+
+    @property
+    def best(self) -> int:
+        """The strength with the best mean score; of equals the largest."""
+        mean = self.mean
+        require(not np.isnan(mean).all(), "every score is NaN: the test parts are too small for this score; lower cv")
+        return int(np.nanargmax(mean))
+
+    def task_scores(self, k: int, tasks: list[Any]) -> Array:
+        """``n_folds x n_tasks`` at strength ``k``; NaN where a fold does not test a task."""
+        return np.array([[fold.by_task[k].get(name, np.nan) for name in tasks] for fold in self.folds])
+
+    def over_folds(self, read: Callable[[Solution], Any]) -> Array:
+        """Something about every solution (``n_folds x n_alphas x ...``); leave-one-out in closed form has none."""
+        return np.array([[read(solution) for solution in fold.solutions] for fold in self.folds if fold.solutions])
+
+
+def ledger(alone: Candidate, together: Candidate, tasks: list[Any]) -> dict[str, Array]:
+    """For each task its cross-validated score alone and with the others, the gain, and the standard error of the gain."""
+    one = alone.task_scores(alone.best, tasks)
+    other = together.task_scores(together.best, tasks)
+    difference = other - one
+    n = np.sum(~np.isnan(difference), axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a task that no fold could score has NaN everywhere
+        names = np.empty(len(tasks), dtype=object)
+        names[:] = tasks
+        spread = np.nanstd(difference, axis=0, ddof=1) if len(difference) > 1 else np.full(len(tasks), np.nan)
+        return {
+            "task": names,
+            "alone": np.nanmean(one, axis=0),
+            "together": np.nanmean(other, axis=0),
+            "gain": np.nanmean(difference, axis=0),
+            "standard_error": spread / np.sqrt(np.maximum(n, 1)),
+            "model": np.array(["together"] * len(tasks), dtype=object),
+        }
+
+
+def results_table(candidates: list[Candidate]) -> dict[str, Any]:
+    """``cv_results_`` in the columns of ``GridSearchCV``."""
+    scores = np.concatenate([candidate.scores for candidate in candidates], axis=1)  # folds x settings
+    params = [{"structure": c.structure, "alpha": float(alpha)} for c in candidates for alpha in c.alphas]
+    mean = scores.mean(axis=0)
+    order = np.where(np.isnan(mean), -np.inf, mean)
+    structures = np.empty(len(params), dtype=object)
+    structures[:] = [setting["structure"] for setting in params]
+    return {
+        "params": params,
+        "param_structure": structures,
+        "param_alpha": np.array([setting["alpha"] for setting in params]),
+        **{f"split{k}_test_score": row for k, row in enumerate(scores)},
+        "mean_test_score": mean,
+        "std_test_score": scores.std(axis=0),
+        "rank_test_score": (1 + np.sum(order[None, :] > order[:, None], axis=1)).astype(np.int32),
+        "mean_fit_time": np.concatenate([np.mean([fold.seconds for fold in c.folds], axis=0) for c in candidates]),
+        "max_relative_gap": np.concatenate([_worst_gap(c) for c in candidates]),
+    }
+
+
+def _worst_gap(candidate: Candidate) -> Array:
+    """The largest relative duality gap over the folds; 0 for leave-one-out in closed form."""
+    return (
+        candidate.over_folds(lambda solution: solution.certificate.relative_gap).max(axis=0, initial=0.0) + 0 * candidate.alphas
+    )
+
+
+def path_table(candidate: Candidate) -> dict[str, Array]:
+    """The chosen structure along the strengths: scores over the folds, and what was learned on average."""
+    scores = candidate.scores
+    path = {
+        "alphas": candidate.alphas,
+        "score": scores.mean(axis=0),
+        "standard_error": scores.std(axis=0, ddof=1) / np.sqrt(len(scores))
+        if len(scores) > 1
+        else np.full(scores.shape[1], np.nan),
+        "relative_gap": _worst_gap(candidate),
+    }
+    widest = max((len(solution.A) for fold in candidate.folds for solution in fold.solutions), default=0)
+    spectra = candidate.over_folds(lambda solution: _spectrum(solution.A, widest))
+    if spectra.size:
+        path["spectrum"] = np.nanmean(spectra, axis=0)
+        path["n_iter"] = candidate.over_folds(lambda solution: solution.n_iter).mean(axis=0)
+    return path
+
+
+def _spectrum(A: Any, size: int) -> Array:
+    """The eigenvalues, largest first; NaN in place of those of tasks that a fold did without."""
+    values = A.spectrum() if isinstance(A, FactoredStructure) else np.linalg.eigvalsh(A)[::-1]
+    return np.pad(values, (0, size - len(A)), constant_values=np.nan)

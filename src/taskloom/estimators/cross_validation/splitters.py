@@ -1,0 +1,128 @@
+"""Folds in which every task is present: the default of the cross-validated estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
+
+from ..._component import require
+from ...problem.observations import Observations
+from ...tables import shown
+
+Array = np.ndarray
+Split = tuple[Array, Array]
+
+
+def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_state: Any = None) -> list[Split]:
+    """``n_splits`` folds over rows, with each stratum (a task, or a class of a task) spread evenly over them.
+
+    A row may belong to many strata (the tasks observed in it) or to none. Rows are dealt out in turn, the rarest stratum
+    first, each to the fold that lacks its stratum most (Sechidis, Tsoumakas and Vlahavas 2011). A row with the only observation
+    of a stratum stays in every training set, as does one row of a stratum that ended up inside one fold (rows with many strata
+    may leave no other way): that fold could not do without it. ``random_state`` shuffles the rows first; without
+    it the folds depend on the data alone.
+    """
+    require(n_splits >= 2, f"cv needs at least 2 folds, got cv={n_splits}")
+    require(n_rows >= n_splits, f"cv={n_splits} folds need at least as many rows, got n_samples = {n_rows}")
+    order = np.arange(n_rows) if random_state is None else check_random_state(random_state).permutation(n_rows)
+    rank = np.empty(n_rows, int)
+    rank[order] = np.arange(n_rows)
+    stratum = np.unique(stratum, return_inverse=True)[1] if stratum.size else stratum
+    sizes = np.bincount(stratum)
+    fold = np.full(n_rows, -1)
+    fixed = np.zeros(n_rows, bool)
+    fixed[row[sizes[stratum] == 1]] = True
+    if np.unique(row).size == row.size:  # one stratum a row, as in long tables: deal each out in turn, where the last stopped
+        place = np.lexsort((rank[row], stratum))
+        fold[row[place]] = np.arange(row.size) % n_splits
+    else:
+        _deal(fold, row, stratum, sizes, rank, n_splits)
+    fold[fold < 0] = rank[fold < 0] % n_splits
+    fold[fixed] = -1
+    _spare(fold, row, stratum)
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
+    empty = [k for k, (_, test) in enumerate(splits) if test.size == 0]
+    if empty and 2 * np.count_nonzero(fixed) > n_rows:
+        raise ValueError(
+            f"fold {empty[0]} of {n_splits} is empty: rows of each task are too few, {np.count_nonzero(fixed)} of {n_rows} are "
+            "the only one of theirs (or of a class of it) and must be learned from; is task_column the right column?"
+        )
+    require(not empty, f"fold {empty[0] if empty else ''} of {n_splits} is empty: {n_rows} rows are too few; lower cv")
+    return splits
+
+
+def _deal(fold: Array, row: Array, stratum: Array, sizes: Array, rank: Array, n_splits: int) -> None:
+    """Rows with many strata: the rarest stratum first, each of its rows to the fold that lacks it most."""
+    by_row = np.argsort(row, kind="stable")
+    ends = np.searchsorted(row[by_row], np.arange(len(fold) + 1))
+    strata = stratum[by_row]
+    want = np.tile(sizes / n_splits, (n_splits, 1))
+    room = np.full(n_splits, len(fold) / n_splits)
+    members = np.argsort(stratum, kind="stable")
+    starts = np.searchsorted(stratum[members], np.arange(sizes.size + 1))
+    for s in np.argsort(sizes, kind="stable"):
+        rows = row[members[starts[s] : starts[s + 1]]]
+        for i in rows[np.argsort(rank[rows], kind="stable")]:
+            if fold[i] < 0:
+                k = int(np.lexsort((-room, -want[:, s]))[0])
+                fold[i] = k
+                want[k, strata[ends[i] : ends[i + 1]]] -= 1
+                room[k] -= 1
+
+
+def _spare(fold: Array, row: Array, stratum: Array) -> None:
+    """Take a row of every stratum that lies inside one fold out of the folds, so that the training part has it."""
+    members = np.argsort(stratum, kind="stable")
+    for rows in np.split(row[members], np.flatnonzero(np.diff(stratum[members])) + 1):
+        if rows.size and fold[rows[0]] >= 0 and np.all(fold[rows] == fold[rows[0]]):
+            fold[rows[0]] = -1
+
+
+def make_folds(
+    cv: Any, X: Any, y: Any, groups: Any, seen: Observations, n_rows: int, labelled: Array, random_state: Any
+) -> list[Split]:
+    """The folds that ``cv`` stands for; ``None`` and whole numbers are stratified over tasks (and classes of labelled ones)."""
+    if cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)):
+        stratum = seen.task * 2 + (labelled[seen.task] & (seen.y > 0))
+        return task_folds(n_rows, seen.row, stratum, 5 if cv is None else int(cv), random_state)
+    splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(X, y, groups)]
+    require(len(splits) > 0, f"cv={cv!r} gave no folds")
+    for k, (train, test) in enumerate(splits):
+        for part, name in ((train, "training"), (test, "test")):
+            require(part.size > 0, f"the {name} part of fold {k} is empty; choose other folds (cv={cv!r})")
+    return splits
+
+
+def check_folds(splits: list[Split], seen: Observations, n_rows: int, tasks: Array, labelled: Array) -> None:
+    """Every training part must hold every task (both classes of labelled ones); the message names the first that fails."""
+    positive = labelled[seen.task] & (seen.y > 0)
+    for k, (train, _) in enumerate(splits):
+        here = np.zeros(n_rows, bool)
+        here[train] = True
+        live = here[seen.row]
+        count = np.bincount(seen.task[live], minlength=len(tasks))
+        ones = np.bincount(seen.task[live & positive], minlength=len(tasks))
+        if (count == 0).any():
+            raise ValueError(
+                f"the training part of fold {k} has no observation of task {shown(tasks[int(np.argmax(count == 0))])}; choose "
+                'folds that hold every task (cv=5 does), or, for long tables, unseen="mean" to test on tasks that are new'
+            )
+        alone = labelled & ((ones == 0) | (ones == count))
+        if alone.any():
+            raise ValueError(
+                f"the training part of fold {k} has one class only of task {shown(tasks[int(np.argmax(alone))])}; choose folds "
+                "that hold both classes of every task (cv=5 does)"
+            )
+
+
+def check_left(seen: Observations, tasks: Array, labelled: Array) -> None:
+    """Leaving out one row must leave something of every task, and both classes of labelled ones."""
+    positive = labelled[seen.task] & (seen.y > 0)
+    ones = np.bincount(seen.task[positive], minlength=len(tasks))
+    rare = np.where(labelled, np.minimum(ones, seen.counts - ones), seen.counts) < 2
+    if rare.any():
+        name = shown(tasks[int(np.argmax(rare))])
+        raise ValueError(f"leaving out one row would leave nothing (or one class only) of task {name}; choose other folds")

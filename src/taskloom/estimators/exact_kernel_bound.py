@@ -1,0 +1,117 @@
+"""How far the problem with the exact kernel may be from the approximate one: a bound on its minimum from both sides.
+
+Let ``G`` be the dual point of the approximate fit (``n x T``, zero where unobserved) and ``g_t = sum_i G_it k(x_i, .)``, with
+the exact kernel. In an orthonormal basis of the span of the ``g_t`` (``Z'Z = G'KG``) the rows have the features ``K G Z^+``.
+The problem with these features is the exact one, confined to the span:
+
+- its minimum is attained by functions of the exact space, so it is an upper bound of the exact minimum;
+- its dual at ``G`` is ``- sum v loss*(y, -G/v) - F*(G'KG / (4 alpha))``, the exact dual at ``G``: a lower bound.
+
+Both are ends of the same small problem, and one pass over the kernel matrix, in pieces, is all they cost. At the exact optimum
+they meet. A Nystroem predictor is in the exact space with the same norm, so its own objective is an upper bound, too.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._component import require
+from .._linalg import psd_eigh
+from ..features import densely
+from ..features.approximate import Landmarks, MappedFeatures, pieces
+from ..problem import Problem
+from ..solvers import solve
+from .base import MultiTaskEstimator
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class ExactBound:
+    """``lower <= minimum with the exact kernel <= upper``; ``approximate`` is the objective of the approximate fit.
+
+    ``gap = upper - lower``, and ``relative_gap`` is in the units of the certificate.
+    """
+
+    lower: float
+    upper: float
+    approximate: float
+    gap: float
+    relative_gap: float
+
+    @property
+    def message(self) -> str:
+        """What the numbers say."""
+        return (
+            f"The minimum with the exact kernel is proved to lie between {self.lower:.6g} and {self.upper:.6g} "
+            f"(relative gap {self.relative_gap:.1e}); the approximate fit has {self.approximate:.6g}."
+        )
+
+
+def confined(problem: Problem, KG: Array, G: Array) -> Problem:
+    """The exact problem among the functions that ``G`` spans, where ``KG`` is the kernel matrix times ``G``."""
+    scattered = problem.observations.scatter(G, problem.n_rows)
+    s, V = psd_eigh(scattered.T @ KG)
+    keep = s > 1e-14 * max(float(s[-1]), np.finfo(float).tiny)
+    keep[-1] = True
+    inverse = np.divide(1.0, np.sqrt(s[keep]), out=np.zeros(int(keep.sum())), where=s[keep] > 0)
+    return replace(problem, features=KG @ (V[:, keep] * inverse))
+
+
+class BoundExact(MultiTaskEstimator):
+    """``bound_exact`` for the estimators."""
+
+    def bound_exact(self, X, y, sample_weight=None):
+        """Bound the minimum of the problem with the exact kernel, after a fit with ``approximation=``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The data of the fit. Every pair of rows is visited, in pieces: quadratic in the rows, not in memory.
+
+        Returns
+        -------
+        ExactBound
+            ``lower``, ``upper``, ``approximate``, ``gap``, ``relative_gap``, ``message``.
+        """
+        check_is_fitted(self, "certificate_")
+        require(hasattr(self, "feature_map_"), "bound_exact is for fits with approximation=; this one is exact")
+        require(
+            not (isinstance(self.kernel, str) and self.kernel == "linear"),
+            f'bound_exact needs kernel= to say which kernel {self.approximation!r} approximates, got kernel="linear"',
+        )
+        twin = copy.copy(self)
+        twin.alpha = float(getattr(self, "alpha_", None) or self.alpha)
+        twin.structure = getattr(self, "best_structure_", self.structure)
+        twin._approximate = self._again  # type: ignore[method-assign]
+        data = twin._prepare(X, y, sample_weight)
+        require(
+            np.array_equal(twin.tasks_, self.tasks_), f"bound_exact needs the tasks of the fit, got {twin.tasks_[:10].tolist()}"
+        )
+        problem, scale = data.problem, data.scale
+        W = data.features.weights(self.coef_.T.astype(float) / scale.spread)
+        start = (W, (self.intercept_.astype(float) - scale.mean) / scale.spread)
+        solution = twin._solve(data, start=start)
+        exact = confined(
+            problem, self._kernel_times(data.inputs, problem.observations.scatter(solution.G, problem.n_rows)), solution.G
+        )
+        best = solve(exact, tol=min(self.tol, 1e-6), max_iter=self.max_iter)
+        lower = exact.dual(solution.G, best.W, None if problem.structure.on_features else best.A)
+        upper = best.certificate.primal
+        if isinstance(self.feature_map_, Landmarks):
+            upper = min(upper, solution.certificate.primal)
+        lower = min(lower, upper)
+        return ExactBound(lower, upper, solution.certificate.primal, upper - lower, problem.relative(upper - lower, abs(upper)))
+
+    def _again(self, inputs, live: Array) -> MappedFeatures:
+        """The features of the fit, not a new draw."""
+        return MappedFeatures(self.feature_map_, self._map(inputs))
+
+    def _kernel_times(self, inputs, G: Array) -> Array:
+        """The exact kernel matrix times ``G``, some rows at a time."""
+        parts = [densely(self._kernel(inputs[rows], inputs)) @ G for rows in pieces(inputs.shape[0], inputs.shape[0])]
+        return np.concatenate(parts)

@@ -1,0 +1,1 @@
+"""Fitted estimators as model files, and back."""

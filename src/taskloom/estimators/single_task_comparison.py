@@ -1,0 +1,78 @@
+"""The transfer ledger: does learning together help, task by task?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import indexable
+
+from .._component import require
+from ..structures import Independent
+from ..tables import as_table
+from .base import MultiTaskEstimator
+from .cross_validation.folds_fit import ALONE, Trial, cross_validate, grid_for
+from .cross_validation.results import Candidate, ledger
+from .cross_validation.search import CrossValidated
+from .sums import as_structures
+
+Array = np.ndarray
+
+
+def compare_to_single_task(
+    model: Any, X: Any, y: Any, *, sample_weight: Any = None, cv: Any = None, groups: Any = None, n_jobs: int | None = None
+) -> dict[str, Array]:
+    """Each task's cross-validated score alone and with the others.
+
+    Alone means single-task learning with the same kernel and loss, at the strength that cross-validation likes best. Together
+    means the model as it is (its ``alpha``; for a cross-validated one, its own search).
+
+    Parameters
+    ----------
+    model : a multi-task estimator, fitted or not
+    X, y, sample_weight
+        As for its ``fit``.
+    cv : int, splitter or iterable of splits, default=None
+        As in :class:`MultiTaskRegressorCV`.
+    groups : array, optional
+    n_jobs : int, default=None
+
+    Returns
+    -------
+    dict of arrays
+        ``task``, ``alone``, ``together``, ``gain`` and the ``standard_error`` of the gain over the folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from taskloom import MultiTaskRegressor, compare_to_single_task
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(30, 8))
+    >>> Y = X @ rng.normal(size=(8, 1)) @ np.ones((1, 5)) + rng.normal(size=(30, 5))
+    >>> ledger = compare_to_single_task(MultiTaskRegressor(alpha=0.1), X, Y)
+    >>> bool(ledger["gain"].mean() > 0)
+    True
+    """
+    require(
+        isinstance(model, MultiTaskEstimator),
+        f"compare_to_single_task needs a taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], and for "
+        "X what pipe[:-1].transform(X) gives",
+    )
+    if isinstance(model, CrossValidated):
+        search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
+        return _without_model(search.fit(X, y, sample_weight, groups).transfer_)
+    X, y = indexable(as_table(X), as_table(y))
+    trial = Trial(clone(model), X, y, sample_weight, None)
+    data = trial.estimator._prepare(X, y, sample_weight)
+    together = Candidate(as_structures(model.structure, model.kernel), np.array([float(model.alpha)]))
+    alone = Candidate(Independent(), grid_for(trial.estimator, data, Independent(), ALONE))
+    done, planned = cross_validate(trial, data, [together, alone], cv, groups, n_jobs, model.random_state)
+    if done < planned:
+        raise KeyboardInterrupt  # a comparison on some of the rows is another one
+    tasks = [0] if getattr(trial.estimator, "_one_vs_rest", False) else trial.estimator.tasks_.tolist()
+    return _without_model(ledger(alone, together, tasks))
+
+
+def _without_model(table: dict[str, Array]) -> dict[str, Array]:
+    return {name: column for name, column in table.items() if name != "model"}

@@ -1,0 +1,90 @@
+"""Targets at the door: labels become -1 and +1, numbers get a common scale, and both can be undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from .._component import require
+from ..losses import RowLoss, as_loss
+from ..metrics import observed
+from ..problem.observations import Observations
+
+Array = np.ndarray
+
+
+def distinct(labels: Array) -> Array:
+    """The distinct labels, in order; objects such as a frame's mixed columns are read as what they are."""
+    labels = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
+    check_classification_targets(labels)
+    return np.unique(labels)
+
+
+def two_classes(labels: Array, whose: str) -> tuple[Array, Array]:
+    """The two classes of a task, and its labels as -1/+1 with NaN where unobserved; errors say ``whose`` they are."""
+    seen = observed(labels)
+    require(bool(seen.any()), f"{whose} has no observation: its labels are all missing (NaN)")
+    classes = distinct(labels[seen])
+    require(
+        classes.size == 2,
+        f"{whose} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: {classes[:5].tolist()}",
+    )
+    signs = np.full(len(labels), np.nan)
+    signs[seen] = np.where(labels[seen] == classes[1], 1.0, -1.0)
+    return classes, signs
+
+
+def signs_of(labels: Array, classes: Array) -> Array:
+    """Labels of a fitted task as -1/+1, NaN where unobserved, 0 where the label is none of its classes."""
+    seen = observed(labels)
+    known, signs = labels[seen], np.full(len(labels), np.nan)  # missing ones may not even say whether they are equal
+    signs[seen] = np.select([known == classes[0], known == classes[1]], [-1.0, 1.0], 0.0)
+    refuse_strangers(signs[seen] != 0, labels, classes)
+    return signs
+
+
+def refuse_strangers(known: Array, labels: Array, classes: Array) -> None:
+    """Where not one label is known, and words stand where numbers were, or the other way round."""
+    given = np.asarray(labels).ravel()
+    first = next((label for label in given.tolist() if isinstance(label, (str, int, float)) and label == label), None)
+    words = isinstance(classes.tolist()[0], str)
+    require(
+        known.size == 0 or bool(known.any()) or first is None or isinstance(first, str) == words,
+        f"none of the labels in y is a class of the model: y holds {given[:3].tolist()}, the classes are "
+        f"{classes[:5].tolist()}",
+    )
+
+
+def refuse_row_losses(loss: Any) -> None:
+    """A regressor has no classes to compare, whether its tasks have one loss or one each."""
+    given = loss.values() if isinstance(loss, dict) else [loss]
+    whole = any(isinstance(as_loss(one), RowLoss) for one in given)
+    require(not whole, f"loss={loss!r} compares the classes of one target; use MultiTaskClassifier")
+
+
+@dataclass(frozen=True, eq=False)
+class TargetScale:
+    """Mean and spread of each task's targets; a task whose targets are all alike keeps a spread of 1."""
+
+    mean: Array
+    spread: Array
+
+    @classmethod
+    def none(cls, n_tasks: int) -> TargetScale:
+        return cls(np.zeros(n_tasks), np.ones(n_tasks))
+
+    @classmethod
+    def of(cls, seen: Observations, numeric: Array) -> TargetScale:
+        """From the weighted observations; tasks that are not ``numeric`` (labels) stay as they are."""
+        total = seen.sum_by_task(seen.weight)
+        mean = seen.sum_by_task(seen.weight * seen.y) / total
+        spread = np.sqrt(seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total)
+        spread = np.where(spread > 1e-12 * np.maximum(np.abs(mean), np.finfo(float).tiny), spread, 1.0)
+        return cls(np.where(numeric, mean, 0.0), np.where(numeric, spread, 1.0))
+
+    def apply(self, seen: Observations) -> Observations:
+        """Observations in units of their task."""
+        return replace(seen, y=(seen.y - self.mean[seen.task]) / self.spread[seen.task])

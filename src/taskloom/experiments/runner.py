@@ -1,0 +1,180 @@
+"""Every experiment runs the same way: units of work, a ledger of what is done, a record, a table, a plot."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from taskloom import __version__
+
+from .._component import require
+from ..datasets import get_data_home
+from ..persistence import atomic_path
+from . import fig1, sarcos, scenes, school
+from .process_pool import end_with_parent
+from .progress_line import Report, shown
+from .result_store import Ledger, write_atomically
+
+Unit = dict[str, Any]
+
+
+class Experiment(Protocol):
+    """What a module of this folder offers."""
+
+    TITLE: str
+
+    def settings(self, quick: bool, repetitions: int | None) -> dict[str, Any]: ...
+
+    def units(self, settings: dict[str, Any]) -> list[Unit]: ...
+
+    def measure(self, unit: Unit, settings: dict[str, Any], folder: Path) -> dict[str, Any]: ...
+
+    def summarise(self, settings: dict[str, Any], done: list[tuple[Unit, dict[str, Any]]]) -> dict[str, Any]: ...
+
+    def table(self, record: dict[str, Any]) -> tuple[str, list[list[Any]]]: ...
+
+    def draw(self, record: dict[str, Any], figure: Any) -> None: ...
+
+
+EXPERIMENTS: dict[str, Any] = {"fig1": fig1, "sarcos": sarcos, "scenes": scenes, "school": school}
+
+
+def reproduce(
+    name: str,
+    data: str | os.PathLike | None = None,
+    output: str | os.PathLike | None = None,
+    quick: bool = False,
+    *,
+    repetitions: int | None = None,
+    n_jobs: int | None = None,
+    progress: Report | None = None,
+    verbose: bool = True,
+) -> dict[str, Any]:
+    """Run an experiment of the paper and write what came out beside what was printed.
+
+    Writes ``NAME.md``, ``NAME.csv``, ``NAME.json``, ``NAME.png`` and ``NAME.svg`` (plots need matplotlib) into the output
+    folder. Finished repetitions are kept in ``NAME.ledger.json`` there: a run that was stopped goes on where it was, as long as
+    settings and version are the same.
+
+    Parameters
+    ----------
+    name : {"fig1", "sarcos", "scenes", "school"}
+    data : path, default=None
+        The folder of the data sets (see :func:`taskloom.datasets.get_data_home`).
+    output : path, default=None
+        ``None`` is ``reproduced/NAME`` in the current folder.
+    quick : bool, default=False
+        All sizes, fewer repetitions and strengths: at most two minutes on two cores.
+    repetitions : int, default=None
+        Another number of repetitions.
+    n_jobs : int, default=None
+        Processes for the repetitions; ``None`` is the number of cores, at most 4. Times are always measured one by one.
+    progress : callable, default=None
+        Called with the units done, the units in all and a text; ``None`` shows a bar (rich) or lines on stderr.
+    verbose : bool, default=True
+        Whether to show progress and print the table.
+
+    Returns
+    -------
+    dict
+        The record that the JSON file holds.
+    """
+    require(name in EXPERIMENTS, f"there is no experiment {name!r}; there are {sorted(EXPERIMENTS)}")
+    require(repetitions is None or repetitions >= 1, f"repetitions must be at least 1, got {repetitions!r}")
+    experiment: Experiment = EXPERIMENTS[name]
+    folder, target = get_data_home(data), Path(output) if output is not None else Path("reproduced") / name
+    settings = experiment.settings(quick, repetitions)
+    same = {key: value for key, value in settings.items() if not key.startswith("repetitions")}  # more of them go on, not anew
+    ledger = Ledger(target / f"{name}.ledger.json", {"experiment": name, "version": __version__, "settings": same})
+    units = experiment.units(settings)
+    began = time.perf_counter()
+    manner = nullcontext(progress) if progress is not None else shown(name) if verbose else nullcontext(lambda *_: None)
+    with manner as report:
+        _work(experiment, settings, units, folder, ledger, 1 if name == "fig1" else n_jobs, report)
+    record: dict[str, Any] = {
+        "experiment": name,
+        "title": experiment.TITLE,
+        "quick": quick,
+        "command": f"taskloom reproduce {name}{' --quick' * quick}{f' --repetitions {repetitions}' if repetitions else ''}",
+        "versions": versions(),
+        "settings": settings,
+        "seconds_of_this_run": round(time.perf_counter() - began, 1),
+        **experiment.summarise(settings, [(unit, ledger.done[unit_name(unit)]) for unit in units]),
+    }
+    text, rows = experiment.table(record)
+    write_atomically(target / f"{name}.json", json.dumps(record, indent=1))
+    write_atomically(target / f"{name}.md", f"# {experiment.TITLE}\n\n`{record['command']}`\n\n{text}\n")
+    write_atomically(target / f"{name}.csv", _as_csv(rows))
+    drawn = _plot(experiment, record, target / name)
+    if verbose:
+        sys.stdout.write(f"{text}\n\nWritten to {target}{'' if drawn else ' (no plot: matplotlib is not installed)'}\n")
+    return record
+
+
+def _as_csv(rows: list[list[Any]]) -> str:
+    """Cells with commas in them (``STL, one strength``) are quoted."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def unit_name(unit: Unit) -> str:
+    return ", ".join(f"{key} {value}" for key, value in unit.items())
+
+
+def _work(
+    experiment: Any, settings: dict, units: list[Unit], folder: Path, ledger: Ledger, n_jobs: int | None, report: Report
+) -> None:
+    """Do what the ledger does not have yet; every result is on disk before the next one is waited for."""
+    todo = [unit for unit in units if unit_name(unit) not in ledger.done]
+    if len(todo) < len(units):
+        report(len(units) - len(todo), len(units), "taken from the ledger")
+    jobs = min(n_jobs or min(os.cpu_count() or 1, 4), max(len(todo), 1))
+    if jobs == 1:
+        results = (_one(experiment.measure, unit, settings, folder) for unit in todo)
+    else:
+        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", initializer=end_with_parent, initargs=(os.getpid(),))
+        results = pool(delayed(_one)(experiment.measure, unit, settings, folder) for unit in todo)
+    for unit, result in results:
+        ledger.add(unit_name(unit), result)
+        report(sum(unit_name(one) in ledger.done for one in units), len(units), unit_name(unit))
+
+
+def _one(measure: Callable, unit: Unit, settings: dict, folder: Path) -> tuple[Unit, dict]:
+    """One unit with one BLAS thread: the matrices are small, and times should not depend on the machine's load of threads."""
+    with threadpool_limits(1):
+        return unit, measure(unit, settings, folder)
+
+
+def versions() -> dict[str, str]:
+    packages = ("numpy", "scipy", "scikit-learn")
+    return {"taskloom": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _plot(experiment: Any, record: dict, path: Path) -> bool:
+    """PNG and SVG; whether there was something to draw with."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    experiment.draw(record, figure)
+    for form in ("png", "svg"):
+        with atomic_path(path.with_name(f"{path.name}.{form}")) as temporary:
+            figure.savefig(temporary, dpi=120, format=form)
+    return True

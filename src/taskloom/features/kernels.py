@@ -1,0 +1,298 @@
+"""Kernels as finite features: ``Phi`` (``n x r``) with ``K = Phi Phi'`` on the training inputs, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.sparse import csr_array, diags_array, issparse
+from sklearn import config_context
+
+from .._component import require
+from .._linalg import symmetric
+from .factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
+
+Array = np.ndarray
+SMALL = 100_000  # entries of a sparse matrix, zeros included, up to which a dense one is the better choice
+Matrix: TypeAlias = np.ndarray | csr_array  # features are dense, or sparse by rows
+LARGE = 400  # rows from which a kernel matrix is worth a look at how to decompose it
+GROWING = 1000  # and from which its eigenvectors cost more than a fit without them (solvers/reformulations/krylov.py)
+PER_TASK = 8  # features for each task, below which such a fit takes in most of them
+_TAKES = {  # which of gamma, degree and coef0 a named kernel understands
+    "rbf": ("gamma",),
+    "laplacian": ("gamma",),
+    "chi2": ("gamma",),
+    "sigmoid": ("gamma", "coef0"),
+    "poly": ("gamma", "degree", "coef0"),
+    "polynomial": ("gamma", "degree", "coef0"),
+}
+_ONE_MATRIX = 'kernel="precomputed" cannot stand in a list, where X would have to be several matrices; pass callables k(X, Z)'
+
+
+def as_csr(X: Any) -> csr_array:
+    """A sparse matrix of any format by rows, as numbers, each place stored once; what was given is left as it was."""
+    rows = csr_array(X, dtype=float)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def entries(phi: Matrix) -> Array:
+    """The numbers that are held: all of them, or those that a sparse matrix stores."""
+    return phi.data if issparse(phi) else phi  # type: ignore[return-value]
+
+
+def row_squares(phi: Matrix) -> Array:
+    """The squared norm of each row, in double precision."""
+    if issparse(phi):
+        rows = as_csr(phi)
+        return np.bincount(np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), rows.data**2, rows.shape[0])
+    return np.einsum("ij,ij->i", phi, phi, dtype=float)
+
+
+def weighted_gram(phi: Matrix, h: Array) -> Array:
+    """``Phi' diag(h) Phi`` (``r x r``, dense)."""
+    if issparse(phi):
+        return (phi.T @ (diags_array(h, format="csr") @ phi)).toarray()
+    return phi.T @ (h[:, None] * phi)
+
+
+class LinearFeatures:
+    """``Phi = X``; with more columns than rows, ``X' = QR`` and ``Phi = R'``, so that ``r`` is at most ``n``.
+
+    No ``n x n`` matrix is formed when there are fewer columns than rows, and a large sparse ``X`` is never made dense: it has
+    no sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``. A small one
+    is: dense systems are quicker and lose fewer digits. With ``keep_columns`` the features are the columns, however many.
+    """
+
+    note = ""  # nothing to know about: no matrix is repaired
+
+    def __init__(self, X: Matrix, keep_columns: bool = False):
+        self.basis: Array | None = None
+        self.kernel: KernelFeatures | None = None
+        if issparse(X) and X.shape[0] * X.shape[1] <= SMALL:
+            X = densely(X)
+        self.X = self.phi = as_csr(X) if issparse(X) else X
+        self.n_inputs = X.shape[1]  # how many weights a user sees: one for each column
+        if keep_columns:
+            return
+        if issparse(X) and X.shape[1] >= X.shape[0]:
+            require(bool(np.isfinite(entries(self.X)).all()), "X must be finite, got NaN or infinity")
+            self.kernel = KernelFeatures(densely(self.X @ self.X.T))
+            self.phi = self.kernel.phi
+        elif X.shape[1] > X.shape[0]:
+            self.basis, R = np.linalg.qr(X.T)
+            self.phi = R.T
+
+    def coef(self, W: Array) -> Array:
+        """The weights of the columns of ``X`` (``d x T``)."""
+        if self.kernel is not None:
+            return self.X.T @ self.kernel.dual_coef(W)
+        return W if self.basis is None else self.basis @ W
+
+    def project(self, X: Matrix) -> Matrix:
+        """The features of other inputs; where they leave the span of the training inputs, their part inside it."""
+        if self.kernel is not None:
+            return self.kernel.project(densely(X @ self.X.T))
+        return X if self.basis is None else X @ self.basis
+
+    def weights(self, coef: Array) -> Array:
+        """The weights ``W`` of the features that stand for weights of the columns: the way back."""
+        if self.kernel is not None:
+            return self.kernel.fitting(self.X @ coef)
+        return coef if self.basis is None else self.basis.T @ coef
+
+
+def _symmetric_kernel(K: Array) -> Array:
+    """The matrix itself, or its symmetric part where more than rounding made it lopsided."""
+    lopsided = asymmetry(K)
+    size = max(float(K.max(initial=0.0)), -float(K.min(initial=0.0)), np.finfo(float).tiny)
+    require(lopsided <= 1e-6 * size, f"the kernel matrix must be symmetric; it differs from its transpose by {lopsided:.3g}")
+    return K if lopsided <= 1e-15 * size else symmetric(K)
+
+
+class KernelFeatures:
+    """``Phi = U sqrt(k)`` from the eigendecomposition of ``K``; directions below rounding are left out."""
+
+    note = ""  # what a reader of the certificate must know
+
+    def __init__(self, K: Array):
+        k, U = np.linalg.eigh(_symmetric_kernel(K))
+        require(
+            k[0] >= -1e-7 * max(k[-1], 0.0) and k[-1] >= 0,
+            f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {k[0]:.3g} (largest {k[-1]:.3g}); "
+            "choose another kernel, or other parameters of it",
+        )
+        keep = k > len(k) * np.finfo(float).eps * k[-1]
+        keep[-1] = True  # an all-zero kernel keeps one (zero) feature
+        scale = np.divide(1.0, np.sqrt(k[keep]), out=np.zeros(int(keep.sum())), where=k[keep] > 0)
+        U = U[:, keep]
+        self._set(U * np.sqrt(np.maximum(k[keep], 0.0)), U, scale)
+        if k[0] < -10 * len(k) * np.finfo(float).eps * k[-1]:
+            self.note = f"The kernel matrix was repaired: its smallest eigenvalue was {k[0]:.1e} and counts as 0."
+
+    def _set(self, phi: Array, U: Array, inverse_root: Array) -> None:
+        self.phi, self.U, self.inverse_root = phi, U, inverse_root
+        self.n_inputs = len(phi)  # how many coefficients a user sees: one for each row
+
+    @classmethod
+    def centred(cls, K: Array) -> KernelFeatures | None:
+        """Features that are orthogonal once their mean is taken off: what shared inputs with intercepts need."""
+        parts = centred_eigenvectors(K)
+        if parts is None:
+            return None
+        features = cls.__new__(cls)
+        features._set(*parts)
+        return features
+
+    def dual_coef(self, W: Array) -> Array:
+        """``C`` with ``f(x) = k(x, X) C`` (``n x T``) for weights ``W`` of the features."""
+        return self.U @ (self.inverse_root[:, None] * W)
+
+    def project(self, K: Array) -> Array:
+        """The features of other inputs, from their kernel with the training inputs."""
+        return (K @ self.U) * self.inverse_root
+
+    def weights(self, C: Array) -> Array:
+        """``W = Phi'C``: the way back."""
+        return self.phi.T @ C
+
+    def fitting(self, F: Array) -> Array:
+        """The weights that predict ``F`` (``n x T``) on the training inputs, where features can."""
+        return self.inverse_root[:, None] * (self.U.T @ F)
+
+
+class PivotedFeatures(KernelFeatures):
+    """``Phi`` from a Cholesky factor, pivoted where the kernel is close to singular: as exact, and no eigenvectors."""
+
+    def __init__(self, phi: Array, pivots: Array | None):
+        self.phi, self.pivots, self.n_inputs = phi, pivots, len(phi)
+        self.inverse_root = np.ones(phi.shape[1])
+
+    def _solve(self, rhs: Array, trans: str = "N") -> Array:
+        """``R^-1 rhs`` or ``R'^-1 rhs`` with the rows ``R`` of the pivots, a lower triangle: they say it all."""
+        triangle = self.phi if self.pivots is None else self.phi[self.pivots]
+        return solve_triangular(triangle, rhs, trans=trans, lower=True, check_finite=False)
+
+    def _placed(self, rows: Array) -> Array:
+        """The rows of the pivots, and nothing elsewhere."""
+        if self.pivots is None:
+            return rows
+        placed = np.zeros((self.n_inputs, rows.shape[1]))
+        placed[self.pivots] = rows
+        return placed
+
+    @cached_property
+    def U(self) -> Array:  # type: ignore[override]
+        """What turns ``k(x, X)`` into features."""
+        return self._placed(self._solve(np.eye(self.phi.shape[1])).T)
+
+    def dual_coef(self, W: Array) -> Array:
+        return self._placed(self._solve(W, "T"))
+
+
+class SumFeatures:
+    """The features of several kernels side by side: the predictor is a sum with an addend for each kernel."""
+
+    def __init__(self, parts: list[KernelFeatures]):
+        self.parts = parts
+        self.widths = [part.phi.shape[1] for part in parts]
+        self.phi = np.hstack([part.phi for part in parts])
+        self.n_inputs = parts[0].n_inputs
+        self.note = " ".join(part.note for part in parts if part.note)
+
+    def _each(self, W: Array) -> Iterator[tuple[KernelFeatures, Array]]:
+        return zip(self.parts, np.split(W, np.cumsum(self.widths)[:-1]), strict=True)
+
+    def dual_coef(self, W: Array) -> list[Array]:
+        """For each kernel its coefficients, with ``f(x) = sum_q k_q(x, X) C_q``."""
+        return [part.dual_coef(own) for part, own in self._each(W)]
+
+    def project(self, Ks: list[Array]) -> Array:
+        """The features of other inputs, from their kernels with the training inputs."""
+        return np.hstack([part.project(K) for part, K in zip(self.parts, Ks, strict=True)])
+
+    def weights(self, Cs: list[Array]) -> Array:
+        """Stacked weights from dual coefficients: the way back."""
+        return np.vstack([part.weights(C) for part, C in zip(self.parts, Cs, strict=True)])
+
+
+def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 3, coef0: float = 1) -> Callable[..., Array]:
+    """``k(X, Z)`` for a scikit-learn kernel name, a Gaussian-process kernel, or a callable of two matrices."""
+    if callable(kernel):
+        return lambda X, Z: densely(kernel(X, Z))
+    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow: only where a kernel is named
+
+    known = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
+    require(
+        isinstance(kernel, str) and kernel in known,
+        f"kernel must be one of {known} or a callable k(X, Z), got {kernel!r}",
+    )
+    if kernel == "precomputed":
+        return lambda X, _: X
+    given = {"gamma": gamma, "degree": degree, "coef0": coef0}
+    parameters = {name: given[name] for name in _TAKES.get(kernel, ()) if given[name] is not None}
+    function = PAIRWISE_KERNEL_FUNCTIONS[kernel]
+
+    def values(X: Any, Z: Any) -> Array:
+        with config_context(assume_finite=True, skip_parameter_validation=True):  # inputs were checked
+            return function(X, Z, **parameters)
+
+    return values
+
+
+def densely(K: Any) -> Array:
+    """A small matrix as an array: a kernel matrix is decomposed, whatever the kernel makes of sparse inputs."""
+    return np.asarray(K.toarray() if issparse(K) else K, dtype=float)
+
+
+def build_features(
+    X: Matrix, kernel: Any, keep_columns: bool = False, centred: bool = False, n_tasks: int = 1, **parameters: Any
+) -> LinearFeatures | KernelFeatures | SumFeatures:
+    """The features of a kernel on the training inputs; ``keep_columns`` for structures that sit on the columns of ``X``.
+
+    ``centred`` says that there will be intercepts, so that only centred features count. With few tasks, a fit needs few
+    directions, and no eigenvectors at all.
+    """
+    if isinstance(kernel, (list, tuple)):
+        require(len(kernel) > 0, "kernel=[] is empty: give at least one kernel")
+        require("precomputed" not in [k for k in kernel if isinstance(k, str)], _ONE_MATRIX)
+        return SumFeatures([_kernel_features(X, each, centred, n_tasks, **parameters) for each in kernel])
+    if isinstance(kernel, str) and kernel == "linear":
+        return LinearFeatures(X, keep_columns)
+    return _kernel_features(X, kernel, centred, n_tasks, **parameters)
+
+
+def _kernel_features(X: Matrix, kernel: Any, centred: bool, n_tasks: int, **parameters: Any) -> KernelFeatures:
+    K, n = _kernel_matrix(X, kernel_function(kernel, **parameters), kernel), X.shape[0]
+    require(K.shape == (n, n), f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
+    require(bool(np.isfinite(K).all()), "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
+    return decomposed(K, centred, n_tasks) if n >= LARGE else KernelFeatures(K)
+
+
+def decomposed(K: Array, centred: bool, n_tasks: int = 1) -> KernelFeatures:
+    """The cheapest exact features of a large kernel matrix; a matrix that is not quite a kernel gets its eigenvectors."""
+    K = _symmetric_kernel(K)
+    if len(K) >= max(GROWING, PER_TASK * n_tasks):
+        if (phi := cholesky(K)) is not None:
+            return PivotedFeatures(phi, None)
+    elif not decays(K):
+        features = KernelFeatures.centred(K) if centred else KernelFeatures(K)
+        if features is not None:
+            return features
+    found = pivoted_cholesky(K)
+    return KernelFeatures(K) if found is None else PivotedFeatures(*found)
+
+
+def _kernel_matrix(X: Matrix, k: Callable[..., Array], kernel: Any) -> Array:
+    """``k(X, X)``; a kernel may fail on sparse inputs in any way it likes, and the remedy is always the same."""
+    try:
+        return densely(k(X, X))
+    except Exception as error:
+        if not issparse(X):
+            raise
+        raise ValueError(f"kernel={kernel!r} cannot take a sparse X ({error}); pass X.toarray()") from error

@@ -1,0 +1,50 @@
+"""An order of tasks in which like stands by like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from .._component import require
+from ..structures import factored_matrix as factors
+from ..structures.factored_matrix import FactoredStructure
+
+Array = np.ndarray
+APART = 3.0  # more than any distance 1 - correlation: groups are joined after everything within them
+
+
+def task_tree(C: Array, groups: Any = None) -> Array:
+    """Merges of tasks by average linkage of ``1 - correlation``, as SciPy's ``linkage`` has them; groups stay in one piece."""
+    if len(C) < 2:
+        return np.empty((0, 4))
+    groups = np.zeros(len(C), int) if groups is None else np.asarray(groups)
+    distances = np.maximum(1 - C, 0.0) + APART * (groups[:, None] != groups[None, :])
+    np.fill_diagonal(distances, 0.0)
+    tree = linkage(squareform(distances, checks=False), "average", optimal_ordering=len(C) <= 400)
+    tree[:, 2] = np.maximum.accumulate(np.where(tree[:, 2] >= APART, tree[:, 2] - APART, tree[:, 2]))
+    return tree
+
+
+def every_pair(model: Any) -> Array:
+    """The correlations of a fitted model, for what shows them all."""
+    C = model.task_correlation()
+    require(
+        not isinstance(C, FactoredStructure),
+        f"a picture or a report of every pair of tasks stops at {factors.DENSE_TASKS} tasks, got {len(C)}; "
+        "structure_.nearest(task, k) gives the neighbours of one task",
+    )
+    return C
+
+
+def whole_structure(model: Any) -> Array:
+    """The structure of a fitted model; with several kernels the sum of theirs."""
+    parts = model.structure_ if isinstance(model.structure_, list) else [model.structure_]
+    return np.sum([part.astype(float) for part in parts], axis=0)
+
+
+def leaf_order(tree: Array) -> Array:
+    """The tasks in the order of a tree's leaves; the tree of one task has no merge."""
+    return leaves_list(tree) if len(tree) else np.zeros(1, int)

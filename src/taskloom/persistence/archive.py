@@ -1,0 +1,150 @@
+"""A file on disk: 8 bytes of header length, a JSON header, arrays (the safetensors format), with a checksum over all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from typing import Any
+
+import numpy as np
+
+from ..inspection.labels import plain, shorten
+from .atomic import atomic_write
+
+Array = np.ndarray
+FORMAT = "taskloom"
+VERSION = 1
+MAX_HEADER = 64 << 20  # bytes; names of tasks are in it
+KINDS = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
+
+
+class ModelFileError(ValueError):
+    """A model file that cannot be used, or a model that cannot be put into one; the message says why.
+
+    It may quote the file, so it is made safe for a terminal: short, on one line, and without control characters.
+    """
+
+    def __init__(self, message: str):
+        super().__init__(shorten(plain(message), 1000))
+
+
+def _library() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise ImportError('model files need the package safetensors: python -m pip install "taskloom[files]"') from None
+    return safetensors
+
+
+def write(path: str | os.PathLike, tree: Any, arrays: dict[str, Array], written_by: str) -> None:
+    """Write a model (a tree of JSON values that names arrays) as one file, all or nothing."""
+    library = _library()
+    metadata = {"format": FORMAT, "version": str(VERSION), "written_by": written_by, "model": json.dumps(tree, allow_nan=False)}
+    parts = {name: _little_endian(array) for name, array in arrays.items()}
+    metadata["sha256"] = _checksum(metadata, parts)
+    data = library.numpy.save(parts, metadata)
+    if int.from_bytes(data[:8], "little") > MAX_HEADER:
+        raise ModelFileError(f"names and settings of this model need more than {MAX_HEADER >> 20} MiB, too much for a file")
+    atomic_write(path, data)
+
+
+def _little_endian(array: Array) -> Array:
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+
+
+def read(path: str | os.PathLike) -> tuple[Any, dict[str, Array], dict[str, str]]:
+    """The tree, the arrays and the metadata of a model file, after every check that needs no knowledge of models."""
+    library = _library()
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelFileError(f"{path} is not a regular file")
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > status.st_size - 8 or not 2 <= length <= MAX_HEADER:
+            raise ModelFileError(f"{path} is not a taskloom model file, or it is cut short ({status.st_size} bytes)")
+        header = file.read(length)
+        metadata = _metadata(path, header)
+        rest = file.read()
+    try:
+        entries = library.deserialize(start + header + rest)
+    except library.SafetensorError as error:
+        raise ModelFileError(f"{path} is damaged or cut short: {error}") from None
+    arrays = {}
+    for name, entry in entries:
+        if entry["dtype"] not in KINDS:
+            raise ModelFileError(f"{path} holds an array of type {entry['dtype']}, which no model has")
+        flat = np.frombuffer(bytearray(entry["data"]), dtype=KINDS[entry["dtype"]])
+        arrays[name] = flat.reshape(entry["shape"])
+    if _checksum(metadata, arrays) != metadata.get("sha256"):
+        raise ModelFileError(f"{path} is damaged: its content does not match its checksum; copy or save it again")
+    return strict_json(path, metadata["model"]), arrays, metadata
+
+
+def _metadata(path: Any, header: bytes) -> dict[str, str]:
+    """What the header says about the file, if it is one of ours, of a version that we can read."""
+    try:
+        text = header.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ModelFileError(f"{path} is not a taskloom model file (its header is not text)") from None
+    table = strict_json(path, text)
+    metadata = table.get("__metadata__") if isinstance(table, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is not a taskloom model file")
+    version = metadata.get("version")
+    if not (isinstance(version, str) and version.isascii() and version.isdigit() and len(version) < 10 and int(version) > 0):
+        raise ModelFileError(f"{path} is damaged: it has no version number")
+    if int(version) > VERSION:
+        raise ModelFileError(
+            f"{path} was written by a newer taskloom (its format is {int(version)}, ours is {VERSION}); upgrade taskloom"
+        )
+    if not all(isinstance(value, str) for value in metadata.values()) or "model" not in metadata:
+        raise ModelFileError(f"{path} is damaged: its description is incomplete")
+    return metadata
+
+
+def strict_json(path: Any, text: str) -> Any:
+    """JSON without duplicate names, without NaN, and not nested without end."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            raise ValueError("a name occurs twice")
+        return table
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is no JSON")
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except RecursionError:
+        raise ModelFileError(f"{path} is damaged: its description is nested too deeply") from None
+    except ValueError as error:
+        raise ModelFileError(f"{path} is damaged: its description is not readable ({error})") from None
+
+
+def _checksum(metadata: dict[str, str], arrays: dict[str, Array]) -> str:
+    """Over everything in the file but the checksum itself. It finds accidents, not forgery."""
+    digest = hashlib.sha256()
+    for key in sorted(metadata.keys() - {"sha256"}):
+        digest.update(json.dumps([key, metadata[key]]).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
+        digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")  # one number alone has no other view
+    return digest.hexdigest()

@@ -1,0 +1,133 @@
+"""What each task gains from the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._component import require
+from ..inspection.labels import display_names
+from .canvas import GAIN, LOSS, NEUTRAL, one_axes, points_for_each, tidy
+
+Array = np.ndarray
+
+
+class TransferDisplay:
+    """The gain of each task from learning together, sorted, with its interval.
+
+    Parameters
+    ----------
+    tasks : sequence of str
+        Their names.
+    gain, standard_error : ndarray of shape (n_tasks,)
+        NaN where a task could not be scored.
+
+    Attributes
+    ----------
+    ax_, figure_
+    order_ : ndarray
+        The tasks from the bottom to the top, as positions in ``tasks``; those without a score are left out.
+    """
+
+    def __init__(self, tasks: Any, gain: Array, standard_error: Array):
+        self.tasks = tasks
+        self.gain = gain
+        self.standard_error = standard_error
+
+    @classmethod
+    def from_estimator(cls, model: Any, *, ax=None, **options):
+        """Draw ``transfer_`` of a fitted cross-validated model; options are those of :meth:`plot`."""
+        require(
+            hasattr(type(model), "_cross_validate"),
+            f"{type(model).__name__} has no ledger: give compare_to_single_task(model, X, y) to from_ledger",
+        )
+        check_is_fitted(model, "transfer_")
+        return cls.from_ledger(model.transfer_, ax=ax, **options)
+
+    @classmethod
+    def from_ledger(cls, ledger: dict[str, Array], *, ax=None, **options):
+        """Draw a ledger, as :func:`~taskloom.compare_to_single_task` gives it."""
+        names = display_names(ledger["task"], 28)
+        gain, error = (np.asarray(ledger[name], dtype=float) for name in ("gain", "standard_error"))
+        return cls(names, gain, error).plot(ax, **options)
+
+    def plot(self, ax=None, *, width=2.0):
+        """Draw a row for each task.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default a new figure, high enough for all names.
+        width : float, default=2.0
+            The half-width of the intervals, in standard errors over the folds.
+
+        Returns
+        -------
+        self
+        """
+        scored = np.flatnonzero(~np.isnan(self.gain))
+        require(scored.size > 0, "no task has a score: there is no gain to draw")
+        self.order_ = scored[np.argsort(self.gain[scored], kind="stable")]
+        n = len(self.order_)
+        height = min(max(1.2, 0.25 * n), max(7.0, 0.105 * n), 60.0)
+        self.figure_, self.ax_ = one_axes(type(self).__name__, ax, 6.4, height + 0.9)
+        gain, reach = self.gain[self.order_], width * np.nan_to_num(self.standard_error[self.order_])
+        row = np.arange(n)
+        self.ax_.axvline(0, color="0.3", linewidth=1)
+        points = 72 * height / n if ax is None else points_for_each(self.ax_, n, "y")
+        for mask, colour, what in (
+            (gain - reach > 0, GAIN, "better together"),
+            (gain + reach < 0, LOSS, "better alone"),
+            ((gain - reach <= 0) & (gain + reach >= 0), NEUTRAL, "not sure"),
+        ):
+            if mask.any():
+                self.ax_.hlines(
+                    row[mask],
+                    (gain - reach)[mask],
+                    (gain + reach)[mask],
+                    color=colour,
+                    alpha=0.55,
+                    linewidth=min(2.0, points / 4),
+                )
+                label = f"{mask.sum()} {what}"
+                self.ax_.scatter(gain[mask], row[mask], color=colour, s=min(28.0, 3 * points), zorder=3, label=label)
+        self._names(points)
+        self.ax_.set(xlabel=f"gain in score from learning together (± {width:g} standard errors)", ylim=(-0.8, n - 0.2))
+        self._range(gain - reach, gain + reach, gain)
+        tidy(self.ax_)
+        self.ax_.grid(visible=False, axis="y")
+        self.ax_.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+        return self
+
+    def _range(self, low: Array, high: Array, gain: Array) -> None:
+        """Among many tasks a few wild ones must not squash the others: they are marked at the edge, with their gain."""
+        if len(gain) < 20:
+            return
+        left, right = float(np.quantile(low, 0.03)), float(np.quantile(high, 0.97))
+        left, right = min(left, 0.0) - 0.15 * (right - left), max(right, 0.0) + 0.15 * (right - left)
+        self.ax_.set_xlim(left, right)
+        for row in np.flatnonzero((gain < left) | (gain > right)):
+            below = gain[row] < left
+            self.ax_.annotate(
+                f"◂ {gain[row]:.2g}" if below else f"{gain[row]:.2g} ▸",
+                (left if below else right, row),
+                fontsize=7,
+                ha="left" if below else "right",
+                va="center",
+                backgroundcolor="white",
+            )
+
+    def _names(self, points: float) -> None:
+        """All names where there is room for them, else those of the largest and the smallest gains."""
+        n = len(self.order_)
+        rows = np.arange(n)
+        if points < 5:
+            each = max(1, int(n * points / 9 / 4))
+            step = int(np.ceil(9 / points))
+            low = rows[: each * step : step]
+            rows = np.unique(np.concatenate([low, n - 1 - low]))
+        size = min(10.0, 0.85 * points) if points >= 5 else 8.0
+        self.ax_.set_yticks(rows, [self.tasks[self.order_[k]] for k in rows], fontsize=size, parse_math=False)
+        self.ax_.tick_params(axis="y", length=0)

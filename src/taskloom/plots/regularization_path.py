@@ -1,0 +1,120 @@
+"""Scores and the spectrum of the structure along the strengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._component import require
+from ..structures.factored_matrix import FactoredStructure
+from .canvas import GAIN, LOSS, panels, tidy
+
+Array = np.ndarray
+
+
+def _spectrum(A: Any) -> Array:
+    return A.spectrum() if isinstance(A, FactoredStructure) else np.linalg.eigvalsh(A)[::-1]
+
+
+class PathDisplay:
+    """What changes as the strength ``alpha`` goes down: the cross-validated score, and the eigenvalues of the structure.
+
+    Parameters
+    ----------
+    alphas : ndarray of shape (n_alphas,)
+    score, standard_error : ndarray of shape (n_alphas,) or None
+    spectrum : ndarray of shape (n_alphas, n_tasks) or None
+        The eigenvalues, largest first.
+    chosen : float or None
+        The strength to mark.
+
+    Attributes
+    ----------
+    axes_ : ndarray of Axes
+        One panel for each of scores and spectrum that there is.
+    ax_ : Axes
+        The first of them.
+    figure_
+    """
+
+    def __init__(self, alphas: Array, *, score=None, standard_error=None, spectrum=None, chosen=None):
+        self.alphas = alphas
+        self.score = score
+        self.standard_error = standard_error
+        self.spectrum = spectrum
+        self.chosen = chosen
+
+    @classmethod
+    def from_estimator(cls, model: Any, *, ax=None, **options):
+        """Draw ``path_`` of a fitted cross-validated model; options are those of :meth:`plot`."""
+        require(
+            hasattr(type(model), "_cross_validate"),
+            f"PathDisplay needs a cross-validated model (MultiTaskRegressorCV, ...), got {type(model).__name__}",
+        )
+        check_is_fitted(model, "path_")
+        path = model.path_
+        display = cls(
+            path["alphas"],
+            score=path["score"],
+            standard_error=path["standard_error"],
+            spectrum=path.get("spectrum"),
+            chosen=model.alpha_,
+        )
+        return display.plot(ax, **options)
+
+    @classmethod
+    def from_solutions(cls, alphas: Any, solutions: Any, *, ax=None, **options):
+        """Draw the spectra of solutions along strengths, as ``taskloom.path`` gives them."""
+        spectrum = np.array([_spectrum(solution.A) for solution in solutions])
+        alphas = np.asarray(alphas, dtype=float)
+        require(len(alphas) == len(spectrum), f"there are {len(alphas)} strengths for {len(spectrum)} solutions")
+        return cls(alphas, spectrum=spectrum).plot(ax, **options)
+
+    def plot(self, ax=None):
+        """Draw the panels; the place of ``ax``, where one is given, is shared out among them.
+
+        Returns
+        -------
+        self
+        """
+        draws = [draw for draw, what in ((self._score, self.score), (self._spectrum, self.spectrum)) if what is not None]
+        require(len(draws) > 0, "there is nothing to draw: neither scores nor spectrum")
+        self.figure_, grid = panels(type(self).__name__, ax, len(draws), 1, 6.4, 2.9 * len(draws), sharex=True)
+        self.axes_ = grid[:, 0]
+        self.ax_ = self.axes_[0]
+        for panel, draw in zip(self.axes_, draws, strict=True):
+            draw(panel)
+            panel.set_xscale("log")
+            tidy(panel)
+            if self.chosen is not None:
+                panel.axvline(self.chosen, color=LOSS, linestyle="--", linewidth=1)
+        self.axes_[-1].set_xlabel("strength alpha (stronger to the right)")
+        return self
+
+    def _score(self, ax: Any) -> None:
+        ax.plot(self.alphas, self.score, color=GAIN, marker="o", markersize=3.5, linewidth=1.5, label="mean over folds")
+        if self.standard_error is not None and np.isfinite(self.standard_error).any():
+            low, high = self.score - self.standard_error, self.score + self.standard_error
+            ax.fill_between(self.alphas, low, high, color=GAIN, alpha=0.18, linewidth=0, label="± one standard error")
+        if self.chosen is not None:
+            ax.plot([], [], color=LOSS, linestyle="--", linewidth=1, label=f"chosen: {self.chosen:.3g}")
+        ax.set_ylabel("score")
+        ax.legend(frameon=False, fontsize=8)
+
+    def _spectrum(self, ax: Any) -> None:
+        """The largest eigenvalues are darkest and on top; most of 150 lie at zero, and that is the message."""
+        from matplotlib import colormaps
+
+        n = self.spectrum.shape[1]
+        shade = colormaps["viridis"](np.minimum(np.arange(n) / max(min(n, 15) - 1, 1), 1.0) * 0.85)
+        for k in reversed(range(n)):
+            ax.plot(self.alphas, self.spectrum[:, k], color=shade[k], linewidth=1.5 if n <= 20 else 0.9)
+        top = np.nanmax(self.spectrum, axis=1)
+        alive = (self.spectrum > 1e-3 * np.maximum(top, 1e-300)[:, None]).sum(axis=1)
+        where = 0 if self.chosen is None else int(np.argmin(np.abs(np.log(self.alphas / self.chosen))))
+        if self.chosen is not None:
+            ax.set_title(f"{alive[where]} of {n} eigenvalues above 0.1 % of the largest, at the chosen strength", fontsize=9)
+        ax.set_ylabel("eigenvalues of the structure")
+        ax.set_ylim(bottom=0)

@@ -1,0 +1,139 @@
+"""The strongest relations as lines between tasks on a circle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._component import require
+from ..inspection.labels import display_names
+from ..inspection.task_order import every_pair, leaf_order, task_tree
+from .canvas import DIVERGING, GROUP_COLOURS, one_axes
+
+Array = np.ndarray
+ROUND = 2 * np.pi * 0.8  # the rim of a circle in units of its radius, less some air between names
+
+
+class TaskGraphDisplay:
+    """Tasks on a circle, group by group, and a line for each strong relation.
+
+    On a circle every task has its own direction, so names never meet, whether there are 5 tasks or 150.
+
+    Parameters
+    ----------
+    correlation : ndarray of shape (n_tasks, n_tasks)
+    tasks : sequence of str
+        Their names.
+    groups : ndarray of shape (n_tasks,)
+        The group of each task.
+
+    Attributes
+    ----------
+    ax_, figure_, lines_
+        What was drawn on and what was drawn.
+    n_edges_, n_hidden_ : int
+        Relations above the threshold that are drawn, and that were left out because ``max_edges`` are drawn already.
+    """
+
+    _size: float  # of the letters, in points
+
+    def __init__(self, correlation: Array, tasks: Any, groups: Array):
+        self.correlation = correlation
+        self.tasks = tasks
+        self.groups = groups
+
+    @classmethod
+    def from_estimator(cls, model: Any, *, n_clusters=None, ax=None, **options):
+        """Draw the relations of a fitted model; options are those of :meth:`plot`."""
+        C, groups = every_pair(model), model.task_clusters(n_clusters)
+        return cls(C, display_names(model.tasks_, 28), groups).plot(ax, **options)
+
+    def plot(self, ax=None, *, threshold=None, max_edges=None, cmap=DIVERGING):
+        """Draw the graph.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        threshold : float, default=None
+            Relations weaker than this are not drawn; by default 0.1.
+        max_edges : int, default=None
+            Of more relations than this only the strongest are drawn, and the title says so; by default three for each task, or
+            all when ``threshold`` is given.
+        cmap : str or Colormap, default="RdBu"
+
+        Returns
+        -------
+        self
+        """
+        require(threshold is None or 0 <= threshold <= 1, f"threshold must be between 0 and 1, got {threshold!r}")
+        T = len(self.correlation)
+        if max_edges is None:
+            max_edges = 3 * T if threshold is None else T * T
+        threshold = 0.1 if threshold is None else threshold
+        letters = 0.6 * max(map(len, self.tasks)) + 1.5  # the longest name, in units of the size of its letters
+        side = 2 * (max(110.0, 8 * T / ROUND, 10 * letters) + 8 * letters) / 72
+        self.figure_, self.ax_ = one_axes(type(self).__name__, ax, side + 1.0, side + 0.4)
+        room = side * 36 if ax is None else min(self.ax_.get_window_extent().size) * 36 / self.figure_.dpi
+        self._size = min(9.0, room / (letters + T / ROUND))  # radius + names = room, and each name has its part of the rim
+        named = self._size >= 4
+        reach = 1 / max(1 - self._size * letters / room, 0.5) if named else 1.05  # of small axes, names take half at most
+        order = leaf_order(task_tree(self.correlation, self.groups))
+        angle = np.empty(T)
+        angle[order] = np.pi / 2 - 2 * np.pi * (np.arange(T) + 0.5) / T
+        spot = np.column_stack([np.cos(angle), np.sin(angle)])
+        self._edges(spot, threshold, max_edges, cmap)
+        colours = [GROUP_COLOURS[g % len(GROUP_COLOURS)] for g in self.groups]
+        self.ax_.scatter(*spot.T, c=colours, s=np.clip(2400 / T, 12, 90), zorder=3, edgecolors="white", linewidths=0.6)
+        if named:
+            self._names(angle)
+        self.ax_.set(aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
+        self.ax_.set_axis_off()
+        return self
+
+    def _edges(self, spot: Array, threshold: float, max_edges: int, cmap: Any) -> None:
+        from matplotlib.collections import LineCollection
+
+        C = self.correlation
+        one, other = np.nonzero(np.triu(np.abs(C) >= max(threshold, 1e-12), k=1))
+        order = np.argsort(-np.abs(C[one, other]), kind="stable")[:max_edges][::-1]  # the strongest last: on top
+        self.n_hidden_ = len(one) - len(order)
+        one, other = one[order], other[order]
+        self.n_edges_, value = len(one), C[one, other]
+        s = np.linspace(0, 1, 25)[None, :, None]
+        start, end = spot[one][:, None, :], spot[other][:, None, :]
+        bend = 0.45 * (start + end) / 2  # towards the centre, so that lines within a group stay apart from the rim
+        curve = (1 - s) ** 2 * start + 2 * s * (1 - s) * bend + s**2 * end
+        strength = (np.abs(value) - threshold) / (1 - threshold) if threshold < 1 else np.ones(len(value))
+        crowd = np.clip(8 / np.sqrt(max(len(value), 1)), 0.25, 1)
+        self.lines_ = LineCollection(
+            list(curve), cmap=cmap, linewidths=crowd * (1.0 + 3.0 * strength), alpha=0.3 + 0.55 * crowd
+        )
+        self.lines_.set_array(value)
+        self.lines_.set_clim(-1, 1)
+        self.ax_.add_collection(self.lines_)
+        if self.n_edges_:
+            bar = self.figure_.colorbar(self.lines_, ax=self.ax_, shrink=0.5, pad=0.02, aspect=25, label="correlation")
+            bar.outline.set_visible(False)
+            bar.solids.set_alpha(1)
+        weakest = f"{np.abs(value).min():.2f}" if self.n_hidden_ and len(value) else f"{threshold:g}"
+        which = f"the {self.n_edges_} strongest relations, " if self.n_hidden_ else f"{self.n_edges_} relations "
+        self.ax_.set_title(f"{which}of size {weakest} or more", fontsize=10)
+
+    def _names(self, angle: Array) -> None:
+        """Names point away from the centre; each has its arc of the circle to itself."""
+        T = len(angle)
+        reach = 1.03 + 0.06 * min(1.0, 5 / T)
+        for name, at in zip(self.tasks, angle, strict=True):
+            left = np.cos(at) < -1e-9
+            self.ax_.text(
+                reach * np.cos(at),
+                reach * np.sin(at),
+                name,
+                fontsize=self._size,
+                rotation=np.degrees(at) + (180 if left else 0) if T > 12 else 0,
+                rotation_mode="anchor",
+                ha="center" if T <= 12 and abs(np.cos(at)) < 0.2 else "right" if left else "left",
+                va=("bottom" if np.sin(at) > 0 else "top") if T <= 12 and abs(np.cos(at)) < 0.2 else "center",
+                parse_math=False,
+            )

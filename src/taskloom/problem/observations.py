@@ -1,0 +1,107 @@
+"""Observations: which row of the features, which task, what was seen, with what weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._component import require
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """One entry for each observed ``(row, task)``, sorted by task.
+
+    ``weight`` is the weight in the objective, ``v = c_t s_i / S_t``; entries of weight 0 are not here at all.
+    """
+
+    row: Array
+    task: Array
+    y: Array
+    weight: Array
+    n_tasks: int
+
+    @classmethod
+    def build(
+        cls, row: Array, task: Array, y: Array, n_tasks: int, sample_weight: Array | None = None, task_weight: Any = "equal"
+    ) -> Observations:
+        """Normalise weights as the objective does: ``c_t / S_t`` times the sample weight."""
+        s = np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        if sample_weight is not None:
+            require(bool((s >= 0).all()) and bool(np.isfinite(s).all()), "sample weights must be finite and not negative")
+            keep = s > 0
+            row, task, y, s = row[keep], task[keep], y[keep], s[keep]
+        total = np.bincount(task, weights=s, minlength=n_tasks)
+        empty = np.flatnonzero(total <= 0)
+        require(empty.size == 0, f"task {empty[0] if empty.size else ''} has no observation with positive weight; drop it")
+        c = task_strengths(task_weight, total)
+        v = s * (c / total)[task]
+        later = np.diff(task)
+        if np.all((later > 0) | ((later == 0) & (np.diff(row) >= 0))):  # in order already: nothing to copy
+            return cls(row, task, y, v, n_tasks)
+        order = np.lexsort((row, task))
+        return cls(row[order], task[order], y[order], v[order], n_tasks)
+
+    @classmethod
+    def from_wide(cls, Y: Array, sample_weight: Array | None = None, task_weight: Any = "equal") -> Observations:
+        """From ``Y`` (``n x T``), NaN where a task was not observed; weights of shape ``(n,)`` or ``(n, T)``."""
+        Y = np.asarray(Y, dtype=float)
+        Y = Y[:, None] if Y.ndim == 1 else Y
+        row, task = np.nonzero(~np.isnan(Y))
+        s = None
+        if sample_weight is not None:
+            S = np.asarray(sample_weight, dtype=float)
+            s = np.broadcast_to(S[:, None] if S.ndim == 1 else S, Y.shape)[row, task]
+        return cls.build(row, task, Y[row, task], Y.shape[1], s, task_weight)
+
+    @cached_property
+    def counts(self) -> Array:
+        """The number of observations of each task."""
+        return np.bincount(self.task, minlength=self.n_tasks)
+
+    @cached_property
+    def starts(self) -> Array:
+        """Where each task begins in the sorted arrays, and the end of the last one."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    def sum_by_task(self, values: Array) -> Array:
+        """Add up one number for each observation within its task."""
+        return np.bincount(self.task, weights=values, minlength=self.n_tasks)
+
+    @cached_property
+    def full_rows(self) -> int | None:
+        """The number of rows, if every task was seen once in each of them: then observations are a matrix, column by column."""
+        n = self.y.size // self.n_tasks
+        full = self.y.size == n * self.n_tasks and np.array_equal(self.row, np.tile(np.arange(n), self.n_tasks))
+        return n if full and bool(np.all(self.counts == n)) else None
+
+    def scatter(self, values: Array, n_rows: int) -> Array:
+        """The ``n x T`` matrix with these values at the observed places (repeated places add up); to be read only."""
+        if self.full_rows == n_rows:
+            return values.reshape(self.n_tasks, n_rows).T
+        flat = np.bincount(self.places(n_rows), weights=values, minlength=n_rows * self.n_tasks)
+        return flat.reshape(self.n_tasks, n_rows).T
+
+    def places(self, n_rows: int) -> Array:
+        """Where the observations lie in a ``T x n`` matrix, read row by row."""
+        return self.task * n_rows + self.row
+
+
+def task_strengths(task_weight: Any, total: Array) -> Array:
+    """``c_t``: 1 for ``"equal"``, ``T S_t / sum S`` for ``"size"``, or the array that was given."""
+    n_tasks = total.size
+    if isinstance(task_weight, str):
+        require(
+            task_weight in ("equal", "size"),
+            f'task_weight must be "equal", "size", an array or a dict by task name, got {task_weight!r}',
+        )
+        return np.ones(n_tasks) if task_weight == "equal" else n_tasks * total / total.sum()
+    c = np.asarray(task_weight, dtype=float)
+    require(c.shape == (n_tasks,), f"task_weight needs one number for each of the {n_tasks} tasks, got shape {c.shape}")
+    require(bool((c > 0).all() and np.isfinite(c).all()), f"task_weight must be positive and finite, got {c.min():.3g}")
+    return c

@@ -1,0 +1,229 @@
+"""Block descent: one first-order step on each block (the paper's Corollary on block coordinate methods, part b)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import issparse
+
+from .._component import require
+from .._linalg import psd_eigh, psd_root, spectrum, symmetric
+from ..features import weighted_gram
+from ..problem import Problem
+from ..structures import factored_matrix as factors
+from .anderson import Extrapolation
+from .barrier import UnsupervisedStep
+from .base import Iterate, Run, Solver, needs_convex
+from .reformulations.shared_inputs import separable_weights
+from .supervised.sides import FeatureSide, TaskSide
+
+Array = np.ndarray
+
+
+@dataclass(eq=False, repr=False)
+class Block(Solver):
+    """One proximal gradient step on the weights, then one step on the structure; no linear system in the data.
+
+    The step on the weights minimises a quadratic bound of the loss (its Lipschitz constant task by task) plus the
+    structured norm. The step on the structure is its closed form, the proximal step of infinite length, or with
+    ``structure_step="gradient"`` one proximal gradient step on (S^delta).
+
+    Parameters
+    ----------
+    delta : float, optional
+        The barrier of (S^delta). ``None`` ties it to the gap.
+    structure_step : {"closed", "gradient"}
+    memory : int
+        How many past steps extrapolation (Anderson's) may combine; 0 is plain descent.
+    """
+
+    delta: float | None = None
+    structure_step: str = "closed"
+    memory: int = 15
+
+    def check(self) -> None:
+        require(self.delta is None or self.delta >= 0, f"Block needs delta >= 0 or None, got delta={self.delta!r}")
+        require(
+            self.structure_step in ("closed", "gradient"),
+            f'Block needs structure_step="closed" or "gradient", got {self.structure_step!r}',
+        )
+        require(self.memory >= 0, f"Block needs memory >= 0, got memory={self.memory!r}")
+
+    def accepts(self, problem: Problem) -> str | None:
+        if not problem.structure.convex:
+            return needs_convex(self.name, problem)
+        if problem.n_tasks > factors.LARGEST_ARRAY:
+            T = problem.n_tasks
+            return (
+                f'solver="block" needs matrices of {T} x {T} tasks ({factors.gibibytes(T)} each), and stops at '
+                f'{factors.LARGEST_ARRAY} tasks; use solver="auto"'
+            )
+        if not problem.unfolded().structure.parted:
+            return None
+        return f'solver="block" works on one structure; for {type(problem.structure).__name__} use solver="proximal" or "auto"'
+
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+        return _BlockRun(self, problem, start)
+
+
+class _CentredTasks:
+    """Features centred within each task: intercepts then decouple from weights, and each has its own step length."""
+
+    def __init__(self, problem: Problem):
+        seen = problem.observations
+        v = seen.weight
+        self.total = seen.sum_by_task(v)
+        self.mean = np.zeros((problem.n_features, problem.n_tasks))
+        if problem.fit_intercept:
+            self.mean = problem.correlate(v) / self.total
+        self.lipschitz = np.empty(problem.n_tasks)
+        same = separable_weights(problem)  # all tasks bend alike, but for their weights
+        for t, (part, phi) in enumerate(problem.by_task()[: 1 if same is not None else None]):
+            if issparse(phi):
+                mean = self.mean[:, t]
+                self.lipschitz[t] = spectrum(weighted_gram(phi, v[part]) - self.total[t] * np.outer(mean, mean))[-1]
+                continue
+            root = np.sqrt(v[part])[:, None] * (phi - self.mean[:, t])
+            self.lipschitz[t] = np.linalg.norm(root, 2) ** 2 if root.size else 0.0
+        if same is not None:
+            self.lipschitz = self.lipschitz[0] / same[1][0] * same[1]
+
+
+class _BlockRun(Run):
+    def __init__(self, settings: Block, problem: Problem, start: tuple[Array, Array] | None):
+        self.settings, self.problem = settings, problem
+        self.centred = _CentredTasks(problem)
+        self.side = FeatureSide(problem) if problem.structure.on_features else TaskSide(problem)
+        self.structure_step = UnsupervisedStep(problem, self.side, settings.delta)
+        self.extrapolate = Extrapolation(settings.memory)
+        r, T = problem.n_features, problem.n_tasks
+        W, b = start[:2] if start is not None else (np.zeros((r, T)), np.zeros(T))
+        self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
+        self.objective = np.inf
+        self.plain: Array | None = None
+        self.steps, self.bend = 0, 0.0  # the curvature that the last step reckoned with, for a loss without a bound on it
+        if start is None and not problem.structure.known:
+            self.x = self._weights_step(np.eye(self.side.dim))
+        self.A = self.structure_step(self.x[:-1])
+        self.length = 0.0
+
+    def retarget(self, problem: Problem) -> None:
+        self.problem = self.structure_step.problem = problem
+        self._map_changed()
+
+    def _map_changed(self) -> None:
+        self.objective, self.plain = np.inf, None
+        self.extrapolate.clear()
+
+    def _at(self, x: Array) -> tuple[Array, Array, Array]:
+        """Weights, intercepts and predictions of a stacked point (its last row holds the centred intercepts)."""
+        W = x[:-1]
+        b = x[-1] - np.einsum("rt,rt->t", self.centred.mean, W) if self.problem.fit_intercept else np.zeros(x.shape[1])
+        return W, b, self.problem.predict(W, b)
+
+    def _weights_step(self, A: Array) -> Array:
+        """One proximal gradient step at structure ``A``; where curvatures have no bound, short enough for the loss to obey."""
+        problem, seen = self.problem, self.problem.observations
+        W, _, z = self._at(self.x)
+        g = seen.weight * problem.loss.slope(seen.y, z)
+        if np.isfinite(problem.loss.max_curvature):
+            return self._bounded_step(A, W, g, problem.loss.max_curvature)
+        before, now = self.bend, problem.loss_term(z)
+        self.steps += 1
+        if self.bend == 0 or self.steps % 100 == 0:  # now and then only: a bound that changes is a map that changes
+            self.bend = float(problem.loss.curvature(seen.y, z).max())
+        for _ in range(60):
+            image = self._bounded_step(A, W, g, self.bend)
+            move = self._at(image)[2] - z
+            with np.errstate(over="ignore"):
+                there = problem.loss_term(z + move)
+            if there <= now + float(g @ move) + self.bend / 2 * float(seen.weight @ move**2) + 1e-14 * abs(now):
+                break
+            self.bend *= 2
+        if self.bend != before:
+            self._map_changed()
+        return image
+
+    def _bounded_step(self, A: Array, W: Array, g: Array, curvature: float) -> Array:
+        """The step if the loss bends by no more than ``curvature``."""
+        problem, centred = self.problem, self.centred
+        total = problem.observations.sum_by_task(g)
+        slope = problem.correlate(g) - centred.mean * total
+        bend = curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
+        # (bend + 2 alpha A^-1 + 2 ridge) is inverted in the coordinates of a root of A: a singular A needs no inverse
+        target, bend = W * bend - slope, bend + 2 * problem.ridge
+        if problem.structure.on_features:
+            a, V = psd_eigh(A)
+            new = V @ (a[:, None] / (np.outer(a, bend) + 2 * problem.alpha) * (V.T @ target))
+        else:
+            root = psd_root(A)
+            inner = root.T @ (bend[:, None] * root) + 2 * problem.alpha * np.eye(root.shape[1])
+            new = np.linalg.solve(symmetric(inner), (target @ root).T).T @ root.T
+        offsets = self.x[-1]
+        if problem.fit_intercept:
+            offsets = offsets - total / (curvature * centred.total)
+        return np.vstack([new, offsets])
+
+    def step(self, gap: float) -> Iterate:
+        image = self._weights_step(self.A)
+        W, b, z = self._at(image)
+        penalty = self._penalty_at_hand(W) if self.problem.structure.searched else None  # the best structure is a search
+        here = Iterate(W, b, z, self.problem.loss.slope(self.problem.observations.y, z), self.A, penalty)
+        value = self._value(W, z)
+        if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
+            self.x, self.plain = self.plain, None
+            self._set_structure(self.x[:-1])
+            self.extrapolate.clear()
+            return here
+        self.objective = value
+        combined = self.extrapolate(self.x, image)
+        self.plain = None if combined is image else image
+        self.x = combined
+        self._set_structure(self.x[:-1])
+        if self.structure_step.lower(self.A, gap):
+            self._map_changed()
+        return here
+
+    def _penalty_at_hand(self, W: Array) -> float:
+        problem = self.problem
+        norm = problem.alpha * problem.structure.charge(W, self.A) + problem.ridge * float(np.vdot(W, W))
+        return norm + problem.structure.value(self.A)
+
+    def _value(self, W: Array, z: Array) -> float:
+        """The objective of (S^delta) at these weights and the best structure for them."""
+        problem = self.problem
+        root = np.sqrt(problem.alpha) * self.side.moment_root(W)
+        A, penalty = problem.structure.best_of_root(root, problem.alpha * self.structure_step.height)
+        value = problem.loss_term(z) + penalty + problem.ridge * float(np.vdot(W, W))
+        return value + self.structure_step.cost(A)
+
+    def _set_structure(self, W: Array) -> None:
+        if self.settings.structure_step == "closed" or self.problem.structure.known:
+            self.A = self.structure_step(W)
+        else:
+            self.A = self._proximal_step(W)
+
+    def _proximal_step(self, W: Array) -> Array:
+        """One proximal gradient step on ``A``, its length halved until the objective falls and doubled after."""
+        problem = self.problem
+        root = self.side.moment_root(W)
+        M = problem.alpha * (root.T @ root + self.structure_step.height * np.eye(len(self.A)))
+
+        def energy(A: Array) -> float:
+            a, V = np.linalg.eigh(symmetric(A))
+            if a[0] <= 0:
+                return np.inf
+            return float((np.einsum("ij,ji->i", V.T @ M, V) / a).sum())
+
+        inverse = np.linalg.inv(self.A)
+        slope = -inverse @ M @ inverse
+        now = energy(self.A)
+        self.length = 4 * self.length or float(np.linalg.norm(self.A)) / max(float(np.linalg.norm(slope)), 1e-300)
+        for _ in range(80):
+            A = problem.structure.prox(self.A - self.length * slope, self.length)
+            move = A - self.A
+            if energy(A) <= now + float(np.vdot(slope, move)) + float(np.vdot(move, move)) / (2 * self.length):
+                return A
+            self.length /= 2
+        return self.A

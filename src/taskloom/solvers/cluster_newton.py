@@ -1,0 +1,239 @@
+"""Newton's method on the weights themselves, where the penalty of the best structure is a smooth function of them.
+
+    min_W  sum_t ||y_t - X_t w_t||^2 + alpha phi(W) + ridge ||W||^2,     phi(W) = min_A tr(A^-1 W'W)
+
+So it is under ``Clusters``, whose ``A`` is bounded from below. The inverse of the Hessian of ``phi`` is known in closed form,
+and the loss only adds a little to it: conjugate gradients need 2 to 5 products with the data for a Newton step. The first
+structure is the best one for the slope of the loss at zero, from which few directions change sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import issparse
+
+from .._array_api import times, times_transposed
+from .._component import require
+from ..problem import Problem
+from ..structures import Clusters
+from ..structures.cluster_norm import ClusterNorm
+from .base import Iterate, Run, Solver
+from .factor.stacked_inputs import GramBlock, blocks, means
+from .proximal import Proximal
+
+Array = np.ndarray
+FAR = 1e-2  # a relative promise above this is far from the end
+STEPS = 12  # Newton steps after which a certificate is due, whatever they think of themselves
+PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
+
+
+@dataclass(eq=False, repr=False)
+class Smooth(Solver):
+    """Newton's method on the weights, with conjugate gradients; for ``Clusters`` and the squared loss.
+
+    Parameters
+    ----------
+    forcing : float
+        Conjugate gradients stop when the residual of the Newton system has fallen to this share, or earlier far from the end.
+    """
+
+    forcing: float = 0.01
+
+    def check(self) -> None:
+        require(0 < self.forcing < 1, f"Smooth needs 0 < forcing < 1, got forcing={self.forcing!r}")
+
+    def accepts(self, problem: Problem) -> str | None:
+        fits = isinstance(problem.structure, Clusters) and problem.loss.quadratic and problem.n_tasks > 1
+        if fits and not issparse(problem.features):
+            return None
+        return 'solver="smooth" needs Clusters(), the squared loss, dense features and two tasks or more; use solver="auto"'
+
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+        return SmoothRun(self, problem, start, tol)
+
+
+class SquaredLoss:
+    """The loss term at the best intercepts, as a function of the weights (``T x r``)."""
+
+    def __init__(self, problem: Problem):
+        self.blocks, _ = problem.once("blocks", lambda: blocks(problem))
+        self.shape = (problem.n_tasks, problem.n_features)
+        narrow = 2 * min(block.length for block in self.blocks) >= problem.n_features
+        # Where a task has not many more features than rows, one small matrix takes less than two passes over its rows.
+        self.grams = problem.once("task grams", lambda: [block.moments() for block in self.blocks]) if narrow else None
+        self.curvature = 2 * float(np.mean(np.concatenate([block.size for block in self.blocks])))
+
+    def at(self, W: Array) -> tuple[float, Array]:
+        """The value, and ``Z``: the slope with the sign turned."""
+        value, Z = 0.0, np.empty(self.shape)
+        for block in self.blocks:
+            w = W[block.tasks]
+            if isinstance(block, GramBlock):
+                left = block.c - times(block.G, w)
+                value += float(block.squares.sum()) - float(np.vdot(w, block.c + left))
+                Z[block.tasks] = 2 * left
+            else:
+                left = block.y - times(block.X, w)
+                value += float(np.vdot(left, left))
+                Z[block.tasks] = 2 * times_transposed(block.X, left)
+        return value, Z
+
+    def correlations(self) -> Array:
+        """``Z`` at zero."""
+        Z = np.empty(self.shape)
+        for block in self.blocks:
+            Z[block.tasks] = 2 * (block.c if isinstance(block, GramBlock) else times_transposed(block.X, block.y))
+        return Z
+
+    def product(self, E: Array) -> Array:
+        """The Hessian times ``E``."""
+        out = np.empty(self.shape)
+        for k, block in enumerate(self.blocks):
+            part = E[block.tasks]
+            if self.grams is not None:
+                out[block.tasks] = times(self.grams[k], part)
+            elif isinstance(block, GramBlock):
+                out[block.tasks] = times(block.G, part)
+            else:
+                out[block.tasks] = times_transposed(block.X, times(block.X, part))
+        out *= 2
+        return out
+
+
+class Point:
+    """The objective at ``W``: value, slope, and the inverse of what the Hessian would be, were all inputs alike."""
+
+    def __init__(self, problem: Problem, loss: SquaredLoss, W: Array):
+        self.problem, self.loss, self.W = problem, loss, W
+        self.norm = ClusterNorm(problem.structure, W)  # type: ignore[arg-type]
+        left, self.Z = loss.at(W)
+        self.penalty = problem.alpha * self.norm.value + problem.ridge * float(np.vdot(W, W))
+        self.value = left + self.penalty
+        self.slope = problem.alpha * self.norm.slope + 2 * problem.ridge * W - self.Z
+        self.shift = loss.curvature + 2 * problem.ridge + np.finfo(float).tiny
+
+    @cached_property
+    def metric(self) -> Callable[[Array], Array]:
+        """Far from the end with the structure at hand, which bends no less than the norm: its steps do not lead astray."""
+        alpha, shift = self.problem.alpha, self.shift
+        majorant = self.norm.majorant(alpha, shift)
+        far = float(np.vdot(self.slope, majorant(self.slope))) / 2 > FAR * self.problem.scale
+        return majorant if far else self.norm.inverse(alpha, shift)
+
+    @cached_property
+    def descent(self) -> Array:
+        return self.metric(self.slope)
+
+    @cached_property
+    def promise(self) -> float:
+        """What a step along the metric would gain."""
+        return float(np.vdot(self.slope, self.descent)) / 2
+
+
+def newton_direction(point: Point, forcing: float, limit: int = 100) -> Array:
+    """Conjugate gradients on the Newton system, until the residual has fallen.
+
+    The metric inverts ``alpha phi'' + shift``: what ``phi''`` (or its majorant) does to a direction follows from what that did.
+    """
+    ridge, loss, shift = point.problem.ridge, point.loss, point.shift
+    x, r, z = np.zeros_like(point.W), -point.slope, -point.descent
+    p, bent = z, r - shift * z  # ``bent`` is ``alpha phi'' p``
+    size = 2 * point.promise
+    enough = forcing**2 * size
+    for _ in range(limit):
+        Hp = loss.product(p) + bent
+        if ridge:
+            Hp += 2 * ridge * p
+        bend = float(np.vdot(p, Hp))
+        if bend <= 0:
+            return x if np.any(x) else p
+        x += (size / bend) * p
+        Hp *= size / bend
+        r -= Hp
+        z = point.metric(r)
+        size, last = float(np.vdot(r, z)), size
+        if size <= enough:
+            break
+        p *= size / last
+        bent *= size / last
+        p += z
+        bent += r
+        bent -= shift * z
+    return x
+
+
+class SmoothRun(Run):
+    """Newton steps until they promise less than the tolerance; proximal steps on the structure where they get nowhere."""
+
+    def __init__(self, settings: Smooth, problem: Problem, start: tuple[Array, Array] | None, tol: float):
+        self.settings, self.problem, self.tol = settings, problem, tol
+        self.loss = SquaredLoss(problem)
+        self.means = problem.once("means", lambda: means(problem))
+        self.here = Point(problem, self.loss, self._first() if start is None else np.ascontiguousarray(start[0].T))
+        self.enough = PROMISE * tol * problem.scale
+        self.fresh = True
+        self.fallback: Run | None = None
+
+    def _first(self) -> Array:
+        """Weights in proportion to the slope at zero, and to the structure that fits that slope best."""
+        problem, structure = self.problem, self.problem.structure
+        Z = self.loss.correlations()
+        mean = Z.mean(axis=0)
+        C = Z - mean
+        wide = C.shape[1] >= C.shape[0]
+        _, vectors = np.linalg.eigh(C @ C.T if wide else C.T @ C)
+        n = min(structure.n_clusters, problem.n_tasks) - 1  # type: ignore[attr-defined]
+        top = vectors[:, max(len(vectors) - n, 0) :]
+        shift = self.loss.curvature + 2 * problem.ridge
+        low, high, whole = (
+            1 / (2 * problem.alpha * price + shift)
+            for price in (structure.within, structure.between, structure.mean)  # type: ignore[attr-defined]
+        )
+        best = top @ (top.T @ C) if wide else (C @ top) @ top.T
+        return low * C + (high - low) * best + whole * mean
+
+    def retarget(self, problem: Problem) -> None:
+        raise AssertionError("the squared loss is smooth: nothing smooths it anew")
+
+    def step(self, gap: float) -> Iterate:
+        if self.fallback is not None:
+            return self.fallback.step(gap)
+        moved = self.fresh
+        for k in range(STEPS):
+            if self.here.promise <= self.enough and (k or self.fresh):
+                break
+            if not self._newton_step():
+                break
+            moved = True
+        self.fresh, self.enough = False, self.enough / 10
+        iterate = self._iterate()
+        if not moved:
+            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
+        return iterate
+
+    def _newton_step(self) -> bool:
+        here = self.here
+        forcing = min(max((here.promise / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
+        move = newton_direction(here, forcing)
+        fall, t = float(np.vdot(here.slope, move)), 1.0
+        while t > 1e-6:
+            there = Point(self.problem, self.loss, here.W + t * move)
+            if there.value < here.value + 1e-4 * t * fall:
+                self.here = there
+                return True
+            rise = there.value - here.value - t * fall  # what the slope does not explain: the parabola through it all
+            t *= float(np.clip(-t * fall / (2 * rise), 0.1, 0.5)) if rise > 0 else 0.5
+        return False
+
+    def _iterate(self) -> Iterate:
+        problem, here, (mean, mean_y) = self.problem, self.here, self.means
+        W = here.W.T
+        b = mean_y - np.einsum("rt,rt->t", mean, W)
+        z = problem.predict(W, b)
+        slopes = problem.loss.slope(problem.observations.y, z)
+        settle = (lambda: (here.penalty, here.norm.best())) if here.norm.clear else None
+        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=here.Z.T, settle=settle)

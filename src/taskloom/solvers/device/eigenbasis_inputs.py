@@ -1,0 +1,127 @@
+"""Inputs that all tasks share, with complete targets: one eigendecomposition, then matrices as small as the tasks are few.
+
+In the eigenvectors of the inputs the problem is one of independent rows (``task_blocks.Rows``). Certificates belong to the
+problem that was posed: they are computed from its moments, not from the eigenvectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..._array_api import double, eigh, inner, like, namespace, place, to_numpy
+from ...structures import Structure
+from ..factor.objective import Point
+from ..factor.task_data import Rows, TaskBlock
+from .evidence import DualCandidate, Evidence
+
+Array = Any
+BLOCK = 1 << 27  # numbers of the inputs that are read at a time
+
+
+class Shared:
+    """What both forms have in common. ``s`` are the weights of the rows (sum 1), ``c`` those of the tasks."""
+
+    def __init__(self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, alpha: float, fit_intercept: bool):
+        self.X, self.alpha, self.fit_intercept, self.xp = X, alpha, fit_intercept, namespace(X)
+        self.place = place(X)
+        self.s, self.c = self._double(s), self._double(c)
+        self.root = self.xp.sqrt(self.c)
+        self.y_mean = self._double(self.s @ Y) if fit_intercept else self._double(np.zeros(c.size))
+        raw = self.xp.sum(self.s[:, None] * Y**2, axis=0)
+        self.blur = float(raw @ self.c) * (np.finfo(float).eps * (4 + X.shape[0])) ** 2
+
+    def _double(self, values: Any) -> Array:
+        values = np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
+        return self.xp.asarray(values, dtype=self.xp.float64, device=self.X.device)
+
+    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Array | None:
+        """What to try where a point of the walk, certified, was not good enough: nothing, for nothing is left out."""
+        return None
+
+    def _prove(self, left: Array, along: Array, pull: Array, penalty: float) -> Evidence:
+        """The evidence in moments of the residuals ``R``: ``R'R``, ``R'Y`` and ``Z'Z``, each ``T x T``.
+
+        A second candidate cuts what ``Z`` exceeds the bound of a trace penalty by, and nothing else: with shared inputs that is
+        a multiplication of ``G`` from the right.
+        """
+        xp = self.xp
+        loss = float(xp.sum(self.c * xp.linalg.diagonal(left)))
+        gain = 2 * float(xp.sum(self.c * xp.linalg.diagonal(along)))
+        squares, V = eigh(pull / (4 * self.alpha))
+        squares = np.maximum(squares, 0.0)
+        candidates = [DualCandidate(gain, loss, squares)]
+        if squares[-1] > 1:
+            s = np.sqrt(squares)
+            V = like(V, pull)
+            cut = like(np.maximum(1 - 1 / np.maximum(s, 1.0), 0.0), pull)
+            N = like(np.eye(s.size), pull) - (V * cut) @ V.T
+            mixed = self.c[:, None] * N
+            cost = float(xp.sum(xp.linalg.diagonal(mixed.T @ left @ mixed) / self.c))
+            candidates.append(DualCandidate(2 * inner(mixed, along), cost, np.minimum(squares, 1.0)))
+        return Evidence(loss, penalty, candidates)
+
+
+class SharedInputs(Shared):
+    """Few features: the moments are added up over blocks of rows, and rows are never seen again.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), on its device
+    Y : array of shape (n, T), on the same device
+    s, c : ndarray
+        Weights of the rows (sum 1) and of the tasks.
+    alpha : float
+    fit_intercept : bool
+    """
+
+    single = False  # moments are added up in double precision, whatever the inputs
+
+    def __init__(self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, alpha: float, fit_intercept: bool = True):
+        super().__init__(X, Y := double(Y), s, c, alpha, fit_intercept)
+        xp, (n, d) = self.xp, X.shape
+        self.x_mean = self._double(np.zeros(d))
+        rows = max(BLOCK // d, 1)
+        pieces = [slice(first, min(first + rows, n)) for first in range(0, n, rows)]
+        if fit_intercept:
+            self.x_mean = sum(self.s[some] @ self._double(X[some, :]) for some in pieces)
+        self.xx: Any = 0.0
+        self.xy: Any = 0.0
+        self.yy: Any = 0.0
+        for some in pieces:
+            root = xp.sqrt(self.s[some])[:, None]
+            inputs = root * (self._double(X[some, :]) - self.x_mean)
+            targets = root * (Y[some, :] - self.y_mean)
+            self.xx, self.xy = self.xx + inputs.T @ inputs, self.xy + inputs.T @ targets
+            self.yy = self.yy + targets.T @ targets
+        self.scale = float(xp.sum(self.c * xp.linalg.diagonal(self.yy)))
+        k, V = xp.linalg.eigh(self.xx)
+        first = first_kept(k)
+        self.V, d_root = V[:, first:], xp.sqrt(k[first:])
+        self.data: list[TaskBlock] = [Rows(d_root, (self.V.T @ self.xy) / d_root[:, None] * self.root, self.root)]
+
+    def weights(self, point: Point | None) -> Array:
+        """``W`` (``d x T``)."""
+        return 0.0 * self.xy if point is None else self.V @ point.weights()
+
+    def evidence(self, point: Point | None) -> Evidence:
+        W = self.weights(point)
+        explained = self.xx @ W
+        along = self.yy - W.T @ self.xy
+        left = along - self.xy.T @ W + W.T @ explained
+        Z = 2 * (self.xy - explained) * self.c
+        return self._prove(left, along, Z.T @ Z, 0.0 if point is None else point.penalty)
+
+    def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy's."""
+        W = self.weights(point)
+        Z = 2 * (self.xy - self.xx @ W) * self.c
+        return to_numpy(W.T), to_numpy(self.y_mean - self.x_mean @ W), to_numpy(Z.T)
+
+
+def first_kept(k: Array) -> int:
+    """Where eigenvalues begin that are more than rounding; the last one is always kept."""
+    values = to_numpy(k).astype(float)
+    noise = len(values) * float(namespace(k).finfo(k.dtype).eps) * max(values[-1], 0.0)
+    return min(int(np.searchsorted(values, noise, side="right")), len(values) - 1)

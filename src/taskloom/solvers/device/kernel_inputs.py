@@ -1,0 +1,251 @@
+"""A kernel on a device: few directions of its ``n x n`` matrix, grown by what the certificate asks for; or all of them.
+
+What ``reformulations.krylov`` does on the host, in coefficients of the rows. Weights are ``Phi'C`` with ``C = S w``, and with
+
+    S'KS = I,     (KS)'(KS) = diag(d^2),
+
+the problem is one of independent rows (``task_blocks.Rows``). ``K S`` is a product, and so is all that a certificate needs of
+``K``: no decomposition of the ``n x n`` matrix unless most of its directions are asked for. It is computed in the precision of
+the inputs; certificates in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._array_api import cast, double, eigh, inner, like, namespace, to_numpy
+from ..._component import require
+from ..._linalg import psd_root
+from ...features import GROWING, PER_TASK
+from ...structures import Structure
+from ..factor.objective import Point
+from ..factor.task_data import Rows, TaskBlock
+from ..reformulations.krylov import DEPTH, FAINT, MOST, SAFE, UNSEEN
+from .eigenbasis_inputs import Shared, first_kept
+from .evidence import Evidence
+
+Array = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Directions(Rows):
+    """Rows that know the coefficients ``S`` (``n x q``) of their directions, and how far these are from orthonormal."""
+
+    S: Array
+    slack: float
+
+
+class KernelInputs(Shared):
+    """A kernel on shared inputs, with complete targets.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), on its device
+    kernel : callable
+        ``k(X, Z)`` for arrays on the device; see ``accelerated_kernel``.
+    Y, s, c, alpha, fit_intercept
+        As in ``SharedInputs``.
+    definite : bool
+        Whether the kernel is known to be positive semidefinite: else all of it is decomposed, which tells.
+    """
+
+    crowded = False  # whether more directions were asked for than are worth a basis
+
+    def __init__(
+        self,
+        X: Array,
+        kernel: Callable,
+        Y: Array,
+        s: np.ndarray,
+        c: np.ndarray,
+        alpha: float,
+        fit_intercept: bool = True,
+        definite: bool = False,
+    ):
+        xp = namespace(X)
+        super().__init__(X, Y := double(Y), s, c, alpha, fit_intercept)
+        self.single = X.dtype == xp.float32
+        inputs = double(X)
+        self.K = kernel(inputs, inputs)
+        finite = bool(xp.all(xp.isfinite(self.K)))
+        require(finite, "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
+        if fit_intercept:
+            self.k_mean = self.s @ self.K
+            self.K -= self.k_mean[:, None]
+            self.K -= (self.k_mean - float(self.s @ self.k_mean))[None, :]
+        self.row_root = xp.sqrt(self.s)[:, None]
+        self.K *= self.row_root
+        self.K *= self.row_root.T
+        self.Y = self.row_root * (Y - self.y_mean)
+        self.scale = inner(self.Y**2, xp.ones_like(self.Y) * self.c)
+        self.light = cast(self.K, X.dtype)  # directions need no more digits than the inputs have
+        self.S = self.P = cast(self.Y[:, :0], X.dtype)  # no direction yet
+        n, T = self.Y.shape
+        self.whole = not (definite and n >= max(GROWING, PER_TASK * T) and self._grow(self._slopes(self.Y)))
+        if self.whole:
+            self._take_all()
+
+    def _slopes(self, left: Array) -> Array:
+        """``G`` for residuals: the coefficients of ``Z = Phi'G``."""
+        return 2 * left * self.c
+
+    def _set(self, S: Array, d: Array, along: Array, slack: float = 0.0) -> None:
+        """The directions, and their products ``(KS)'Y`` with the targets."""
+        root = cast(self.root, S.dtype)
+        self.data: list[TaskBlock] = [Directions(d, along / d[:, None] * root, root, S, slack)]
+
+    def _take_all(self) -> None:
+        """All directions, by the eigenvectors of the matrix."""
+        k, U = self.xp.linalg.eigh(self.light)
+        low, high = float(k[0]), float(k[-1])
+        require(
+            low >= -max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)) * max(high, 0.0) and high >= 0,
+            f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {low:.3g} (largest {high:.3g}); "
+            "choose another kernel, or other parameters of it",
+        )
+        first = first_kept(k)
+        d = self.xp.sqrt(k[first:])
+        self.S = U[:, first:] / d
+        self.P = self.S[:, :0]  # it would be as large, and is ``S d^2``
+        self._set(self.S, d, d[:, None] ** 2 * (self.S.T @ cast(self.Y, d.dtype)))
+
+    # --- few directions -----------------------------------------------------------------------------------------------
+
+    def _grow(self, block: Array, least: float | None = None) -> bool:
+        """Take in the directions ``Phi'block``, but for squares that add up to ``least``, and what the kernel says about them.
+
+        Whether there were any, and few enough. By default, ``least`` is a small share of all squares.
+        """
+        n, S, P = self.Y.shape[0], self.S, self.P
+        new, product = self._outside(cast(block, P.dtype), S, P, least)
+        for k in range(DEPTH):
+            if k > 0:
+                new, product = self._outside(product, S, P, 0.0)
+            if new.shape[1] == 0:
+                break
+            if S.shape[1] + new.shape[1] > MOST * n:
+                self.crowded = True
+                return False
+            S, P = self.xp.concat([S, new], axis=1), self.xp.concat([P, product], axis=1)
+        if S.shape[1] == self.S.shape[1]:
+            return False
+        squares, U = eigh(P.T @ P)
+        kept = squares > len(squares) * float(self.xp.finfo(P.dtype).eps) * squares[-1]
+        U, d = like(U[:, kept], P), like(np.sqrt(squares[kept]), P)
+        self.S, self.P = S @ U, P @ U
+        off = to_numpy(self.S.T @ self.P) - np.eye(d.shape[0])
+        self._set(self.S, d, self.P.T @ cast(self.Y, P.dtype), float(np.abs(off).sum(axis=0).max()))
+        return True
+
+    def _outside(self, block: Array, S: Array, P: Array, least: float | None) -> tuple[Array, Array]:
+        """Orthonormal directions that span what ``block`` has outside the span of ``S``, and the kernel times these."""
+        for again in (False, True):  # small directions are normed by the first pass: once more
+            block = block - S @ (P.T @ block)
+            product = self.light @ block
+            product = product - P @ (S.T @ product)
+            if block.shape[1] == 0:
+                break
+            squares, V = eigh((block.T @ product + product.T @ block) / 2)
+            noise = len(squares) * 10 * float(self.xp.finfo(block.dtype).eps) * max(float(squares[-1]), 0.0)
+            kept = squares > max(noise, np.finfo(float).tiny)
+            if not again:
+                kept &= np.cumsum(np.maximum(squares, 0.0)) > (FAINT * float(squares.sum()) if least is None else least)
+            scaled = like(V[:, kept] / np.sqrt(squares[kept]), block)
+            block, product = block @ scaled, product @ scaled
+        return block, product
+
+    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Array | None:
+        """More directions, where the certificate of a point asks for them; its weights along these, or ``None``.
+
+        All of them where most are asked for, where more did not help (``tired``), and where none are asked for although the
+        walk has ended (``moved`` is false).
+        """
+        if self.whole:
+            return None
+        C = self.coefficients(point)
+        values = self.K @ C
+        A = np.eye(C.shape[1]) if structure.known else structure.best_structure(self.alpha * to_numpy(C.T @ values))
+        root = psd_root(A + UNSEEN * float(np.trace(A)) / len(A) * np.eye(len(A)))
+        asked = self._slopes(self.Y - values) @ like(root, values)
+        if tired or not self._grow(asked, SAFE * tol * self.scale * 4 * self.alpha):
+            if moved and not (tired or self.crowded):
+                return None
+            self.whole = True
+            self._take_all()
+            return self.data[0].d[:, None] ** 2 * (self.S.T @ cast(C, self.S.dtype))  # type: ignore[attr-defined]
+        return self.P.T @ cast(C, self.P.dtype)
+
+    # --- certificates ---------------------------------------------------------------------------------------------------
+
+    def coefficients(self, point: Point | None) -> Array:
+        """Of the centred, weighted features; ``n x T``."""
+        if point is None:
+            return 0.0 * self.Y
+        return double(point.parts[0].block.S @ point.weights())  # type: ignore[attr-defined]
+
+    def evidence(self, point: Point | None) -> Evidence:
+        C = self.coefficients(point)
+        values = self.K @ C
+        left = self.Y - values
+        penalty = 0.0
+        if point is not None and self.single:  # in single precision directions are not quite orthogonal
+            penalty = self._penalty(C.T @ values, point)
+        elif point is not None:
+            penalty = point.penalty + point.parts[0].block.slack * self.alpha * inner(point.B, point.B)  # type: ignore[attr-defined]
+        pull = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
+        return self._prove(left.T @ left, left.T @ self.Y, pull, penalty)
+
+    def _penalty(self, products: Array, point: Point) -> float:
+        """The penalty for these inner products of the tasks; rounding is charged for, so that it is never too small."""
+        energy = np.maximum(eigh(products)[0], 0.0)
+        energy = energy + np.finfo(float).eps * energy[-1]
+        if point.p == 0:
+            return self.alpha * float(energy.sum())
+        a = (self.alpha * energy / point.p) ** (1 / (point.p + 1))
+        return float(np.sum(np.divide(self.alpha * energy, a, out=np.zeros_like(a), where=a > 0) + a**point.p))
+
+    def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Dual coefficients (``n x T``), intercepts, the inner products of the tasks, and those of ``Z`` with them."""
+        C = self.coefficients(point)
+        values = self.K @ C
+        products, pulls = C.T @ values, 2 * self.c[:, None] * ((self.Y - values).T @ values)
+        dual = self.row_root * C
+        b = self.y_mean
+        if self.fit_intercept:
+            dual = dual - self.s[:, None] * self.xp.sum(dual, axis=0)
+            b = b - self.k_mean @ dual
+        return to_numpy(dual), to_numpy(b), to_numpy(products), to_numpy(pulls)
+
+
+def accelerated_kernel(kernel: str, gamma: float | None, degree: float, coef0: float) -> Callable[[Array, Array], Array] | None:
+    """A kernel of scikit-learn by its name, for arrays of any library; ``None`` for kernels that are not made of products."""
+
+    def products(X: Array, Z: Array) -> Array:
+        return X @ Z.T
+
+    def polynomial(X: Array, Z: Array) -> Array:
+        return ((1 / X.shape[1] if gamma is None else gamma) * (X @ Z.T) + coef0) ** degree
+
+    def rbf(X: Array, Z: Array) -> Array:
+        xp = namespace(X)
+        distances = X @ Z.T
+        distances *= -2
+        distances += xp.sum(X * X, axis=1)[:, None]
+        distances += xp.sum(Z * Z, axis=1)[None, :]
+        distances = xp.where(distances > 0, distances, xp.zeros_like(distances[:1, :1]))
+        distances *= -(1 / X.shape[1] if gamma is None else gamma)
+        return xp.exp(distances)
+
+    return {"linear": products, "poly": polynomial, "polynomial": polynomial, "rbf": rbf}.get(kernel)
+
+
+def is_definite(kernel: str, gamma: float | None, degree: float, coef0: float) -> bool:
+    """Whether one of these kernels is positive semidefinite whatever the inputs."""
+    if kernel == "linear":
+        return True
+    upward = gamma is None or gamma >= 0
+    return upward and (kernel == "rbf" or (coef0 >= 0 and degree >= 0 and float(degree).is_integer()))

@@ -1,0 +1,107 @@
+"""Many tasks with inputs of their own: batches of small systems, grouped by size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..._array_api import cast, double, eigh, inner, namespace, place, times, times_transposed, to_numpy
+from ...problem.observations import Observations
+from ...structures import Structure
+from ..factor.objective import Point
+from ..factor.task_data import Stack, TaskBlock
+from ..supervised.sides import Bucket, buckets
+from .evidence import DualCandidate, Evidence
+
+Array = Any
+BATCH = 1 << 27  # numbers in the systems of the tasks that are solved together: enough to fill a card, and to fit on it
+
+
+class OwnInputs:
+    """Tasks that see rows of their own (or any rows, of which each task then has a copy).
+
+    Parameters
+    ----------
+    X : array of shape (n, d), on its device
+    observations : Observations
+        Rows, tasks, targets and weights, on the host.
+    alpha : float
+    fit_intercept : bool
+    """
+
+    def __init__(self, X: Array, observations: Observations, alpha: float, fit_intercept: bool = True):
+        self.X, self.seen, self.alpha, self.fit_intercept = X, observations, alpha, fit_intercept
+        self.xp = namespace(X)
+        self.single, self.place = X.dtype == self.xp.float32, place(X)
+        self.buckets = buckets(observations.counts, observations.starts, BATCH)
+        self.order = np.concatenate([bucket.tasks for bucket in self.buckets])
+        self.data: list[TaskBlock] = []
+        self.scale, means = 0.0, []
+        for bucket in self.buckets:
+            inputs, y, *mean = self._centred(bucket)
+            self.scale += inner(y, y)
+            means.append(mean)
+            self.data.append(Stack.of(cast(inputs, X.dtype), cast(y, X.dtype)))
+        self.x_mean, self.y_mean = (self.xp.concat(each) for each in zip(*means, strict=True))
+        off = np.finfo(float).eps * (4 + observations.counts[observations.task]) * observations.y
+        self.blur = float(observations.weight @ off**2)
+
+    def _centred(self, bucket: Bucket) -> tuple[Array, Array, Array, Array]:
+        """Inputs and targets of some tasks in double precision, times the roots of their weights, and their means."""
+        xp, rows = self.xp, self.seen.row[bucket.place].ravel()
+        together = bool(np.all(np.diff(rows) == 1))  # then nothing needs to be gathered
+        inputs = self.X[int(rows[0]) : int(rows[-1]) + 1, :] if together else xp.take(self.X, self._on_device(rows), axis=0)
+        inputs = double(xp.reshape(inputs, (*bucket.place.shape, self.X.shape[1])))
+        v = self._on_device(self.seen.weight[bucket.place] * bucket.mask)
+        y, root = self._on_device(self.seen.y[bucket.place]), xp.sqrt(v)
+        share = v / xp.sum(v, axis=1)[:, None] * (1.0 if self.fit_intercept else 0.0)
+        x_mean, y_mean = times_transposed(inputs, share), xp.sum(share * y, axis=1)
+        return root[:, :, None] * (inputs - x_mean[:, None, :]), root * (y - y_mean[:, None]), x_mean, y_mean
+
+    def _on_device(self, values: np.ndarray) -> Array:
+        return self.xp.asarray(np.ascontiguousarray(values), device=self.X.device)
+
+    def _doubles(self) -> Iterator[tuple[Array, Array]]:
+        """Inputs and targets of each block in double precision."""
+        if self.single:
+            yield from (self._centred(bucket)[:2] for bucket in self.buckets)
+        else:
+            yield from ((block.X, block.y) for block in self.data)  # type: ignore[attr-defined]
+
+    def weights(self, point: Point) -> Array:
+        """``W`` with a row for each task, in the order of the blocks and in double precision."""
+        return double(point.B) @ double(point.Q).T
+
+    def evidence(self, point: Point | None) -> Evidence:
+        xp, d = self.xp, self.X.shape[1]
+        W = xp.zeros((len(self.order), d), dtype=xp.float64, device=self.X.device) if point is None else self.weights(point)
+        loss, gain, slopes, first = 0.0, 0.0, [], 0
+        for inputs, y in self._doubles():
+            left = y - times(inputs, W[first : first + y.shape[0], :])
+            first += y.shape[0]
+            loss += inner(left, left)
+            gain += 2 * inner(left, y)
+            slopes.append(2 * times_transposed(inputs, left))
+        Z = xp.concat(slopes)
+        spectrum = eigh(Z.T @ Z if d <= len(self.order) else Z @ Z.T)[0]
+        candidate = DualCandidate(gain, loss, np.maximum(spectrum, 0.0) / (4 * self.alpha))
+        return Evidence(loss, 0.0 if point is None else point.penalty, [candidate])
+
+    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Array | None:
+        """Nothing is left out."""
+        return None
+
+    def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy's, in the order of the tasks."""
+        xp = self.xp
+        W = xp.zeros((len(self.order), self.X.shape[1]), dtype=xp.float64, device=self.X.device)
+        W = W if point is None else self.weights(point)
+        b = self.y_mean - xp.sum(self.x_mean * W, axis=1)
+        Z, first = [], 0
+        for inputs, y in self._doubles():
+            Z.append(2 * times_transposed(inputs, y - times(inputs, W[first : first + y.shape[0], :])))
+            first += y.shape[0]
+        back = np.argsort(self.order)
+        return tuple(to_numpy(each)[back] for each in (W, b, xp.concat(Z)))

@@ -1,0 +1,1 @@
+"""Solvers on a factor of the structure, with the tasks eliminated."""

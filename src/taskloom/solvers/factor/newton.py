@@ -1,0 +1,278 @@
+"""Newton's method on the factor of a structure (``factor_point``); written once for NumPy, PyTorch and CuPy.
+
+``h`` is not convex in ``Q``, and what it lacks is looked for in ``D = QQ'``, in which the problem is: a proximal step there
+finds every direction that is missing (``Walk._grow``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..._array_api import (
+    cast,
+    column_squares,
+    dot,
+    double,
+    eigh,
+    inner,
+    left_vectors,
+    like,
+    namespace,
+    row_products,
+    to_numpy,
+    top_eigenvalue,
+    total,
+)
+from .input_spectrum import Spread
+from .objective import TINY, Point, joined
+from .task_data import TaskBlock, eye_like, typical
+
+Array = Any  # of any of the libraries
+STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
+PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
+ROUNDING = 1000  # a promise below so many roundings of the value: only the slope can tell whether a step was good
+SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
+FADING = 0.7  # ... and if a step leaves them less than this share of their energy: what stays is small, but not in vain
+SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
+MILD = 0.3  # of the inputs of a task, the most that its first weights are shrunk by
+NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
+CLEAR = 3e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
+FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
+LONG = 0.7  # of one over the curvature: the first length of a proximal step
+COARSE = 1e-7  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
+
+
+def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: float, limit: int = 100) -> Array:
+    """Conjugate gradients on the Newton system, until the residual has fallen or the curvature turns out negative.
+
+    As long as slopes in ``D`` are negative, little curvature (beside the metric's) is as bad: the step would be far too long.
+    """
+    x, r = 0 * point.slope, -point.slope
+    z = metric(r)
+    p, size = z, dot(r, z)
+    enough, flat, length = forcing**2 * size, min(FLAT, point.lift) if point.p == 1 else 0.0, size
+    for k in range(limit):
+        Hp = point.hessian(p)
+        bend = dot(p, Hp)
+        if bend <= max(flat * length, 1e-14 * dot(p, p)):
+            return x if k else p
+        x = x + (size / bend) * p
+        r = r - (size / bend) * Hp
+        z = metric(r)
+        size, last = dot(r, z), size
+        if size <= enough:
+            break
+        p = z + (size / last) * p
+        length = size + (size / last) ** 2 * length  # of ``p``, in the metric
+    return x
+
+
+def _flatter(point: Point, metric: Callable[[Array], Array], promise: float) -> bool:
+    """Whether a step that values cannot judge any more brought the slope down."""
+    return inner(point.slope, metric(point.slope)) / 2 < promise / 4
+
+
+class Walk:
+    """Newton steps until they promise less than the tolerance; a proximal step where the dual says that directions lack.
+
+    Parameters
+    ----------
+    data : blocks of tasks
+    alpha, p : float, int
+        Strengths and power of the penalty: 1 for the trace, 2 for Frobenius.
+    scale : float
+        What gaps are relative to.
+    start : array, optional
+        Weights to start from, a row for each task; by default those of every task on its own.
+    rough : blocks of tasks, optional
+        The same in single precision, for the first steps, and for the directions of all.
+    spread : Spread, optional
+        How much of the inputs lies along which directions, where these differ.
+    """
+
+    fresh = False  # whether directions were found just now: they are not judged yet
+    light: Sequence[TaskBlock] | None = None  # what directions are computed with, as long as they lead down
+
+    def __init__(
+        self,
+        data: Sequence[TaskBlock],
+        alpha: float,
+        p: int,
+        scale: float,
+        tol: float,
+        forcing: float,
+        start: Array | None = None,
+        rough: Sequence[TaskBlock] | None = None,
+        spread: Spread | None = None,
+    ):
+        self.data, self.alpha, self.p, self.scale, self.forcing, self.rough = data, alpha, p, scale, forcing, rough
+        self.spread = spread
+        self.light = rough
+        self.dtype = data[0].dtype
+        self.here = self._at(self._first_factor() if start is None else self._factor_of(start))
+        self.enough = PROMISE * tol * scale
+        self.stuck = False  # whether the last Newton step found nothing lower
+        self.refused = False  # whether a certificate was asked for, in vain
+        self.doubtful = start is not None  # a fit at another strength may lack directions
+
+    def _at(self, Q: Array) -> Point:
+        if self.rough is not None:
+            try:
+                return Point(self.rough, cast(Q, self.rough[0].dtype), self.alpha, self.p, self.spread)
+            except np.linalg.LinAlgError:  # too many digits between the strength and the data
+                self.rough = None
+        return Point(self.data, cast(Q, self.dtype), self.alpha, self.p, self.spread)
+
+    def _first_factor(self) -> Array:
+        """The best factor for every task on its own, shrunk a little; or as the penalty would, where that is far less."""
+        W = joined([block.alone(self._shrinkage) for block in self.rough or self.data])
+        norm, root = (inner(W, W) / W.shape[0]) ** 0.5, self.alpha**0.5
+        if self.p == 1 and root < NEAR * norm * self._size:
+            W = self._at((root * norm) ** 0.5 * eye_like(W)).weights()
+        return self._factor_of(W, SHRINK)
+
+    @property
+    def _shrinkage(self) -> float:
+        """What the penalty takes off first weights, as a share of the inputs of a task; no more than a start can bear.
+
+        With singular values ``s`` of the weights ``D`` is about ``sqrt(alpha) s``, and tasks are shrunk by ``alpha / D``.
+        """
+        squares = sum(total(block.squares) for block in self.data) * self._size  # of all ``s``, times that of the size
+        count = min(sum(block.n_tasks for block in self.data), self.data[0].n_features)
+        return min(MILD, (self.alpha * count / squares) ** 0.5) if self.p == 1 and squares > 0 else MILD
+
+    @cached_property
+    def _size(self) -> float:
+        """The typical sum of squares of the inputs of a task, along a direction."""
+        return typical(np.concatenate([to_numpy(block.size) for block in self.data]))
+
+    def _factor_of(self, W: Array, shrink: float = 0.0) -> Array:
+        """The best factor for the weights; under the trace penalty on the larger ones of their directions.
+
+        ``shrink`` is in units of what that penalty takes off singular values, were the inputs of all tasks alike.
+        """
+        exact = double(W)
+        if self.p != 1:
+            energy, U = (side[..., ::-1] for side in eigh(exact.T @ exact))
+            energy = self.alpha * np.maximum(energy, 1e-14 * max(energy[0], np.finfo(float).tiny))
+            q = min(*W.shape)
+            return like(U[:, :q] * (energy[:q] / self.p) ** (0.5 / (self.p + 1)), W)
+        squares, vectors = left_vectors(exact.T)
+        s, root = np.sqrt(np.maximum(squares[::-1], 0.0)), self.alpha**0.5
+        q = int(np.count_nonzero(s > CLEAR * s.mean()))  # weights of a fit have the rank that they need
+        if shrink > 0:
+            q = min(max(40, s.size // 2), int(np.count_nonzero(s > 1e-7 * s[0])))  # what is below may point anywhere
+        if shrink > 0 and self._size > 0:
+            left = s - shrink * root / self._size
+            q, s = min(q, 2 + int(1.3 * np.count_nonzero(left > 0))), np.maximum(left, 0.1 * s)
+        q = max(q, 1)
+        largest_last = np.sqrt(root * s[:q][::-1])
+        return cast(vectors[:, vectors.shape[1] - q :] * like(largest_last, exact), W.dtype)
+
+    def advance(self) -> bool:
+        """Up to ``STEPS`` Newton steps, after a proximal one where it is needed; whether anything moved."""
+        moved = self.doubtful and self._grow()
+        for k in range(STEPS):
+            metric = self.here.metric()
+            promise = inner(self.here.slope, metric(self.here.slope)) / 2
+            if k == 0 and self.refused and not moved:
+                self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
+            coarse, settled = self.here.Q.dtype != self.dtype, promise <= self.enough
+            if settled and not (coarse and self.enough < COARSE * self.scale):
+                break
+            if promise <= COARSE * self.scale:
+                self.rough = None  # from the next point on
+            self.fresh = k == 0 and moved
+            self.stuck = not settled and not self._newton_step(metric, promise)
+            if self.stuck and not coarse:
+                if self.light is None:
+                    break
+                self.light = None
+                continue
+            if settled or self.stuck:
+                self.rough = None
+                self.here = self._at(self.here.Q)
+            moved = True
+        self.doubtful, self.refused, self.enough = True, True, self.enough / 4
+        return moved
+
+    def _direction(self, metric: Callable[[Array], Array], promise: float) -> Array:
+        """The Newton direction, as accurate as a step that promises so much deserves."""
+        forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
+        here = self.here
+        if self.light is not None and here.Q.dtype == self.dtype:
+            here = here.lightened(self.light)
+        return newton_direction(here, metric, forcing)
+
+    def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
+        here, move = self.here, self._direction(metric, promise)
+        fall, t = inner(here.slope, move), 1.0
+        blind = promise < ROUNDING * float(namespace(here.Q).finfo(here.Q.dtype).eps) * abs(here.value)
+        while t > 1e-6:
+            whole, trimmed = self._trimmed(here.Q + t * move)
+            for Q in [whole] if trimmed is whole else [trimmed, whole]:  # a column may be missed: then it stays
+                there = self._at(Q)
+                if there.value < here.value + 1e-4 * t * fall or (blind and Q is whole and _flatter(there, metric, promise)):
+                    self.here = there
+                    return True
+            t /= 4
+        return False
+
+    def _trimmed(self, Q: Array) -> tuple[Array, Array]:
+        """``Q`` with orthogonal columns, and without those that are small and that the dual at hand wants to vanish.
+
+        The work falls with the rank.
+        """
+        energy, V = eigh(Q.T @ Q)
+        whole = Q @ like(V, Q)
+        if self.p != 1 or self.fresh:
+            return whole, whole
+        share = energy * (energy.size / max(float(energy.sum()), TINY))
+        pull = self.here.Z @ whole
+        size = column_squares(pull) / (4 * self.alpha)  # times the energy
+        before = column_squares(self.here.Q.T @ whole)  # of the structure at hand along the same directions; times the energy
+        go = (share < SMALL) & (size < (1 - 2 * share) * energy) & (energy**2 < FADING * before)
+        return whole, Q @ like(V[:, ~go], Q) if go.any() else whole
+
+    def _grow(self) -> bool:
+        """A proximal step on ``D``, where the problem is convex, if the dual constraint is violated outside the range of ``Q``.
+
+        It finds the directions that ``Q`` lacks. Its first length is one over the curvature of ``h`` along these. Along ``u``
+        that is ``sum_t (u'z_t)^2 u'X_t'(X_t D X_t' + alpha)^-1 X_t u / (2 alpha)``, as if inputs of all tasks were alike.
+        """
+        if self.p != 1:
+            return False
+        here, outside = self.here, self._outside()
+        worst = top_eigenvalue(outside)
+        if worst <= 4 * self.alpha:
+            return False
+        jump = self._proximal_length(outside, worst)
+        for _ in range(12):
+            both = [here.Q, (jump / (4 * self.alpha)) ** 0.5 * here.Z.T]
+            squares, U = left_vectors(namespace(here.Q).concat(both, axis=1))
+            few = int(np.count_nonzero(squares > jump))
+            Q = U[:, U.shape[1] - few :] * like(np.sqrt(squares[squares.size - few :] - jump), here.Q)
+            if few and (there := self._at(Q)).value < here.value:
+                self.here = there
+                return True
+            jump /= 4
+        return False
+
+    def _proximal_length(self, outside: Array, worst: float) -> float:
+        """One over the curvature, or the mean energy of the columns where nothing bends (on straight pieces of a loss)."""
+        share = double(to_numpy(row_products(outside, outside)))
+        bends = double(to_numpy(joined([part.free * part.size for part in self.here.parts])))
+        bend = float(np.average(bends, weights=share / share.max()))  # in any units: squares of squares may overflow
+        length = LONG * 2 * self.alpha * (self.alpha / worst) / bend if bend > 0 else np.inf
+        return length if np.isfinite(length) else inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
+
+    def _outside(self) -> Array:
+        """``Z`` without what lies in the range of ``Q``."""
+        energy, V = eigh(self.here.E)
+        keep = energy > 1e-15 * energy[-1]
+        U = self.here.Q @ like(V[:, keep] / np.sqrt(energy[keep]), self.here.Q)
+        return self.here.Z - (self.here.Z @ U) @ U.T

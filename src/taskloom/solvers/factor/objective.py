@@ -1,0 +1,144 @@
+"""The objective as a function of the factor of a structure, tasks eliminated; written once for NumPy, PyTorch and CuPy.
+
+    h(Q) = tr (QQ')^p + sum_t min_b [ ||y_t - X_t Q b||^2 + alpha ||b||^2 ],     D = QQ',   w_t = Q b_t,   p = 1 or 2
+
+with the weights of the observations inside ``X_t`` and ``y_t``. The tasks are eliminated exactly, so that the Hessian of ``h``
+sees how they answer to a change of ``Q``; a product with it costs two passes over the data and no decomposition, where a
+proximal step on ``W`` costs a singular value decomposition.
+
+Tasks come in blocks (``task_blocks``). The rows of ``B``, ``Z`` and ``W`` are the tasks in the order of the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ..._array_api import cast, column_squares, double, inner, like, namespace, to_numpy, total
+from .input_spectrum import Spread
+from .task_data import TaskBlock, eye_like
+
+Array = Any  # of any of the libraries
+TINY = float(np.finfo(float).tiny)
+INSIDE = 6.0  # the curvature within the span of ``Q``: 4 with ``W`` as it is, columns orthogonal; measured
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(list(parts))
+
+
+class Point:
+    """``h`` at ``Q``, up to a constant: value, slope, products with the Hessian and a metric that resembles it."""
+
+    def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1, spread: Spread | None = None):
+        self.Q, self.alpha, self.p, self.spread = Q, alpha, p, spread
+        self.parts = [block.at(Q, alpha) for block in data]
+        self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
+        self.B, self.Z = joined([part.B for part in self.parts]), joined([part.Z for part in self.parts])
+        self.value = self.charge + sum(total(part.least) for part in self.parts)
+        self.slope = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
+
+    @cached_property
+    def E(self) -> Array:
+        return self.Q.T @ self.Q
+
+    @cached_property
+    def charge(self) -> float:
+        """``tr (QQ')^p``; nothing where ``D`` is known, which ``p = 0`` stands for."""
+        Q = double(self.Q)
+        return 0.0 if self.p == 0 else inner(Q, Q) if self.p == 1 else inner(E := Q.T @ Q, E)
+
+    @property
+    def penalty(self) -> float:
+        return self.charge + self.alpha * inner(self.B, self.B)
+
+    def weights(self) -> Array:
+        """``W`` with a row for each task."""
+        return self.B @ self.Q.T
+
+    def hessian(self, dQ: Array) -> Array:
+        """The product of the Hessian of ``h`` with ``dQ``."""
+        dW, dZ = self.B @ dQ.T, self.Z @ dQ
+        both = [part.answer(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
+        dB, pull = joined([one for one, _ in both]), joined([other for _, other in both])
+        if self.p == 1:
+            return (2 + self.lift) * dQ + pull.T @ self.B - self.Z.T @ dB
+        bend = 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
+        return bend + self.lift * dQ + pull.T @ self.B - self.Z.T @ dB
+
+    @cached_property
+    def energy(self) -> np.ndarray:
+        """The squared lengths of the columns, those of small ones too large: they have no direction."""
+        energy = column_squares(self.Q)
+        return energy + (1e-12 * energy.max(initial=0.0) + TINY)
+
+    @cached_property
+    def lift(self) -> float:
+        """What makes up for a negative slope in ``D`` along a direction of ``Q``: Newton's method would run away with it.
+
+        The columns of ``Q`` are orthogonal wherever the walk goes.
+        """
+        length = np.sqrt(self.energy)
+        pull = self.Z @ self.Q
+        slope = double(to_numpy(pull.T @ pull)) / (4 * self.alpha * length * length[:, None])
+        if self.p != 1:
+            slope = slope - np.diag(self.p * column_squares(self.Q) ** (self.p - 1))
+        return max(float(np.linalg.eigvalsh(slope)[-1]) - (self.p == 1), 0.0)
+
+    def metric(self) -> Callable[[Array], Array]:
+        """The inverse of what the Hessian would be, were the inputs of all tasks alike (and alike in all directions).
+
+        Under the trace penalty, more than that within the span of ``Q``, where tasks undo what a change does to ``W``.
+        """
+        outside = self._metric()
+        return outside if self.p != 1 else self._inside(outside)
+
+    def _inside(self, outside: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        """With ``W`` as it is, ``tr D + alpha tr(W'D^-1 W)`` is left to bend, at the best ``D`` by about ``1 + q_j^2 / q_i^2``
+        for a change of column ``j`` along column ``i``. The smaller of both curvatures counts: their inverses add up."""
+        U = self.Q / like(np.sqrt(self.energy), self.Q)
+        bends = like(INSIDE * (1 + self.energy / self.energy[:, None]) + self.lift, self.Q)
+
+        def inverse(slope: Array) -> Array:
+            basis = cast(U, slope.dtype)
+            return outside(slope) + basis @ ((basis.T @ slope) / cast(bends, slope.dtype))
+
+        return inverse
+
+    def _metric(self) -> Callable[[Array], Array]:
+        """For inputs that are alike, as if no change could be undone."""
+        floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
+        K = (floor + self.lift) * eye_like(self.B)
+        if self.p != 1:
+            K = K + 4 * self.E
+        pulls = [(part.B * (2 * part.free * part.size)[:, None]).T @ part.B for part in self.parts]
+        if self.spread is not None:
+            return spread_metric(K, sum(pulls, 0 * K), self.spread)
+        inverse = namespace(K).linalg.inv(sum(pulls, K))
+        return lambda slope: slope @ cast(inverse, slope.dtype)
+
+    def lightened(self, data: Sequence[TaskBlock]) -> Point:
+        """The same point for products in the precision of ``data``: a Newton direction needs two digits."""
+        twin, dtype = copy(self), data[0].dtype
+        twin.Q, twin.B, twin.Z, twin.slope = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.slope))
+        twin.parts = [part.lightened(block) for part, block in zip(self.parts, data, strict=True)]  # type: ignore[attr-defined]
+        return twin
+
+
+def spread_metric(K: np.ndarray, pull: np.ndarray, spread: Spread) -> Callable[[np.ndarray], np.ndarray]:
+    """``K + k pull`` inverted in each direction of the inputs, ``k`` the variance along it."""
+    bends, V = scipy.linalg.eigh(double(pull), double(K))
+    scale = 1 / (1 + np.multiply.outer(np.maximum(bends, 0.0), spread.variances))
+
+    def inverse(slope: np.ndarray) -> np.ndarray:
+        dtype = slope.dtype
+        along = spread.inward(cast(V.T, dtype) @ slope.T)
+        return (cast(V, dtype) @ spread.outward(cast(scale, dtype) * along)).T
+
+    return inverse

@@ -1,0 +1,211 @@
+"""Variable projection by Newton's method for losses other than the squared one, under the trace penalty.
+
+What ``projected`` does for the squared loss, with the tasks fitted by Newton's method at every step (``fitted_tasks``), each
+from where the last one ended. The curvatures of the loss are the weights of a squared loss that resembles it, renewed at every
+step. That model also says at what price a dual candidate moves, so that it can be mended as for the squared loss. Losses with
+kinks come smoothed (``multipliers``), and are smoothed anew around their slopes when a few steps have been made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse import issparse
+
+from ..._array_api import row_products
+from ..._component import require
+from ...losses import RowLoss, Squared
+from ...problem import Problem
+from ...problem.memo import LOSS, TARGETS, WEIGHTS
+from ...structures import Schatten
+from ..base import Iterate, Run, Solver
+from ..dual_projection import repaired
+from ..proximal import Proximal
+from .newton import SHRINK, SMALL, Walk
+from .smooth_loss_tasks import FittedPoint, Tasks, gathered
+
+Array = np.ndarray
+STEPS = 20  # Newton steps after which a certificate is due, whatever they think of themselves
+PROMISE = 0.05  # the share of the tolerance below which a promise is worth a certificate
+PATIENCE = 6  # rounds that do not halve the gap, after which proximal steps take over (stand-ins for kinks pause for 3 or 4)
+STRAIGHT = 1e-6  # the least curvature, as a share of the majorant, at which a dual candidate may move
+MARGIN = 0.9  # of the price of a column, below which a small one may go: a column that was wrongly let go costs a round
+
+
+@dataclass(eq=False, repr=False)
+class Reweighted(Solver):
+    """Newton's method on the factor of the structure, with the tasks fitted at each step; for the trace penalty.
+
+    Parameters
+    ----------
+    forcing : float
+        Conjugate gradients stop when the residual of the Newton system has fallen to this share.
+    """
+
+    forcing: float = 0.05
+    narrowing: ClassVar[tuple[float, float]] = (0.1, 4.0)
+
+    def check(self) -> None:
+        require(0 < self.forcing < 1, f"Reweighted needs 0 < forcing < 1, got forcing={self.forcing!r}")
+
+    def accepts(self, problem: Problem) -> str | None:
+        trace = isinstance(problem.structure, Schatten) and problem.structure.p == 1
+        entries = not isinstance(problem.loss, RowLoss)
+        if trace and entries and problem.ridge == 0 and not issparse(problem.features):
+            return None
+        return 'solver="reweighted" needs Trace(), a loss of single outputs, dense features and no ridge; use solver="auto"'
+
+    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+        try:
+            return ReweightedRun(self, problem, start, tol)
+        except np.linalg.LinAlgError:  # too many digits between the strength and the data
+            return Proximal().begin(problem, start, tol)
+
+
+class FittedWalk(Walk):
+    """Newton steps on the factor, with the tasks fitted at each; the rows of weights are tasks in the order of the blocks."""
+
+    here: FittedPoint
+    data: list[Tasks]  # type: ignore[assignment]
+
+    def __init__(self, problem: Problem, tol: float, forcing: float, start: tuple[Array, Array] | None):
+        self.problem, self.alpha, self.p, self.scale, self.forcing = problem, problem.alpha, 1, problem.scale, forcing
+        self.data, spread = problem.once("tasks", lambda: gathered(problem))
+        self.spread = None if spread.even else spread
+        self.order = np.concatenate([part.bucket.tasks for part in self.data])
+        self.mean = np.concatenate([part.mean for part in self.data])
+        self.accuracy = 2e-2 * self.scale
+        self.enough = PROMISE * tol * self.scale
+        if start is None:
+            c = problem.best_constants[self.order] if problem.fit_intercept else np.zeros(problem.n_tasks)
+            W = self._alone(c)
+            Q = self._factor_of(W, SHRINK)
+        else:
+            W = start[0].T[self.order]
+            c = start[1][self.order] + row_products(self.mean, W)
+            Q = self._factor_of(W)
+        self.here = self._fitted(Q, [(W, c)])
+        self.doubtful = start is not None
+
+    def _fitted(self, Q: Array, starts: list[tuple[Array, Array]]) -> FittedPoint:
+        return FittedPoint(self.data, self.problem, Q, starts, self.accuracy / self.problem.n_tasks, self.spread)
+
+    def _at(self, Q: Array, *starts: tuple[Array, Array]) -> FittedPoint:
+        """The tasks at ``Q``, from the best of these weights and intercepts and of those at hand."""
+        return self._fitted(Q, [(self.here.W, self.here.c), *starts])
+
+    def _alone(self, c: Array) -> Array:
+        """Every task on its own, with a little shrinkage, under the majorant of the loss."""
+        W, sized, done = [], [], 0
+        for block in self.data:
+            constants, done = c[done : done + len(block.X)], done + len(block.X)
+            loss, z = self.problem.loss.pick(block.bucket.place), np.broadcast_to(constants[:, None], block.y.shape)
+            h, g = block.v * loss.majorant(block.y, z), block.v * loss.slope(block.y, z)
+            block = block.sized(h)
+            sized.append(block)
+            W.append(block.alone(h, g, self.problem.fit_intercept))
+        self.data = sized
+        return np.concatenate(W)
+
+    def retarget(self, problem: Problem) -> None:
+        """To a loss that was smoothed anew."""
+        self.problem = problem
+        self.here = self._at(self.here.Q)
+
+    def advance(self) -> bool:
+        moved = self.doubtful and self._grow()
+        for k in range(STEPS):
+            metric = self.here.metric()
+            promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
+            if k == 0:
+                self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
+            if promise <= self.enough:
+                break
+            self.accuracy = 0.1 * promise
+            if not self._newton_step(metric, promise):
+                break
+            moved = True
+        self.doubtful, self.enough = True, self.enough / 10
+        return moved
+
+    def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
+        here, move = self.here, self._direction(metric, promise)
+        fall = float(np.vdot(here.slope, move))
+        dB, dc = here.predicted(move)
+        longest = min(1.0, float(np.linalg.norm(here.Q)) / float(np.linalg.norm(move)))
+        for keep in (False, True):  # in the end, a column that is missed stays
+            for t in longest * 0.25 ** np.arange(7):
+                turned, small = self._turned(here.Q + t * move)
+                if keep and not small.any():
+                    continue
+                ahead = (here.B + t * dB) @ (here.Q + t * move).T, here.c + t * dc
+                there = self._at(turned if keep else turned[:, ~small], ahead)
+                if there.value < here.value + 1e-4 * t * fall:
+                    self.here = there
+                    return True
+        return False
+
+    def _turned(self, Q: Array) -> tuple[Array, Array]:
+        """``Q`` with orthogonal columns, and which of them are small and should vanish, as the dual at hand says."""
+        energy, V = np.linalg.eigh(Q.T @ Q)
+        turned, share = Q @ V, energy / max(float(energy.mean()), np.finfo(float).tiny)
+        pull = self.here.Z @ turned
+        size = np.einsum("tq,tq->q", pull, pull) / (4 * self.problem.alpha)  # times the energy
+        return turned, (share < SMALL) & (size < (MARGIN - 2 * share) * energy)
+
+
+class ReweightedRun(Run):
+    """Rounds of such steps; the certificate is asked from the squared loss that resembles the loss at the end of each."""
+
+    def __init__(self, settings: Reweighted, problem: Problem, start: tuple[Array, Array] | None, tol: float):
+        self.problem, self.tol = problem, tol
+        self.walk = FittedWalk(problem, tol, settings.forcing, start)
+        self.staged = problem.loss.stands_in
+        self.fallback: Run | None = None
+        self.last, self.idle = np.inf, 0
+
+    def retarget(self, problem: Problem) -> None:
+        self.problem, self.last, self.idle = problem, np.inf, 0
+        (self.walk if self.fallback is None else self.fallback).retarget(problem)
+
+    def step(self, gap: float) -> Iterate:
+        if self.fallback is not None:
+            return self.fallback.step(gap)
+        if self.staged:
+            self.walk.enough = 0.01 * min(gap, 0.1 * self.walk.scale)
+        self.idle = self.idle + 1 if gap > 0.5 * self.last else 0
+        self.last = gap
+        try:
+            moved = self.walk.advance()
+        except np.linalg.LinAlgError:
+            moved = False
+        iterate = self._iterate()
+        if not moved or self.idle == PATIENCE:
+            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
+        return iterate
+
+    def _model(self) -> Problem | None:
+        """The squared loss that is the loss around the predictions at hand, to second order; none where it is straight."""
+        problem, seen = self.problem, self.problem.observations
+        z = self.walk.here.by_observation(lambda part: part.z, seen.y.size)
+        h = np.maximum(problem.loss.curvature(seen.y, z), STRAIGHT * problem.loss.majorant(seen.y, z))
+        if not np.all(h > 0):
+            return None
+        target = z - problem.loss.slope(seen.y, z) / h
+        model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
+        model.keep(problem, [LOSS, TARGETS, WEIGHTS])
+        return model
+
+    def _iterate(self) -> Iterate:
+        problem, seen, here = self.problem, self.problem.observations, self.walk.here
+        W, b = np.empty_like(here.W), np.empty_like(here.c)
+        W[self.walk.order], b[self.walk.order] = here.W, here.c - row_products(self.walk.mean, here.W)
+        z = here.by_observation(lambda part: part.z, seen.y.size)
+        slopes = problem.loss.slope(seen.y, z)
+        G = problem.dual_candidate(slopes)
+        model = self._model()
+        mended = None if model is None else repaired(model, G, problem.correlate(G), W.T)
+        return Iterate(W.T, b, z, slopes if mended is None else -mended / seen.weight, penalty=here.penalty)

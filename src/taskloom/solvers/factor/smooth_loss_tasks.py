@@ -1,0 +1,278 @@
+"""Tasks under a smooth loss, fitted exactly at a factor ``Q`` of the structure: what Newton's method on ``Q`` works on.
+
+    h(Q) = ||Q||^2 + sum_t min_{b, c} [ sum_i v_i loss(y_i, p_i'b + c) + alpha ||b||^2 ],     p_i = Q'x_i,   w_t = Q b_t
+
+The loss enters the Hessian of ``h`` through its curvatures at the tasks' own minima alone, so that a step on ``Q`` sees the
+right weights, and a loss of straight pieces (Huber, or one with kinks that was smoothed) the right pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from ..._array_api import inverse_roots, times, times_transposed
+from ...losses.base import Loss
+from ...problem import Problem
+from ..supervised.sides import Bucket, buckets, lined_up
+from .input_spectrum import Spread
+from .objective import Point, joined
+from .task_data import shrunk
+
+Array = np.ndarray
+MAX_STEPS = 100
+FLAT = 0.1  # of the slope at the start of a step, at which its end is flat enough
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks:
+    """Tasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded.
+
+    Where there are intercepts, the inputs are centred, so that it does not matter where they lie.
+    """
+
+    bucket: Bucket
+    X: Array
+    mean: Array  # of the inputs (``B x r``)
+    y: Array
+    v: Array
+    squares: Array  # of the lengths of the rows, in units of the number of directions that they fill
+    rows: Array  # how many independent ones there are, about
+    size: Array  # half the mean over these directions of the sum of squares times curvatures, for each task
+
+    def sized(self, h: Array) -> Tasks:
+        """With the sizes that belong to these curvatures."""
+        return replace(self, size=np.einsum("bm,bm->b", h, self.squares) / 2)
+
+    def alone(self, h: Array, g: Array, fit_intercept: bool) -> Array:
+        """Every task on its own, shrunk a little, under the parabolas with slopes ``g`` and curvatures ``h`` at constants."""
+
+        def balanced(e: Array) -> Array:
+            return e - h * (e.sum(axis=1) / h.sum(axis=1))[:, None] if fit_intercept else e
+
+        def product(W: Array) -> Array:
+            return times_transposed(self.X, balanced(h * times(self.X, W)))
+
+        return shrunk(product, -times_transposed(self.X, balanced(g)), 0.6 * self.size)
+
+
+def gathered(problem: Problem) -> tuple[list[Tasks], Spread]:
+    """The tasks, and how their inputs spread.
+
+    Everything here is the same whether a row is there twice or has weight 2, so that the steps are the same, too.
+    """
+    seen, out, scaled = problem.observations, [], []
+    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
+        X, v = bucket.take(lined_up(problem), problem), seen.weight[bucket.place] * bucket.mask
+        mean = np.zeros((len(X), X.shape[2]))
+        if problem.fit_intercept:
+            mean = times_transposed(X, v) / v.sum(axis=1)[:, None]
+            X = X - mean[:, None, :]
+            X = X if bucket.mask.all() else X * bucket.mask[:, :, None]
+        scaled.append(np.sqrt(v)[:, :, None] * X)
+        squares, y = np.einsum("bmr,bmr->bm", X, X), seen.y[bucket.place]
+        out.append(Tasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
+    rows, d = [X.reshape(-1, X.shape[2]) for X in scaled], problem.n_features
+    spread = Spread.probed(
+        d,
+        sum(float(np.vdot(X, X)) for X in rows),
+        lambda V: sum((X.T @ (X @ V) for X in rows), np.zeros(V.shape)),
+        lambda: sum((X.T @ X for X in rows), np.zeros((d, d))),
+    )
+    filled = spread.filled
+    return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out], spread
+
+
+def _shares(X: Array) -> Array:
+    """How unevenly the rows of each task fill its directions: one over their number, if they are alike and independent."""
+    gram = np.matmul(X, X.transpose(0, 2, 1)) if X.shape[1] <= X.shape[2] else np.matmul(X.transpose(0, 2, 1), X)
+    total = np.einsum("bii->b", gram)
+    gram /= np.where(total > 0, total, 1.0)[:, None, None]
+    return np.where(total > 0, np.einsum("bij,bij->b", gram, gram), 1.0)
+
+
+def _rows(filled_by_task: Array, filled: float) -> Array:
+    """The number of independent rows: with ``m`` of them, ``1 / m + 1 / d`` is one over the directions that they fill.
+
+    Tasks that share their inputs fill as many as all together, which says no more than that there are several rows for each.
+    """
+    return 1 / np.maximum(1 / filled_by_task - 1 / filled, 0.25 / filled_by_task)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Tasks that are still on their way: projected inputs, targets, weights and the loss."""
+
+    P: Array
+    y: Array
+    v: Array
+    loss: Loss
+
+    def pick(self, which: Array) -> _Batch:
+        return _Batch(self.P[which], self.y[which], self.v[which], self.loss.pick(which))
+
+    def slopes(self, z: Array) -> Array:
+        return self.v * self.loss.slope(self.y, z)
+
+    def curvatures(self, z: Array) -> Array:
+        return self.v * self.loss.curvature(self.y, z)
+
+    def lengths(self, z: Array, dz: Array, linear: Array, bend: Array, fall: Array, enough: float) -> tuple[Array, Array]:
+        """How far each task goes: a full step, or to where the objective is nearly flat along it; and the slopes there.
+
+        The objective is convex along a step. Under a loss of straight pieces the minimum along it is worth looking for: full
+        steps jump over pieces, short ones take many systems, and slopes are cheap beside a system.
+        """
+        low, high, t = np.zeros(len(z)), np.ones(len(z)), np.ones(len(z))
+        down, up = fall, np.full(len(z), np.inf)
+        for _ in range(40):
+            with np.errstate(over="ignore", invalid="ignore"):  # an exponential at a step that is far too long
+                g = self.slopes(z + t[:, None] * dz)
+                rise = np.einsum("bm,bm->b", g, dz) + linear + t * bend
+            rise = np.where(np.isnan(rise), np.inf, rise)
+            far = (rise > np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > 1e-6 * enough)
+            near = (rise < FLAT * fall) & (t < 1)
+            if not np.any(far | near):
+                break
+            high, up = np.where(far, t, high), np.where(far, rise, up)
+            low, down = np.where(near, t, low), np.where(near, rise, down)
+            between = low - (high - low) * down / (up - down)  # where the chord vanishes, kept away from the ends
+            t = np.where(far | near, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
+        return t, g
+
+
+class Fitted:
+    """The tasks of a block at ``Q``, fitted by Newton's method, and how they answer to a change of ``Q``."""
+
+    def __init__(self, block: Tasks, problem: Problem, Q: Array, starts: list[Array], enough: float):
+        n, m, d = block.X.shape
+        self.q = q = Q.shape[1]
+        self.P = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q)
+        if problem.fit_intercept:
+            self.P = np.concatenate([self.P, block.bucket.mask[:, :, None]], axis=2)
+        self.block, self.loss, self.alpha = block, problem.loss.pick(block.bucket.place), problem.alpha
+        loss, alpha = self.loss, self.alpha
+        self._fit(self._best_of([start[:, : self.P.shape[2]] for start in starts]), enough)
+        self.Z = -times_transposed(block.X, block.v * loss.slope(block.y, self.z))
+        self.B, self.c = self.beta[:, :q], self.beta[:, q] if problem.fit_intercept else np.zeros(n)
+        # The share of the directions that a task cannot take up, because it has more observations that bend than freedom.
+        taken = q - 2 * alpha * np.einsum("bij,bij->b", self.R[:, :, :q], self.R[:, :, :q])
+        bent = np.einsum("bm,bm->b", block.v, self.h > 0) / block.v.sum(axis=1)
+        self.free = np.maximum(1 - taken / np.maximum(bent * block.rows, 1), 0.1)
+        self.block = block.sized(self.h)
+        self.size = self.block.size
+
+    def _best_of(self, starts: list[Array]) -> Array:
+        """The best start of each task."""
+        if len(starts) == 1:
+            return starts[0]
+        costs = [self._value(times(self.P, start), start) for start in starts]
+        return np.array(starts)[np.argmin(costs, axis=0), np.arange(len(costs[0]))]
+
+    def _fit(self, beta: Array, enough: float) -> None:
+        """Newton steps for each task, the last of which was promised to gain ``enough`` at most; its system is kept."""
+        n, m, k = self.P.shape
+        ridge = np.where(np.arange(k) < self.q, 2 * self.alpha, 0.0)
+        self.beta, self.z, self.h, self.R = beta, times(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
+        batch, active, z = _Batch(self.P, self.block.y, self.block.v, self.loss), np.arange(n), self.z
+        g = batch.slopes(z)
+        for _ in range(MAX_STEPS):
+            h = batch.curvatures(z)
+            R = self._system(batch, z, h)
+            slope = times_transposed(batch.P, g) + ridge * beta
+            step = -times_transposed(R, times(R, slope))
+            dz, pull, fall = times(batch.P, step), ridge * step, np.einsum("bq,bq->b", slope, step)
+            linear, bend = np.einsum("bq,bq->b", pull, beta), np.einsum("bq,bq->b", pull, step)
+            t, g = batch.lengths(z, dz, linear, bend, fall, enough)
+            beta, z = beta + t[:, None] * step, z + t[:, None] * dz
+            self.beta[active], self.z[active], self.h[active], self.R[active] = beta, z, h, R
+            left = -fall > enough
+            if not left.any():
+                break
+            if np.count_nonzero(left) < 0.7 * left.size:  # worth a copy
+                active, batch, z, beta, g = active[left], batch.pick(left), z[left], beta[left], g[left]
+        self.values = self._value(self.z, self.beta)
+
+    def _value(self, z: Array, beta: Array) -> Array:
+        b = beta[:, : self.q]
+        with np.errstate(over="ignore"):  # an exponential at a start that is far out
+            losses = self.loss.value(self.block.y, z)
+        return np.einsum("bm,bm->b", self.block.v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
+
+    def _system(self, batch: _Batch, z: Array, h: Array) -> Array:
+        """The inverse root of the Hessian of the tasks, bordered by their intercepts."""
+        K = np.matmul(batch.P.transpose(0, 2, 1), h[:, :, None] * batch.P)
+        place = np.arange(self.q)
+        K[:, place, place] += 2 * self.alpha
+        if self.q < K.shape[1]:  # an intercept that nothing holds needs something to
+            there, most = K[:, -1, -1], batch.v.sum(axis=1) * self.loss.max_curvature
+            if not np.isfinite(self.loss.max_curvature):
+                held = there > 0  # else all observations lie on straight pieces
+                most = there if held.all() else np.where(held, there, (batch.v * batch.loss.majorant(batch.y, z)).sum(axis=1))
+            K[:, -1, -1] += np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
+        return inverse_roots(K, 0.0)
+
+    def respond(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        """The change of ``B`` (bordered by the intercepts), and what ``dW`` does to the slopes of the loss."""
+        e = self.h * times(self.block.X, dW)
+        pull = -times_transposed(self.P, e)
+        pull[:, : self.q] += dZ
+        return times_transposed(self.R, times(self.R, pull)), e
+
+    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        """The change of ``B`` and of ``-Z``, when ``Q`` moves ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
+        d, e = self.respond(dW, dZ)
+        return d[:, : self.q], times_transposed(self.block.X, e + self.h * times(self.P, d))
+
+
+class FittedPoint(Point):
+    """``h`` at ``Q``, whose columns are orthogonal; the tasks set out from the best of some weights and intercepts.
+
+    Weights and intercepts have a row for each task, in the order of the blocks.
+    """
+
+    parts: list[Fitted]  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        data: Sequence[Tasks],
+        problem: Problem,
+        Q: Array,
+        starts: Sequence[tuple[Array, Array]],
+        enough: float,
+        spread: Spread | None = None,
+    ):
+        self.Q, self.alpha, self.p, self.spread = Q, problem.alpha, 1, spread
+        self.places = [slice(*ends) for ends in pairwise(accumulate((len(part.X) for part in data), initial=0))]
+        energy = np.einsum("rq,rq->q", Q, Q)
+        over = Q / np.maximum(energy, 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny)
+        begin = [np.column_stack([W @ over, c]) for W, c in starts]
+        self.parts = [
+            Fitted(part, problem, Q, [start[place] for start in begin], enough)
+            for part, place in zip(data, self.places, strict=True)
+        ]
+        self.B, self.Z, self.c = (joined([getattr(part, name) for part in self.parts]) for name in ("B", "Z", "c"))
+        self.value = float(np.vdot(Q, Q)) + sum(float(part.values.sum()) for part in self.parts)
+        self.slope = 2 * Q - self.Z.T @ self.B
+        self.W = self.weights()
+
+    def predicted(self, dQ: Array) -> tuple[Array, Array]:
+        """How ``B`` and the intercepts follow ``Q`` along ``dQ``, to first order."""
+        dW, dZ, dB, dc = self.B @ dQ.T, self.Z @ dQ, np.empty_like(self.B), np.zeros_like(self.c)
+        for part, place in zip(self.parts, self.places, strict=True):
+            d = part.respond(dW[place], dZ[place])[0]
+            dB[place] = d[:, : part.q]
+            if d.shape[1] > part.q:
+                dc[place] = d[:, part.q]
+        return dB, dc
+
+    def by_observation(self, read: Callable[[Fitted], Array], size: int) -> Array:
+        """What is known of each observation, in their order."""
+        out = np.empty(size)
+        for part in self.parts:
+            bucket = part.block.bucket
+            out[bucket.place[bucket.mask]] = read(part)[bucket.mask]
+        return out

@@ -1,0 +1,1 @@
+"""The same problem in another form, with the way back."""

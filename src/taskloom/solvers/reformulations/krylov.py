@@ -1,0 +1,160 @@
+"""Few directions of many features: those in which the certificate finds something left to learn.
+
+The best weights are ``W = Z A / (2 alpha)`` with ``Z = Phi'G`` at the optimum: they lie in the span of ``Z``. So weights in the
+span of a basis ``V`` (``W = V'w``, features ``Phi V'``) are learned, and certified on all features. Where the gap is wide, the
+basis takes in what it lacks of ``Z``, and what the features say about that: block Krylov steps, for smooth losses, under any
+structure of the tasks, with gaps in the targets. The objective is exact at ``V'w``, and the bound uses all features. With the
+structure at hand, a direction ``u`` outside the span is worth about
+
+    ||A^(1/2) Z'u||^2 / (4 alpha),
+
+and directions that are worth nothing beside the tolerance stay out. Where most features would be in, all are taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse import issparse
+
+from ..._linalg import psd_eigh, psd_root
+from ...features import GROWING, PER_TASK
+from ...losses import RowLoss
+from ...problem import Problem
+from ...problem.memo import FEATURES
+from ...problem.solution import Start
+from ...structures import Structure
+from ...structures import factored_matrix as factors
+from .center import Move
+from .eigenbasis import Reduced
+
+Array = np.ndarray
+WORTHWHILE = 200  # features, below which all are as cheap as some
+MOST = 0.5  # the largest share of the features that is worth a basis: its decomposition costs the cube
+DEPTH = 4  # how often the features are asked, for each certificate
+SAFE = 0.01  # how far below the tolerance the worth of what stays out should be
+FAINT = 1e-4  # the share of the first correlations that may stay out: nothing is known of the structure yet
+UNSEEN = 0.01  # the weight of directions that the structure at hand does not see, beside its mean: it may yet turn to them
+SAME = 1e-13  # the share of a block that is rounding (of squares)
+
+
+class Grown:
+    """The problem in the span of a basis, reduced where it can be, else moved to zero; the way there and back."""
+
+    share: ClassVar[float] = 0.5  # of the tolerance, for the problem in the span: the rest is for what lies outside
+    whole: ClassVar[bool] = False  # its minimum may lie above that of the problem that was posed
+
+    def __init__(self, problem: Problem, V: Array, P: Array):
+        self.V, self.P = V, P  # the basis, and the features along it: a row for each direction, which multiplies faster
+        self.problem = self.spanned = replace(problem, features=P.T)
+        self.problem.keep(problem, [FEATURES])
+        self.inner = Reduced.of(self.problem, worthwhile=1)  # few features, but of many rows
+        self.move = None if problem.loss.quadratic else Move.of(self.problem)
+        if self.move is not None:
+            self.problem = self.move.inner(self.problem)
+        self.constant = 0.0 if self.inner is None else self.inner.constant
+        self.same_rows = self.inner is None  # as those of the problem that was posed: its duals are these
+
+    @staticmethod
+    def of(problem: Problem) -> Grown | Reduced | None:
+        """The largest basis that was asked for so far; all features, where a basis does not pay or all were asked for."""
+        if problem.structure.keeps_columns or problem.structure.parted:
+            return None
+        return problem.once("grown", lambda: Grown._first(problem)) or Reduced.of(problem)
+
+    @staticmethod
+    def _first(problem: Problem) -> Grown | None:
+        """The basis that the targets ask for when nothing is learned yet."""
+        r, T, seen = problem.n_features, problem.n_tasks, problem.observations
+        shared = 4 * seen.y.size >= problem.n_rows * T  # else tasks are small problems of their own
+        if (
+            r < max(WORTHWHILE, PER_TASK * T)
+            or T > factors.LARGEST_ARRAY
+            or issparse(problem.features)
+            or not (shared and problem.loss.smooth)
+            or isinstance(problem.loss, RowLoss)  # its systems hold all tasks, and do not gain
+            or problem.known("reduced") is not None
+            or (problem.loss.quadratic and r < GROWING and not _decay(problem.features))
+        ):
+            return None
+        constants = problem.best_constants if problem.fit_intercept else np.zeros(T)
+        Z = problem.correlate(problem.dual_candidate(problem.loss.slope(seen.y, constants[seen.task])))
+        nothing = np.zeros((0, r)), np.zeros((0, problem.n_rows))
+        return _grown(problem, *nothing, Z, FAINT * float(np.vdot(Z, Z)))
+
+    def at(self, alpha: float, structure: Structure) -> Problem:
+        """The problem in the span at another strength, under another structure."""
+        if self.inner is not None:
+            return self.inner.at(alpha, structure)
+        return self.problem.under(structure).at(alpha)
+
+    def inward(self, start: tuple | None) -> Start | None:
+        if start is None:
+            return None
+        some = Start(self.V @ start[0], start[1], getattr(start, "length", None))
+        way = self.inner or self.move
+        return some if way is None else way.inward(some)
+
+    def _along(self, W: Array, b: Array) -> tuple[Array, Array]:
+        """Weights of the directions of the basis, and intercepts."""
+        way = self.inner or self.move
+        return (W, b) if way is None else way.outward(W, b)
+
+    def outward(self, W: Array, b: Array) -> tuple[Array, Array]:
+        W, b = self._along(W, b)
+        return (W.T @ self.V).T, b
+
+    def posed(self, problem: Problem, W: Array, b: Array) -> tuple[Array, Array, Array]:
+        """Weights and intercepts of the problem that was posed, and what they predict: no pass over its features."""
+        W, b = self._along(W, b)
+        return (W.T @ self.V).T, b, self.spanned.predict(W, b)
+
+    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> Grown | Reduced | None:
+        """A larger basis, by as much as this one's certificate asks for at the structure at hand, or all features."""
+        root = psd_root(A + UNSEEN * float(np.trace(A)) / len(A) * np.eye(len(A)))
+        least = SAFE * tol * problem.scale * 4 * problem.alpha
+        problem._memo["grown"] = _grown(problem, self.V, self.P, Z @ root, least)
+        return problem._memo["grown"] or Reduced.of(problem)
+
+
+def _decay(phi: Array) -> bool:
+    """Whether the leading third is nearly all of the features, as in a pivoted Cholesky factor of a smooth kernel."""
+    energy = np.einsum("ij,ij->j", phi, phi)
+    return float(energy[len(energy) // 3 :].sum()) <= 1e-3 * float(energy.sum())
+
+
+def _grown(problem: Problem, V: Array, P: Array, block: Array, least: float) -> Grown | None:
+    """The basis with the directions of ``block``, the most valuable first, until squares of less than ``least`` are left.
+
+    And with what the features say about these, rows weighed as the tasks together do: the next certificates would ask for it.
+    """
+    seen, phi, before = problem.observations, problem.features, len(V)
+    weight = np.bincount(seen.row, seen.weight, minlength=problem.n_rows) / seen.weight.sum()
+    new = _directions(V, block.T, least)
+    for k in range(DEPTH):
+        if k > 0:
+            heard = P[len(P) - len(new) :]
+            new = _directions(V, ((heard - (heard @ weight)[:, None] if problem.fit_intercept else heard) * weight) @ phi)
+        if len(V) + len(new) > MOST * problem.n_features:
+            return None
+        V, P = np.vstack([V, new]), np.vstack([P, new @ phi.T])
+    return Grown(problem, V, P) if len(V) > before else None
+
+
+def _directions(V: Array, block: Array, least: float = 0.0) -> Array:
+    """Orthonormal rows that span what those of ``block`` have outside the span of ``V``."""
+    outside = _outside(V, block)
+    squares, U = psd_eigh(outside @ outside.T)
+    keep = np.cumsum(squares) > max(least, SAME * float(np.vdot(block, block)))
+    new = _orthonormal(U[:, keep].T[::-1] @ outside)
+    return _orthonormal(_outside(V, new))  # small directions were normed: once more
+
+
+def _outside(V: Array, block: Array) -> Array:
+    return block - (block @ V.T) @ V
+
+
+def _orthonormal(rows: Array) -> Array:
+    return np.ascontiguousarray(np.linalg.qr(rows.T)[0].T)

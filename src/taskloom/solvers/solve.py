@@ -1,0 +1,221 @@
+"""The one loop: it counts, certifies, records, stops and reports. Solvers only move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .._component import is_number, require, resolve
+from .._linalg import one_thread
+from ..problem import Problem
+from ..problem.solution import History, Solution
+from .alternating import Alternating
+from .auto import choose
+from .base import Solver
+from .block_descent import Block
+from .cluster_newton import Smooth
+from .factor.factored import Factored
+from .factor.projected import Projected
+from .factor.reweighted import Reweighted
+from .proximal import Proximal
+from .record import Book
+from .reformulations.center import Move
+from .reformulations.components import in_addends
+from .reformulations.krylov import Grown
+from .smoothing import Multipliers
+
+Array = np.ndarray
+HIDDEN = 1e-6  # a loss this much smaller than a constant of the penalty is measured without it
+PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
+
+
+def as_solver(solver: str | Solver, problem: Problem) -> Solver:
+    """The solver object for a name; ``"auto"`` picks by structure, loss and shape."""
+    if isinstance(solver, str) and solver == "auto":
+        return choose(problem)
+    solvers: list[type] = [Alternating, Block, Factored, Projected, Proximal, Reweighted, Smooth]
+    return resolve(solver, Solver, solvers, "solver", also=["auto"])
+
+
+def solve(
+    problem: Problem,
+    solver: str | Solver = "auto",
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+    time_limit: float | None = None,
+    start: tuple | None = None,
+    callback: Callable[[History], bool | None] | None = None,
+) -> Solution:
+    """Minimise the problem until its relative duality gap is at most ``tol``.
+
+    Under a structure that is not convex there is no gap: until the stationarity residual is (see ``Certificate``).
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : {"auto", "projected", "smooth", "reweighted", "proximal", "factored", "alternating", "block"} or Solver
+    tol : float
+        Relative duality gap at which to stop.
+    max_iter : int
+    time_limit : float, optional
+        Seconds after which to stop with the best iterate so far.
+    start : tuple of arrays, optional
+        Weights (``r x T``) and intercepts to start from, as after a fit at another strength.
+    callback : callable, optional
+        Called with the history after each iteration; returning True stops the fit.
+
+    Returns
+    -------
+    Solution
+        The best certified iterate, whatever ended the fit; Ctrl-C is one of the ways.
+    """
+    require(is_number(tol) and tol >= 0, f"tol must be a number >= 0, got tol={tol!r}")
+    require(max_iter >= 1, f"max_iter must be at least 1, got max_iter={max_iter!r}")
+    apart = problem.structure.above_constant(problem.n_tasks)
+    if apart is not None and problem.scale < HIDDEN * abs(apart[1]):
+        inner = problem.with_structure(apart[0])
+        found = solve(inner, solver, tol=tol, max_iter=max_iter, time_limit=time_limit, start=start, callback=callback)
+        return _raised(found, apart[1])
+    chosen = as_solver(solver, problem)
+    if (structure := problem.structure.remembering()) is not problem.structure:
+        problem = problem.with_structure(structure)  # what it remembers belongs to this run alone
+    refusal = chosen.accepts(problem)
+    require(refusal is None, str(refusal))
+    if start is not None and not np.any(start[0]):
+        start = None  # a structure made from weights of zero has nowhere to go
+    limits = _Limits(max_iter, time_limit, callback, time.perf_counter())  # what is prepared below counts, too
+    if (inner := problem.unfolded()).structure.parted:
+        return in_addends(
+            problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
+        )
+    book, form = Book(problem, tol), Grown.of(problem) if problem.structure.convex else None
+    while form is not None:
+        inner = form.at(problem.alpha, problem.structure)
+        mover = as_solver(solver, inner) if form.same_rows else chosen  # fewer features may be best served by another
+        if mover.accepts(inner) is not None:
+            break
+        before = len(book.history)
+        proved = None if form.whole else book.dual
+        first, status = _run(
+            inner, mover, form.share * tol, form.inward(start), limits, form.outward, form.constant, before, proved
+        )
+        book.take_over(first, form)
+        if status != "optimal" or book.relative_gap <= tol:
+            return book.close(status, mover, solver == "auto")
+        start, limits = (book.W, book.b), limits.after(len(book.history) - before)
+        form = form.finer(problem, book.correlations, book.structure, tol)  # than this form can tell
+    last = _solve_centred(problem, chosen, tol, start, limits, solver == "auto", len(book.history))
+    return last if not len(book.history) else _following(book.history, last)
+
+
+def _following(history: History, last: Solution) -> Solution:
+    """The solution of the last of several runs, with the history of all."""
+    history.follow(last.history)
+    return replace(last, history=history)
+
+
+def _raised(found: Solution, constant: float) -> Solution:
+    """Both bounds with a constant of the penalty that was left out; their difference is known better than they are."""
+    said, history = found.certificate, found.history
+    for column in (history.objective, history.dual):
+        column[:] = [value + constant for value in column]
+    return replace(found, certificate=replace(said, primal=said.primal + constant, dual=said.dual + constant))
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """When to stop short of the tolerance."""
+
+    max_iter: int
+    time_limit: float | None
+    callback: Callable[[History], bool | None] | None
+    began: float
+
+    def after(self, n_iter: int) -> _Limits:
+        return replace(self, max_iter=max(self.max_iter - n_iter, 1))
+
+
+def _solve_centred(
+    problem: Problem, solver: Solver, tol: float, start: tuple | None, limits: _Limits, automatic: bool, earlier: int = 0
+) -> Solution:
+    """Solve with the features moved to zero, where they lie far from it."""
+    move = problem.once("offset", lambda: Move.of(problem))
+    if move is None:
+        book, status = _run(problem, solver, tol, start, limits, earlier=earlier)
+        return book.close(status, solver, automatic)
+    inner = problem.once("centred", lambda: move.inner(problem)).at(problem.alpha)
+    book, status = _run(inner, solver, tol, move.inward(start), limits, move.outward, earlier=earlier)
+    solution = book.close(status, solver, automatic)
+    W, b = move.outward(solution.W, solution.b)
+    return replace(solution, W=W, b=problem.loss.intercepts(b))
+
+
+def _run(
+    problem: Problem,
+    solver: Solver,
+    tol: float,
+    start: tuple | None,
+    limits: _Limits,
+    outward: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+    constant: float = 0.0,
+    earlier: int = 0,
+    proved: float | None = None,
+) -> tuple[Book, str]:
+    """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
+    book = Book(problem, tol, constant)
+    book.began, book.earlier, book.proved = limits.began, earlier, proved
+    book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
+    status = "interrupted"
+    with one_thread():
+        try:
+            status = _iterate(book, solver, start, limits)
+        except KeyboardInterrupt:
+            if book.A is None and not book.convex:
+                raise  # no iterate yet, and none that needs no work: there is nothing to keep
+    del book.history.best  # it holds the book, which holds the data: they are free when the fit is, not at some later time
+    return book, status
+
+
+def _iterate(
+    book: Book,
+    solver: Solver,
+    start: tuple | None,
+    limits: _Limits,
+) -> str:
+    if book.nothing_to_learn():
+        return "optimal"
+    kinks = None if book.problem.loss.smooth else Multipliers(book.problem, *solver.narrowing)
+    run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
+    gap = np.inf
+    for _ in range(limits.max_iter):
+        point = run.step(gap)
+        gap = book.record(point)
+        book.length = run.length
+        if book.contradicted:
+            return "contradiction"
+        stop = limits.callback is not None and limits.callback(book.history)
+        if book.shortfall <= book.tol and run.finished != "change":
+            return "optimal" if book.convex else "stationary"
+        if book.idle >= PATIENCE:
+            return "stalled"
+        if kinks is not None:
+            gap = min(kinks.gap(point), gap)
+            if kinks.update(point, gap, book.last_gap, run.finished is not None):
+                run.retarget(kinks.problem)
+                gap = book.last_gap  # that of the stand-in says nothing about the next one
+        if run.finished is not None:
+            return run.finished
+        if stop:
+            return "callback"
+        if limits.time_limit is not None and book.history.seconds[-1] >= limits.time_limit:
+            return "time_limit"
+        if book.passed_a_better_point:  # a stand-in for a loss with kinks led past it: go back, with a stand-in that fits there
+            if kinks is not None:
+                kinks.renew(-book.G / book.problem.observations.weight)
+            run = solver.begin(book.problem if kinks is None else kinks.problem, (book.W, book.b), book.tol)
+            gap = np.inf
+    return "max_iter"

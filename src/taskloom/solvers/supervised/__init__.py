@@ -1,0 +1,1 @@
+"""The supervised step: the best weights for a given structure."""

@@ -1,0 +1,35 @@
+"""On which side the structure of a problem sits."""
+
+from __future__ import annotations
+
+from ...losses import RowLoss
+from ...problem import Problem
+from ..factor.table_with_gaps import Table
+from ..reformulations.shared_inputs import separable_weights
+from .component_side import PartsSide
+from .sides import FeatureSide, Side, TaskSide
+
+MANY = 40  # features, below which a system for each task is small
+
+
+def choose_side(problem: Problem) -> Side:
+    """The feature side decouples the tasks; the task side is smaller where there are far fewer tasks than features.
+
+    Where one small system holds all tasks, the task side also converges in fewer steps; where tasks share most of many rows,
+    products with all of these are cheaper than a system for each task.
+    """
+    if problem.structure.parted:
+        return PartsSide(problem)
+    if problem.structure.on_features:
+        return FeatureSide(problem)
+    if not problem.structure.either_side:
+        return TaskSide(problem)
+    if isinstance(problem.loss, RowLoss):  # nothing decouples: the smaller structure is the better one
+        return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
+    many = max(MANY, problem.n_tasks / 4) <= problem.n_features
+    if many and problem.loss.quadratic and Table.filled(problem):
+        return TaskSide(problem)
+    small = problem.n_tasks < problem.n_features and (
+        problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
+    )
+    return TaskSide(problem) if small or 3 * problem.n_tasks <= problem.n_features else FeatureSide(problem)

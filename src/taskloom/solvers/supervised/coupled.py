@@ -1,0 +1,189 @@
+"""The coupled supervised step when it is large: conjugate gradients with a Kronecker preconditioner.
+
+In the coordinates ``W = B L' / sqrt(2 alpha)`` a Newton step solves ``B + [Phi_t' H_t Phi_t w_t]_t L / sqrt(2 alpha) = rhs``,
+with each task's intercept eliminated. Nothing of size (observations)^2 or (features x tasks)^2 is formed. Replacing every
+task's Gram matrix by the mean one makes a Kronecker sum, which two eigendecompositions solve: the preconditioner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.sparse.linalg import LinearOperator, cg
+
+from ..._linalg import psd_eigh
+from ...features import weighted_gram
+from ...problem import Problem
+from ..reformulations.shared_inputs import orthogonal_columns
+from .newton_systems import Design, Direction, Intercepts
+
+Array = np.ndarray
+FIRST = 20  # directions before anyone complains that they take long
+WORTHWHILE = 200  # below this many features a decomposition is cheap
+
+
+class MeanGram:
+    """Eigenvalues and eigenvectors of the mean Gram matrix of the tasks, and of theirs with each task centred.
+
+    Features of a kernel may be orthogonal once their mean is off: then all rows alike are close enough to the tasks' mean.
+    """
+
+    def __init__(self, problem: Problem):
+        seen = problem.observations
+        by_row = np.bincount(seen.row, weights=seen.weight, minlength=problem.n_rows)
+        self.U: Array | None = None
+        if (k := self._orthogonal(problem)) is not None:
+            self.g = k * (by_row.mean() / problem.n_tasks)
+            return
+        total = weighted_gram(problem.features, by_row)
+        if problem.fit_intercept:
+            means = problem.correlate(seen.weight) / np.sqrt(seen.sum_by_task(seen.weight))
+            total = total - means @ means.T
+        self.g, self.U = psd_eigh(total / problem.n_tasks)
+
+    @staticmethod
+    def _orthogonal(problem: Problem) -> Array | None:
+        phi = problem.features
+        if issparse(phi) or problem.n_features < WORTHWHILE:
+            return None
+        return orthogonal_columns(phi, phi.mean(axis=0) if problem.fit_intercept else None)
+
+    def inward(self, X: Array) -> Array:
+        return X if self.U is None else self.U.T @ X
+
+    def outward(self, X: Array) -> Array:
+        return X if self.U is None else self.U @ X
+
+
+class CreepingError(Exception):
+    """Conjugate gradients take longer than systems that are solved would."""
+
+
+@dataclass(eq=False)
+class Tally:
+    """How many iterations conjugate gradients took for how many directions; ``worth`` is what a solved system is worth."""
+
+    worth: float
+    directions: int = 0
+    iterations: int = 0
+
+    def add(self, iterations: int) -> None:
+        self.directions, self.iterations = self.directions + 1, self.iterations + iterations
+        if self.iterations > self.worth * max(self.directions, FIRST):
+            raise CreepingError
+
+
+class Coupled(Design):
+    """All tasks in one batch element; the coefficients are ``B`` (``r x q``), flattened."""
+
+    direct: ClassVar[bool] = False
+
+    def __init__(self, problem: Problem, L: Array, mean: MeanGram, enough: float = 0.0, tally: Tally | None = None):
+        self.problem, self.L, self.mean, self.enough = problem, L / np.sqrt(2 * problem.alpha), mean, enough
+        self.tally = tally
+        self.l, self.V = psd_eigh(self.L.T @ self.L)
+        self.shape = (problem.n_features, L.shape[1])
+
+    def weights(self, coef: Array) -> Array:
+        """``W`` for coefficients."""
+        return coef.reshape(self.shape) @ self.L.T
+
+    def start(self, u: Array) -> Array:
+        return (self.problem.correlate(u[0]) @ self.L).reshape(1, -1)
+
+    def predict(self, coef: Array) -> Array:
+        return self.problem.predict(self.weights(coef), np.zeros(self.problem.n_tasks))[None]
+
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", coef, other)
+
+    def pick(self, which: Array) -> Coupled:
+        return self
+
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        return _CoupledDirection(self, h[0], None if damping is None else damping[0])
+
+    def preconditioned(self, X: Array, level: float) -> Array:
+        """The system with every task's Gram matrix replaced by the mean one, solved; ``level`` is the loss's mean curvature."""
+        scale = 1 + level * self.mean.g[:, None] * self.l
+        return self.mean.outward((self.mean.inward(X) @ self.V) / scale) @ self.V.T
+
+    def grams_pay(self) -> bool:
+        """Whether a product with the Gram matrices takes fewer multiplications than one with the features and one back.
+
+        Where most places are observed those are two products of matrices, whose multiplications are far quicker.
+        """
+        problem, N = self.problem, self.problem.observations.y.size
+        held = problem.features.size / problem.n_rows * N  # numbers in the rows of all observations
+        quick = problem.n_rows * problem.n_tasks <= 4 * N
+        return problem.n_features**2 * problem.n_tasks <= (held / 4 if quick else 2 * held)
+
+
+class _CoupledDirection(Direction):
+    def __init__(self, design: Coupled, h: Array, damping: Array | None):
+        self.design, self.h, self.damping = design, h, damping
+        problem = design.problem
+        seen = problem.observations
+        self.total = seen.sum_by_task(h) + (0.0 if damping is None else damping)
+        self.grams = self._all_grams() if design.grams_pay() else None
+        level = float(h.sum() / seen.weight.sum())  # how curved the loss is here, on average
+        size = design.L.shape[1] * problem.n_features
+        self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
+        self.preconditioner = LinearOperator(
+            (size, size),
+            matvec=lambda x: design.preconditioned(x.reshape(design.shape), level).ravel(),
+            dtype=float,
+        )
+
+    def _all_grams(self) -> Array:
+        """For the squared loss they never change."""
+        problem = self.design.problem
+        return problem.once("coupled grams", self._grams) if problem.loss.quadratic else self._grams()
+
+    def _grams(self) -> Array:
+        """``Phi_t' H_t Phi_t`` of every task with its intercept eliminated (``T x r x r``): small where there are many rows."""
+        problem = self.design.problem
+        grams = np.empty((problem.n_tasks, problem.n_features, problem.n_features))
+        for t, (part, phi) in enumerate(problem.by_task()):
+            h = self.h[part]
+            grams[t] = weighted_gram(phi, h)
+            if self.damping is not None:
+                mean = h @ phi
+                grams[t] -= np.outer(mean, mean) / self.total[t]
+        return grams
+
+    def _apply(self, x: Array) -> Array:
+        design = self.design
+        if self.grams is not None:
+            pulled = np.matmul(self.grams, design.weights(x).T[:, :, None])[..., 0].T
+        else:
+            pulled = design.problem.correlate(self._centred(self.h * design.predict(x)[0]))
+        return x + (pulled @ design.L).ravel()
+
+    def _centred(self, g: Array) -> Array:
+        """Take out what each task's intercept would absorb."""
+        if self.damping is None:
+            return g
+        seen = self.design.problem.observations
+        return g - self.h * (seen.sum_by_task(g) / self.total)[seen.task]
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        design, seen = self.design, self.design.problem.observations
+        rhs = -(design.start(self._centred(g[0])[None]) + coef)[0]
+        # What a residual leaves above the minimum is at most half its square: the system is the identity and more.
+        enough = design.enough
+        rtol = 1e-11 if enough == 0 or design.problem.loss.quadratic else 1e-3
+        taken: list[None] = []
+        step, _ = cg(
+            self.operator, rhs, rtol=rtol, atol=np.sqrt(enough), maxiter=1000, M=self.preconditioner,
+            callback=lambda _: taken.append(None),
+        )  # fmt: skip
+        if design.tally is not None:
+            design.tally.add(len(taken))
+        if self.damping is None:
+            return step[None], np.zeros((1, 0))
+        bent = seen.sum_by_task(g[0] + self.h * design.predict(step)[0])
+        return step[None], (-bent / self.total)[None]

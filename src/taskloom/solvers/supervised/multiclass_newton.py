@@ -1,0 +1,239 @@
+"""The supervised step for losses of whole rows, on either side: all classes in one Newton system.
+
+With ``W = C B R'``, ``P = Phi C`` (on tasks ``C = I``, ``R = L / sqrt(2 alpha)``, on the features ``C = Q / sqrt(2 alpha)``,
+``R = I``) the step minimises ``sum_i v_i l(y_i, (P B R')_i + b) + ||B||^2 / 2``. A row of the Hessian of the loss is
+``diag(h) - hh'/sum(h)``: multiply by ``h`` after taking out the mean that ``h`` weighs. Small systems are dense; larger ones
+go by conjugate gradients, with the mean over the rows as preconditioner.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.sparse.linalg import LinearOperator, cg
+
+from ..._linalg import psd_eigh
+from ...features import Matrix, weighted_gram
+from ...problem import Problem
+from .batched_newton import Batch, newton
+from .newton_systems import Design, Direction, Intercepts, OnePerTask
+from .positive_definite import Positive
+
+Array = np.ndarray
+DENSE = 600  # largest dense system
+WORK = 2e8  # and most multiplications to set it up
+HELD = 5e6  # and most numbers to hold meanwhile
+
+
+def row_fit(
+    problem: Problem, Q: Array | None, L: Array | None, dual: Array, W: Array | None, b: Array
+) -> tuple[Array, Array, float]:
+    """Weights, centred intercepts and norm at ``D = QQ'`` or ``A = LL'``; duals, weights and intercepts are from the last step.
+
+    Duals follow a change of the structure, but only those of a minimum belong to its weights: the better start is taken.
+    """
+    seen = problem.observations
+    design = RowDesign(problem, Q, L)
+    intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
+    batch = Batch(problem.loss, seen.y[None], seen.weight[None], design, intercepts)
+    offset = b[None] if problem.fit_intercept else np.zeros((1, 0))
+
+    def value(coef: Array) -> float:
+        z = design.predict(coef) + batch.offsets(offset)
+        return problem.loss_term(z[0]) + float(np.vdot(coef, coef)) / 2
+
+    starts = [design.start(dual[None])] + ([] if W is None else [design.coefficients(W)])
+    fit = newton(batch, min(starts, key=value), offset)
+    b = problem.loss.intercepts(fit.b[0]) if problem.fit_intercept else np.zeros(problem.n_tasks)
+    return design.weights(fit.coef), b, fit.norm
+
+
+class _Inputs:
+    """``P`` and ``C``: never more columns than rows where that can be had, and sparse features are not multiplied out."""
+
+    def __init__(self, phi: Matrix, C: Array | None):
+        self.phi, self.C = phi, C
+        self.P: Array | None = None
+        if not issparse(phi):
+            self.P = phi if C is None else phi @ C
+            if self.P.shape[1] > len(self.P):
+                basis, R = np.linalg.qr(self.P.T)
+                self.P, self.C = R.T, basis if C is None else C @ basis
+        self.width = (phi if self.C is None else self.C).shape[1]
+        self._spectrum: tuple[Array, Array] | None = None
+
+    def forward(self, B: Array) -> Array:
+        return self.phi @ self.outward(B) if self.P is None else self.P @ B
+
+    def back(self, G: Array) -> Array:
+        if self.P is not None:
+            return self.P.T @ G
+        return self.phi.T @ G if self.C is None else self.C.T @ (self.phi.T @ G)
+
+    def outward(self, B: Array) -> Array:
+        return B if self.C is None else self.C @ B
+
+    def inward(self, W: Array) -> Array:
+        """The nearest ``B`` to weights ``CB``."""
+        return W if self.C is None else np.linalg.lstsq(self.C, W, rcond=None)[0]
+
+    def spectrum(self, v: Array, centre: bool) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of ``P'VP``, centred where there are intercepts: once for these inputs."""
+        if self._spectrum is None:
+            gram = weighted_gram(self.phi if self.P is None else self.P, v)
+            if self.P is None and self.C is not None:
+                gram = self.C.T @ gram @ self.C
+            mean = self.back(v[:, None])
+            self._spectrum = psd_eigh(gram - mean @ mean.T / v.sum() if centre else gram)
+        return self._spectrum
+
+
+class RowDesign(Design):
+    """All classes in one batch element; the coefficients are ``B``, flattened."""
+
+    def __init__(self, problem: Problem, Q: Array | None, L: Array | None):
+        self.problem = problem
+        self.rows = problem.observations.row[: problem.observations.counts[0]]
+        scale = np.sqrt(2 * problem.alpha)
+        if Q is None:
+            self.inputs = problem.once("row inputs", lambda: _Inputs(problem._rows(self.rows), None))
+        else:
+            self.inputs = _Inputs(problem._rows(self.rows), Q / scale)
+        self.R = None if L is None else L / scale
+        self.shape = (self.inputs.width, problem.n_tasks if L is None else L.shape[1])
+
+    def table(self, x: Array) -> Array:
+        """Entries as a matrix, a row for each row of the data."""
+        return x.reshape(self.problem.n_tasks, -1).T
+
+    def weights(self, coef: Array) -> Array:
+        """``W`` for coefficients."""
+        return self.inputs.outward(self._spread(coef.reshape(self.shape)))
+
+    def coefficients(self, W: Array) -> Array:
+        """The coefficients nearest to weights."""
+        B = self.inputs.inward(W)
+        return (B if self.R is None else np.linalg.lstsq(self.R, B.T, rcond=None)[0].T).reshape(1, -1)
+
+    def _spread(self, B: Array) -> Array:
+        return B if self.R is None else B @ self.R.T
+
+    def outputs(self, coef: Array) -> Array:
+        """The outputs without intercepts (``n x T``), by the shorter way."""
+        return self._spread(self.inputs.forward(coef.reshape(self.shape)))
+
+    def pull(self, U: Array) -> Array:
+        """``P'UR``."""
+        return self.inputs.back(U if self.R is None else U @ self.R)
+
+    def start(self, u: Array) -> Array:
+        return self.pull(self.table(u)).reshape(1, -1)
+
+    def predict(self, coef: Array) -> Array:
+        return self.outputs(coef).T.reshape(1, -1)
+
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", coef, other)
+
+    def pick(self, which: Array) -> RowDesign:
+        return self
+
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        (p, q), n = self.shape, len(self.rows)
+        small = p * q <= DENSE and n * (p * q) ** 2 <= WORK and n * p * p <= HELD
+        kind = _DenseDirection if small and self.inputs.P is not None else _IterativeDirection
+        return kind(self, self.table(h), intercepts is not None)
+
+
+class _RowDirection(Direction):
+    """What both share: the Hessian of the loss, and the intercepts' own part of it (``T x T``)."""
+
+    def __init__(self, design: RowDesign, h: Array, intercept: bool):
+        self.design, self.h, self.intercept = design, h, intercept
+        total = h.sum(axis=1, keepdims=True)
+        self.share = np.divide(h, total, out=np.zeros_like(h), where=total > 0)
+        self.mean_hessian = np.diag(h.sum(axis=0)) - self.share.T @ h
+        if intercept:
+            self.own = self._lifted(self.mean_hessian)
+
+    def bend(self, U: Array) -> Array:
+        """The Hessian of the loss times ``U`` (``n x T``)."""
+        return self.h * (U - np.einsum("it,it->i", self.share, U)[:, None])
+
+    def _lifted(self, H: Array) -> Array:
+        """Intercepts are unpenalised: directions without curvature get some, the one that no row sees gets as much as any.
+
+        Where there is little, it is doubled and no more: a step that expects far more than there is creeps along.
+        """
+        problem = self.design.problem
+        T = len(H)
+        most = problem.loss.max_curvature * float(problem.observations.weight[: len(self.h)].sum())
+        e, V = psd_eigh(H + most * np.full((T, T), 1 / T))
+        lift = np.where(e < 1e-4 * most, np.maximum(e, 1e-8 * most), 1e-12 * most)
+        return (V * np.maximum(e + lift, 1e-300)) @ V.T
+
+
+class _DenseDirection(_RowDirection):
+    """``I + sum_i P_i P_i' x R'H_iR`` (Kronecker products), bordered by the intercepts."""
+
+    def __init__(self, design: RowDesign, h: Array, intercept: bool):
+        super().__init__(design, h, intercept)
+        P, T = design.inputs.P, h.shape[1]
+        assert P is not None
+        R = np.eye(T) if design.R is None else design.R
+        away = R[None] - (self.share @ R)[:, None]  # centred first: what is left is a sum of squares
+        pulled = h[:, :, None] * away
+        middle = np.matmul(away.transpose(0, 2, 1), pulled)
+        (n, p), q = P.shape, R.shape[1]
+        pairs = (P[:, :, None] * P[:, None, :]).reshape(n, p * p)
+        M = (pairs.T @ middle.reshape(n, q * q)).reshape(p, p, q, q).transpose(0, 2, 1, 3).reshape(p * q, p * q)
+        M[np.diag_indices(p * q)] += 1.0
+        if intercept:
+            edge = (P.T @ pulled.reshape(n, T * q)).reshape(p, T, q).transpose(0, 2, 1).reshape(p * q, T)
+            M = np.block([[M, edge], [edge.T, self.own]])
+        self.system = Positive(M[None])
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        G = self.design.table(g[0])
+        rhs = -(self.design.pull(G).ravel() + coef[0])
+        if not self.intercept:
+            return self.system.solve(rhs[None, :, None])[..., 0], np.zeros((1, 0))
+        both = self.system.solve(np.concatenate([rhs, -G.sum(axis=0)])[None, :, None])[..., 0]
+        return both[:, : rhs.size], both[:, rhs.size :]
+
+
+class _IterativeDirection(_RowDirection):
+    """The same system with the intercepts eliminated, one product with the inputs and one back for each step."""
+
+    def __init__(self, design: RowDesign, h: Array, intercept: bool):
+        super().__init__(design, h, intercept)
+        problem, R = design.problem, design.R
+        v = problem.observations.weight[: len(h)]
+        g, U = design.inputs.spectrum(v, intercept)
+        mean = self.mean_hessian / v.sum()
+        m, V = psd_eigh(mean if R is None else R.T @ mean @ R)
+        scale = 1 + g[:, None] * m
+        size = design.shape[0] * design.shape[1]
+        self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
+        self.preconditioner = LinearOperator(
+            (size, size), matvec=lambda x: (U @ ((U.T @ x.reshape(design.shape) @ V) / scale) @ V.T).ravel(), dtype=float
+        )
+        self.inverse = np.linalg.inv(self.own) if intercept else None
+
+    def _taken(self, U: Array) -> Array:
+        """What is left of ``U`` once the intercepts have absorbed what they can."""
+        return U if self.inverse is None else U - self.bend(np.broadcast_to(self.inverse @ U.sum(axis=0), U.shape))
+
+    def _apply(self, x: Array) -> Array:
+        return x + self.design.pull(self._taken(self.bend(self.design.outputs(x)))).ravel()
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        design = self.design
+        G = design.table(g[0])
+        rhs = -(design.pull(self._taken(G)).ravel() + coef[0])
+        size = float(np.linalg.norm(coef)) + float(np.linalg.norm(design.pull(G)))
+        accuracy = np.clip(float(np.linalg.norm(rhs)) / max(size, 1e-300), 1e-10, 1e-2)  # Newton's own error is no smaller
+        step, _ = cg(self.operator, rhs, rtol=accuracy, atol=0.0, maxiter=1000, M=self.preconditioner)
+        if self.inverse is None:
+            return step[None], np.zeros((1, 0))
+        return step[None], -(self.inverse @ (G + self.bend(design.outputs(step))).sum(axis=0))[None]

@@ -1,0 +1,232 @@
+"""The inputs of a batch of small convex problems, and the systems of Newton's method on them (``newton``).
+
+A design holds inputs in the form that makes the smaller systems: coefficients of features, or duals of observations.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .positive_definite import Positive, solve_spd
+
+Array = np.ndarray
+
+
+def apply(M: Array, x: Array) -> Array:
+    """``M x`` for each batch element."""
+    return np.matmul(M, x[..., None])[..., 0]
+
+
+def transposed(M: Array) -> Array:
+    return M.transpose(0, 2, 1)
+
+
+class Intercepts(ABC):
+    """Which intercept each observation has: they are spread over observations, and slopes are gathered back."""
+
+    @abstractmethod
+    def spread(self, b: Array) -> Array:
+        """The intercept of each observation (``B x m``)."""
+
+    @abstractmethod
+    def gather(self, x: Array) -> Array:
+        """The sum over the observations of each intercept (``B x k``)."""
+
+    @abstractmethod
+    def dense(self) -> Array:
+        """The indicator matrix (``B x m x k``), for systems that are dense anyway."""
+
+    @abstractmethod
+    def pick(self, which: Array) -> Intercepts:
+        """Those of some batch elements."""
+
+
+@dataclass(frozen=True, eq=False)
+class OneEach(Intercepts):
+    """One intercept for each batch element; ``mask`` (``B x m``) says which entries are not padding."""
+
+    mask: Array
+
+    def spread(self, b: Array) -> Array:
+        return self.mask * b
+
+    def gather(self, x: Array) -> Array:
+        return np.einsum("bm,bm->b", self.mask, x)[:, None]
+
+    def dense(self) -> Array:
+        return self.mask[:, :, None]
+
+    def pick(self, which: Array) -> OneEach:
+        return OneEach(self.mask[which])
+
+
+@dataclass(frozen=True, eq=False)
+class OnePerTask(Intercepts):
+    """A single batch element that holds all tasks; ``task`` (``m``) names the task of each observation."""
+
+    task: Array
+    n_tasks: int
+
+    def spread(self, b: Array) -> Array:
+        return b[:, self.task]
+
+    def gather(self, x: Array) -> Array:
+        return np.bincount(self.task, weights=x[0], minlength=self.n_tasks)[None]
+
+    def dense(self) -> Array:
+        return np.eye(self.n_tasks)[self.task][None]
+
+    def pick(self, which: Array) -> OnePerTask:
+        return self
+
+
+class Design(ABC):
+    """The inputs of a batch, in the form that makes the smaller systems."""
+
+    direct: ClassVar[bool] = True  # systems are solved, not approached
+
+    @abstractmethod
+    def start(self, u: Array) -> Array:
+        """The coefficients of ``beta = X'u``."""
+
+    @abstractmethod
+    def predict(self, coef: Array) -> Array:
+        """``X beta``."""
+
+    @abstractmethod
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        """``<beta, other beta>``, given what the other predicts."""
+
+    @abstractmethod
+    def pick(self, which: Array) -> Design:
+        """Some of the batch elements."""
+
+    @abstractmethod
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        """The Newton system at curvatures ``h``."""
+
+
+class Direction(ABC):
+    """A factored Newton system: called with the coefficients and the loss gradient, it gives both steps."""
+
+    @abstractmethod
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]: ...
+
+
+class PrimalDesign(Design):
+    """The coefficients are ``beta`` itself, and the systems are of its size."""
+
+    @abstractmethod
+    def gather(self, U: Array) -> Array:
+        """``X'U`` for several columns (``B x m x k``)."""
+
+    @abstractmethod
+    def gram(self, h: Array) -> Array:
+        """``X'HX`` (``B x p x p``)."""
+
+    def start(self, u: Array) -> Array:
+        return self.gather(u[..., None])[..., 0]
+
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", coef, other)
+
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        return _PrimalDirection(self, h, intercepts, damping)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(PrimalDesign):
+    """``X`` itself (``B x m x p``)."""
+
+    X: Array
+
+    def gather(self, U: Array) -> Array:
+        return np.matmul(transposed(self.X), U)
+
+    def gram(self, h: Array) -> Array:
+        return np.matmul(transposed(self.X), h[:, :, None] * self.X)
+
+    def predict(self, coef: Array) -> Array:
+        return apply(self.X, coef)
+
+    def pick(self, which: Array) -> Columns:
+        return Columns(self.X[which])
+
+
+class _PrimalDirection(Direction):
+    """``(I + X'HX) d beta = -(X'g + beta)``, bordered by the intercepts."""
+
+    def __init__(self, design: PrimalDesign, h: Array, intercepts: Intercepts | None, damping: Array | None):
+        self.design, self.intercepts = design, intercepts
+        M = design.gram(h)
+        M += np.eye(M.shape[-1])
+        self.system = Positive(M)
+        if intercepts is not None and damping is not None:
+            E = intercepts.dense()
+            self.edge = design.gather(h[:, :, None] * E)
+            self.own = np.matmul(transposed(E), h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        rhs = -(self.design.start(g) + coef)[..., None]
+        if self.intercepts is None:
+            return self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
+        both = self.system.solve(np.concatenate([rhs, self.edge], axis=-1))
+        step, through = both[..., :1], both[..., 1:]
+        rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.edge), step)
+        db = solve_spd(self.own - np.matmul(transposed(self.edge), through), rest)
+        return (step - np.matmul(through, db))[..., 0], db[..., 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Gram(Design):
+    """``K = XX'`` (``B x m x m``); the coefficients are the dual ``u`` with ``beta = X'u``."""
+
+    K: Array
+
+    def start(self, u: Array) -> Array:
+        return u
+
+    def predict(self, coef: Array) -> Array:
+        return apply(self.K, coef)
+
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", coef, predicted)
+
+    def pick(self, which: Array) -> Gram:
+        return Gram(self.K[which])
+
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        return _GramDirection(self.K, h, intercepts, damping)
+
+
+class _GramDirection(Direction):
+    """``(I + HK) du = e - H E db`` with ``e = -g - u``, scaled by ``R = sqrt(h)`` to be symmetric.
+
+    ``du`` comes out as ``R`` times a solution, never as a difference of large numbers: with a weak penalty ``K`` is huge and
+    ``du`` tiny. Observations without curvature take ``du = e`` and drop out of the system. The intercepts follow from the
+    new duals adding up to zero.
+    """
+
+    def __init__(self, K: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
+        self.K, self.intercepts, self.damping = K, intercepts, damping
+        self.bent = h > 1e-14 * h.max(axis=1, keepdims=True, initial=0.0)
+        self.root = np.sqrt(np.where(self.bent, h, 0.0))
+        self.system = Positive(self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1]))
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        e = -g - coef
+        straight = np.where(self.bent, 0.0, e)
+        scaled = np.divide(e, self.root, out=np.zeros_like(e), where=self.bent)
+        rhs = (scaled - self.root * apply(self.K, straight))[..., None]
+        if self.intercepts is None or self.damping is None:
+            return straight + self.root * self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
+        E = self.intercepts.dense()
+        both = self.root[:, :, None] * self.system.solve(np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
+        step, through = straight[..., None] + both[..., :1], both[..., 1:]
+        schur = np.matmul(transposed(E), through) + self.damping[:, :, None] * np.eye(E.shape[-1])
+        db = solve_spd(schur, self.intercepts.gather(step[..., 0] + coef)[..., None])
+        return (step - np.matmul(through, db))[..., 0], db[..., 0]

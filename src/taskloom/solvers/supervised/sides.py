@@ -1,0 +1,315 @@
+"""The two sides on which a structure may sit, and the supervised step on each (problems (U) and (T) of the paper).
+
+Task side: ``A`` (``T x T``) couples the tasks, one system holds all observations. Feature side: ``D`` (``r x r``), every task
+is a small problem of its own. A ridge only changes the metric: ``alpha A^-1 + ridge I`` is ``alpha`` times the inverse of
+``A (I + ridge/alpha A)^-1``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from ..._linalg import compose, psd_eigh
+from ...features import Matrix
+from ...losses import RowLoss
+from ...problem import Problem
+from ..reformulations.shared_inputs import SharedInputs
+from .batched_newton import Batch, Fit, newton
+from .coupled import Coupled, CreepingError, MeanGram, Tally
+from .coupled_least_squares import CoupledSquares
+from .multiclass_newton import row_fit
+from .newton_systems import Columns, Design, Gram, OneEach, OnePerTask
+from .sparse_columns import SparseColumns
+
+Array = np.ndarray
+CALLS = 5e5  # multiplications in the time of the calls that one iteration of conjugate gradients takes
+BUCKET = 1 << 20  # numbers in the systems of the tasks that are solved together: more gain nothing, and take memory
+
+
+@dataclass(eq=False)
+class Supervised:
+    """The tasks at a given metric: weights, intercepts, predictions, slopes of the loss, ``Z = Phi'G``, the norm."""
+
+    W: Array
+    b: Array
+    z: Array
+    slopes: Array
+    Z: Array
+    norm: float  # alpha tr(A^+ W'W) + ridge ||W||^2
+
+
+def ridged(root: Array, rho: float) -> Array:
+    """The root of ``D (I + rho D)^-1`` for ``D = root root'``."""
+    if rho == 0:
+        return root
+    d, V = psd_eigh(root.T @ root)
+    return root @ compose(1 / np.sqrt(1 + rho * d), V)
+
+
+class Side(ABC):
+    """What both sides share: warm starts, and how a solution is read back."""
+
+    dim: int  # the size of the structure that sits here
+    near_counts = False  # whether bounds on F* may look around the structure at hand
+    enough: float = 0.0  # how far above its minimum a large supervised step may stop
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self.rho = problem.ridge / problem.alpha
+        self.shared = SharedInputs.of(problem)
+        self._dual = np.zeros(problem.observations.y.size)
+        self._W: Array | None = None
+        self._b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
+
+    def plain_root(self) -> Any:
+        """The root of the identity: every task on its own."""
+        return np.eye(self.dim)
+
+    @abstractmethod
+    def moment_root(self, W: Array) -> Array:
+        """``R`` with ``R'R`` the matrix that the structure sees: ``W'W`` or ``WW'``."""
+
+    @abstractmethod
+    def supervise(self, root: Any) -> Supervised:
+        """The supervised step at the metric ``root root'``."""
+
+    def _read(self, W: Array, b: Array, norm: float) -> Supervised:
+        problem = self.problem
+        z = problem.predict(W, b)
+        slopes = problem.loss.slope(problem.observations.y, z)
+        dual = -problem.observations.weight * slopes
+        self._dual, self._W, self._b = dual, W, b
+        return Supervised(W, b, z, slopes, problem.correlate(dual), norm)
+
+
+class TaskSide(Side):
+    """``root`` is ``T x q`` with ``A = root root'``.
+
+    One dense system while it is small (in the observations or in the weights, whichever are fewer); conjugate gradients
+    beyond, and for sparse features.
+    """
+
+    near_counts = True
+    dense_limit: int = 600  # largest dense system
+    work_limit: float = 2e8  # and most multiplications to set it up
+    creeping: int = 30  # Newton steps over the pieces of a loss with kinks, after which the next system is dense,
+    creeping_limit: int = 1500  # with up to so many observations
+
+    def __init__(self, problem: Problem):
+        super().__init__(problem)
+        self.dim = problem.n_tasks
+        self._gram: Array | None = None
+        self._creeps = False
+        self._tally: Tally | None = None
+        self._Z: Array | None = None
+
+    def moment_root(self, W: Array) -> Array:
+        return W
+
+    def supervise(self, root: Array) -> Supervised:
+        problem = self.problem
+        L = ridged(root, self.rho)
+        if self.shared is not None:
+            return self._read(*self.shared.on_tasks(L, problem.alpha))
+        if isinstance(problem.loss, RowLoss):
+            return self._read(*row_fit(problem, None, L, self._dual, self._W, self._b))
+        N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
+        work = N * (r * q) ** 2 if r * q <= N else N * N * (r + q + N)
+        large = min(N, r * q) > self.dense_limit or work > self.work_limit
+        large = large and not self._creeps
+        if large or issparse(problem.features):
+            self._tally = self._tally or self._worth(q)
+            mean = problem.once("mean gram", lambda: MeanGram(problem))
+            design: Design = (coupled := Coupled(problem, L, mean, self.enough, self._tally))
+            if (squares := CoupledSquares.of(coupled)) is not None:
+                return self._hold(*squares.solve(self._Z))
+        elif r * q <= (N / 2 if self._creeps else N):
+            phi = problem.features[problem.observations.row]
+            design = Columns((phi[:, :, None] * self._spread(L)[:, None, :]).reshape(1, N, r * q))
+        else:
+            spread = self._spread(L)
+            design = Gram((self._observation_gram() * (spread @ spread.T))[None])
+        try:
+            fit = self._newton(design)
+        except CreepingError:
+            self._creeps = True
+            return self.supervise(root)
+        self._creeps |= large and problem.loss.stands_in and fit.steps > self.creeping and self.creeping_limit >= N
+        b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
+        if isinstance(design, Gram):
+            W = (problem.correlate(fit.coef[0]) @ L) @ L.T / (2 * problem.alpha)
+        else:
+            W = fit.coef[0].reshape(r, q) @ L.T / np.sqrt(2 * problem.alpha)
+        return self._read(W, b, fit.norm)
+
+    def _worth(self, q: int) -> Tally | None:
+        """How many iterations may take the time of half a dense system, where one could be held."""
+        problem = self.problem
+        N, n, r, T = problem.observations.y.size, problem.n_rows, problem.n_features, problem.n_tasks
+        if self.creeping_limit < N or issparse(problem.features):
+            return None
+        dense = N * N * (N / 3 + r + q)
+        iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + CALLS
+        return Tally(dense / 2 / iteration)
+
+    def _hold(self, W: Array, b: Array, z: Array, Z: Array, norm: float) -> Supervised:
+        """A solution that comes with all that ``_read`` would work out."""
+        slopes = self.problem.loss.slope(self.problem.observations.y, z)
+        self._W, self._b, self._Z, self._dual = W, b, Z, -self.problem.observations.weight * slopes
+        return Supervised(W, b, z, slopes, Z, norm)
+
+    def _spread(self, L: Array) -> Array:
+        """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
+        return L[self.problem.observations.task] / np.sqrt(2 * self.problem.alpha)
+
+    def _observation_gram(self) -> Array:
+        if self._gram is None:
+            phi = self.problem.features[self.problem.observations.row]
+            self._gram = phi @ phi.T
+        return self._gram
+
+    def _newton(self, design: Design) -> Fit:
+        problem, seen = self.problem, self.problem.observations
+        intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
+        b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
+        loss = problem.loss.pick(np.arange(seen.y.size)[None])
+        enough = design.enough if isinstance(design, Coupled) else 0.0
+        batch = Batch(loss, seen.y[None], seen.weight[None], design, intercepts, enough)
+        return newton(batch, design.start(self._dual[None]), b)
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """Tasks of similar size, padded to a common length: rows and places in the observations, and a mask."""
+
+    tasks: Array
+    place: Array
+    mask: Array
+
+    def take(self, P: Array, problem: Problem) -> Array:
+        """The rows of these tasks (``B x m x q``), zero where padded, out of some multiple of ``lined_up(problem)``."""
+        if problem.stacked() is not None:
+            return P[self.place[0, 0] : self.place[-1, -1] + 1].reshape(*self.place.shape, -1)  # neighbours: nothing to copy
+        row = self.place if problem.by_observation() is not None else problem.observations.row[self.place]
+        return P[row] * self.mask[:, :, None]
+
+
+def lined_up(problem: Problem) -> Matrix:
+    """The features by observation, or as they are where rows are seen more than once: what buckets take their rows from."""
+    ordered = problem.by_observation()
+    return problem.features if ordered is None else ordered
+
+
+def turned(problem: Problem, Q: Array) -> Callable[[Bucket], Array]:
+    """For a bucket, ``Phi Q`` (``B x m x q``); a bucket at a time, where no row is needed twice."""
+    if problem.stacked() is not None:
+        return lambda bucket: np.matmul(bucket.take(lined_up(problem), problem).reshape(-1, len(Q)), Q).reshape(
+            *bucket.place.shape, -1
+        )
+    P = np.asarray(lined_up(problem) @ Q)
+    return lambda bucket: bucket.take(P, problem)
+
+
+def buckets(counts: Array, starts: Array, most: int = BUCKET) -> list[Bucket]:
+    """Group tasks by size within a factor of two, so that padding wastes at most half; few enough to stay in the cache."""
+    level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
+    out = []
+    for k in np.unique(level):
+        tasks = np.flatnonzero(level == k)
+        length = int(counts[tasks].max())
+        pieces = min(-(-len(tasks) * length * max(length, 32) // most), len(tasks))  # none of them empty
+        out += [_bucket(some, length, counts, starts) for some in np.array_split(tasks, pieces)]
+    return out
+
+
+def _bucket(tasks: Array, length: int, counts: Array, starts: Array) -> Bucket:
+    offset = np.arange(length)
+    mask = offset[None, :] < counts[tasks][:, None]
+    place = np.where(mask, starts[tasks][:, None] + offset[None, :], starts[tasks][:, None])
+    return Bucket(tasks, place, mask)
+
+
+def smaller(X: Array) -> Columns | Gram:
+    """The form of dense inputs (``B x m x q``) that makes the smaller systems."""
+    return Columns(X) if X.shape[2] <= X.shape[1] else Gram(np.matmul(X, X.transpose(0, 2, 1)))
+
+
+def one_by_one(counts: Array, starts: Array) -> list[Bucket]:
+    """Each task in a bucket of its own."""
+    return [
+        Bucket(np.array([t]), starts[t] + np.arange(m)[None], np.ones((1, m), dtype=bool))
+        for t, m in enumerate(counts.tolist())
+    ]
+
+
+class FeatureSide(Side):
+    """``root`` is ``r x q`` with ``D = root root'``; only structures that ignore zero eigenvalues may sit here.
+
+    Tasks of similar size go together. Sparse features go one task at a time, so that at most one task's inputs are multiplied
+    out, and those only where they have few columns (``narrow`` times fewer than there are features) or few rows.
+    """
+
+    narrow: int = 8
+
+    def __init__(self, problem: Problem):
+        super().__init__(problem)
+        self.dim = problem.n_features
+        key, group = ("single tasks", one_by_one) if issparse(problem.features) else ("buckets", buckets)
+        self.buckets = problem.once(key, lambda: group(problem.observations.counts, problem.observations.starts))
+
+    def moment_root(self, W: Array) -> Array:
+        return W.T
+
+    def supervise(self, root: Array) -> Supervised:
+        problem = self.problem
+        Q = ridged(root, self.rho)
+        if self.shared is not None:
+            return self._read(*self.shared.on_features(Q, problem.alpha))
+        if isinstance(problem.loss, RowLoss):
+            return self._read(*row_fit(problem, Q, None, self._dual, self._W, self._b))
+        inputs = self._sparse_inputs(Q) if issparse(problem.features) else self._dense_inputs(Q)
+        B = np.zeros((Q.shape[1], problem.n_tasks))
+        b = np.zeros(problem.n_tasks)
+        norm = 0.0
+        for bucket in self.buckets:
+            fit, beta = self._solve_bucket(bucket, inputs(bucket))
+            norm += fit.norm
+            B[:, bucket.tasks] = beta.T
+            if problem.fit_intercept:
+                b[bucket.tasks] = fit.b[:, 0]
+        return self._read(Q @ B / np.sqrt(2 * problem.alpha), b, norm)
+
+    def _dense_inputs(self, Q: Array) -> Callable[[Bucket], Array]:
+        """For a bucket, ``Phi Q / sqrt(2 alpha)`` (``B x m x q``)."""
+        return turned(self.problem, Q / np.sqrt(2 * self.problem.alpha))
+
+    def _sparse_inputs(self, Q: Array) -> Callable[[Bucket], Array | SparseColumns]:
+        """The same for a bucket of one task, multiplied out only where that is smaller than the other systems at hand."""
+        d, q = Q.shape
+        scaled = Q / np.sqrt(2 * self.problem.alpha)
+
+        def inputs(bucket: Bucket) -> Array | SparseColumns:
+            X = self.problem.by_task()[int(bucket.tasks[0])][1]
+            small = self.narrow * q <= d or X.shape[0] <= q
+            return (X @ scaled)[None] if small else SparseColumns(X, scaled)
+
+        return inputs
+
+    def _solve_bucket(self, bucket: Bucket, X: Array | SparseColumns) -> tuple[Fit, Array]:
+        problem, seen = self.problem, self.problem.observations
+        place, mask = bucket.place, bucket.mask
+        y, v, u = seen.y[place], seen.weight[place] * mask, self._dual[place] * mask
+        design = X if isinstance(X, SparseColumns) else smaller(X)
+        intercepts = OneEach(mask.astype(float)) if problem.fit_intercept else None
+        b0 = self._b[bucket.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
+        enough = self.enough / problem.n_tasks if problem.loss.quadratic else 0.0  # where one step is exact but for rounding
+        fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts, enough), design.start(u), b0)
+        if isinstance(X, SparseColumns) or isinstance(design, Columns):
+            return fit, fit.coef
+        return fit, np.einsum("bmq,bm->bq", X, fit.coef)

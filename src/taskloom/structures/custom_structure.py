@@ -1,0 +1,164 @@
+"""Any convex penalty that a user writes: as a CVXPY expression of ``A``, or as an object with ``value`` and ``prox``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._component import require
+from .._linalg import symmetric
+from . import numeric_bounds as bounds
+from .base import Array, Ray, Structure
+from .cvxpy_penalty import ConicPenalty
+
+
+def has_methods(penalty: Any) -> bool:
+    """Whether an object brings what a penalty must bring."""
+    return not isinstance(penalty, type) and all(callable(getattr(penalty, name, None)) for name in ("value", "prox"))
+
+
+class _Methods:
+    """An object's own ``value`` and ``prox``, whatever they hand back made a float and a symmetric matrix."""
+
+    def __init__(self, penalty: Any, n_tasks: int):
+        self.penalty = penalty
+        probe = np.eye(n_tasks)
+        P, name = np.asarray(penalty.prox(probe, 1.0)), type(penalty).__name__
+        require(P.shape == probe.shape, f"{name}.prox must give a matrix of shape {probe.shape}, got shape {P.shape}")
+        require(bool(np.isfinite(P).all()), f"{name}.prox must give a finite matrix, got NaN or infinity at the identity")
+        value = penalty.value(P)
+        require(np.ndim(value) == 0, f"{name}.value must give one number, got shape {np.shape(value)}")
+        require(
+            bool(np.isfinite(value)),
+            f"{name}.value must be finite where its prox lands, got {float(value)!r} at the prox of the identity",
+        )
+
+    def value(self, A: Array) -> float:
+        value = float(self.penalty.value(A))
+        return np.inf if np.isnan(value) else value
+
+    def prox(self, A: Array, step: float) -> Array:
+        return symmetric(np.asarray(self.penalty.prox(symmetric(A), float(step)), dtype=float))
+
+
+@dataclass(eq=False, repr=False)
+class CustomStructure(Structure):
+    """A penalty of your own; docs/custom.md shows how to write one and how to check it.
+
+    Parameters
+    ----------
+    penalty : callable or object
+        A function from a CVXPY variable ``A`` to a convex expression, or to an expression and a list of constraints (needs
+        ``pip install taskloom[custom]``). Or an object with ``value(A)`` and ``prox(A, step)``, and where they are known
+        ``conjugate(S)`` and ``best_structure(S)``; their meaning is that of ``Structure``.
+
+    Without a ``conjugate`` the certificate bounds it by slopes that the prox finds, and its message says so.
+    """
+
+    penalty: Any
+
+    def check(self) -> None:
+        what, name = self.penalty, getattr(self.penalty, "__name__", self.penalty)
+        require(not isinstance(what, type), f"penalty={name} is a class; pass an object of it: {name}(...)")
+        require(
+            has_methods(what) or callable(what),
+            f"CustomStructure needs a function of a CVXPY variable, or an object with the methods value and prox; got {what!r}",
+        )
+        self._forget()
+
+    def _forget(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def __getstate__(self) -> dict:
+        """Without what was computed: compiled problems do not travel."""
+        return {"penalty": self.penalty}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def _oracle(self, n_tasks: int) -> Any:
+        """The penalty for this many tasks."""
+        if n_tasks not in self._known:
+            make = _Methods if has_methods(self.penalty) else ConicPenalty
+            self._known[n_tasks] = make(self.penalty, n_tasks)
+        return self._known[n_tasks]
+
+    def _own(self, name: str) -> Any:
+        """A method that the object brings beyond what it must."""
+        return getattr(self.penalty, name, None) if has_methods(self.penalty) else None
+
+    @property
+    def proof(self) -> str:  # type: ignore[override]
+        if self._own("conjugate") is not None:
+            return ""
+        source = "its prox" if has_methods(self.penalty) else "the prox that a conic solver computes, to its accuracy"
+        return f"The conjugate of the penalty was bounded numerically, from {source}"
+
+    def check_tasks(self, n_tasks: int) -> None:
+        """For each new problem; the penalty may have changed since the last one."""
+        self._forget()
+        self._oracle(n_tasks)
+
+    def value(self, A: Array) -> float:
+        return self._oracle(len(A)).value(A)
+
+    def prox(self, A: Array, step: float) -> Array:
+        return self._oracle(len(A)).prox(A, step)
+
+    def _least(self, n_tasks: int) -> tuple[Array, float]:
+        """Where the penalty is least, and a bound on ``F*(0)``."""
+        key = ("least", n_tasks)
+        if key not in self._known:
+            self._known[key] = bounds.least(self._oracle(n_tasks), n_tasks)
+        return self._known[key]
+
+    def best_structure(self, S: Array) -> Array:
+        F = self._oracle(len(S))
+        if not np.any(S):
+            return self._least(len(S))[0]
+        root = bounds.tall_root(S)
+        return bounds.cheapest(F, root.T, self._candidates(S, root))[0]
+
+    def _candidates(self, S: Array, root: Array) -> list[Array]:
+        own = self._own("best_structure") or getattr(self._oracle(len(S)), "best_structure", None)
+        if own is not None:
+            return [symmetric(np.asarray(own(S), dtype=float))]
+        return bounds.best_structures(self._oracle(len(S)), root)
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        F, T = self._oracle(R.shape[1]), R.shape[1]
+        if not np.any(R) and floor == 0:
+            A = self._least(T)[0]
+            return A, F.value(A)
+        lift = max(floor, 1e-24 * float(np.vdot(R, R)))
+        _, s, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < T)
+        s = np.concatenate([s, np.zeros(T - s.size)])
+        root = Vt.T * np.sqrt(s**2 + lift)
+        return bounds.cheapest(F, R, self._candidates(root @ root.T, root))
+
+    def ray(self, S: Array, near: Array | None = None) -> Ray:
+        conjugate = self._own("conjugate")
+        if conjugate is not None:
+            reach = _reach(lambda c: float(conjugate(c * S)))
+            return Ray(reach, lambda c: float(conjugate(c * S)) if c <= reach else np.inf)
+        least, at_zero = self._least(len(S))
+        return bounds.ray(self._oracle(len(S)), S, least if near is None else near, at_zero)
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        return self.ray(S, near).conjugate(1.0)
+
+
+def _reach(along: Any) -> float:
+    """The largest ``c <= 1`` with a finite ``along(c)``, by bisection: beyond 1 nobody asks."""
+    if np.isfinite(along(1.0)):
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.isfinite(along(middle)) else (low, middle)
+        if high - low <= 1e-15 * high:
+            break
+    return low

@@ -1,0 +1,217 @@
+"""Task structures of many tasks: kept as ``A = L L' + diag(own)``, because ``T x T`` numbers would not fit anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._component import require
+from .._linalg import psd_eigh
+
+Array = np.ndarray
+
+DENSE_TASKS = 2000  # a structure of at most so many tasks is handed back as an array
+LARGEST_ARRAY = 10_000  # tasks of the largest T x T matrix that anything here makes (0.8 GB)
+
+
+def gibibytes(n_tasks: int) -> str:
+    """The size of one ``T x T`` matrix, in words."""
+    return f"{n_tasks**2 * 8 / 2**30:.3g} GiB"
+
+
+class FactoredStructure:
+    """``A = L L' + diag(own)`` (``T x T``), of which nothing but ``L`` (``T x q``) and ``own`` (``T``) is held.
+
+    Fits of more than ``DENSE_TASKS`` (2000) tasks hand back their ``structure_`` as one of these. It can be asked what an array
+    can: ``A[i, j]`` for numbers, arrays (pairs, as in NumPy) and slices, ``A @ X``, ``A.shape``, ``len(A)``, ``A.diag``. A
+    block of the same slice twice, ``A[:100, :100]``, stays factored.
+
+    Parameters
+    ----------
+    L : array of shape (T, q)
+    own : float or array of shape (T,), default=0.0
+        What each task has besides; not negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from taskloom import FactoredStructure
+    >>> A = FactoredStructure(np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]]))
+    >>> float(A[1, 2]), A.rank, A.nearest(0, k=1)[0].tolist()
+    (2.0, 2, [1])
+    """
+
+    ndim = 2
+    __array_ufunc__ = None  # arithmetic with arrays would need all of A: it is refused, not done by halves
+
+    def __init__(self, L: Any, own: Any = 0.0):
+        self.L = np.asarray(L)
+        self.L = self.L if self.L.dtype.kind == "f" else self.L.astype(float)
+        require(self.L.ndim == 2, f"FactoredStructure needs a matrix L with one row for each task, got shape {self.L.shape}")
+        self.own = np.array(np.broadcast_to(np.asarray(own, dtype=self.L.dtype), (len(self.L),)))
+        require(bool((self.own >= 0).all()), f"own must not be negative, got {self.own.min(initial=0.0):.3g}")
+
+    @classmethod
+    def total(cls, parts: Sequence[Any]) -> Any:
+        """The sum of structures, arrays or not."""
+        if not any(isinstance(part, cls) for part in parts):
+            return np.sum(parts, axis=0)
+        require(
+            all(isinstance(part, cls) for part in parts), "structures of one sum must all be arrays, or all FactoredStructure"
+        )
+        return cls(np.hstack([part.L for part in parts]), np.sum([part.own for part in parts], axis=0))
+
+    def __repr__(self) -> str:
+        own = " + diag(own)" if np.any(self.own) else ""
+        return f"<FactoredStructure: A = L L'{own} of {len(self)} tasks, L with {self.L.shape[1]} columns>"
+
+    def __len__(self) -> int:
+        return len(self.L)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (len(self), len(self))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.L.dtype
+
+    @property
+    def diag(self) -> Array:
+        """The diagonal: the variance of each task."""
+        return np.einsum("tq,tq->t", self.L, self.L) + self.own
+
+    def trace(self) -> float:
+        return float(np.vdot(self.L, self.L)) + float(self.own.sum())
+
+    @property
+    def rank(self) -> int:
+        """The rank of ``A``: tasks with something of their own, and what ``L`` adds on the others."""
+        free = self.own > 0
+        rest = self.L[~free]
+        values = np.sqrt(psd_eigh(rest.T @ rest)[0]) if rest.size else np.zeros(0)
+        return int(free.sum()) + int(np.sum(values > 1e-7 * values.max(initial=0.0)))
+
+    # --- entries ------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        i, j = key if isinstance(key, tuple) else (key, slice(None))
+        if isinstance(i, slice) and isinstance(j, slice) and i == j:
+            return FactoredStructure(self.L[i], self.own[i])
+        every = np.arange(len(self))
+        rows, columns = every[i], every[j]
+        if not isinstance(i, slice) and not isinstance(j, slice):
+            self._refuse(np.broadcast(rows, columns).size)
+            return np.einsum("...q,...q->...", self.L[rows], self.L[columns]) + self.own[rows] * (rows == columns)
+        self._refuse(rows.size * columns.size)
+        same = rows.reshape(rows.shape + (1,) * columns.ndim) == columns
+        return np.tensordot(self.L[rows], self.L[columns], (-1, -1)) + same * self.own[columns]
+
+    def _refuse(self, size: int) -> None:
+        require(
+            size <= LARGEST_ARRAY**2,
+            f"{size} entries of the structure of {len(self)} tasks are more than an array should hold (all of it would be "
+            f"{gibibytes(len(self))}); ask for some of them, A[i, j], A.nearest(task, k) or A.diag, or work with A.L",
+        )
+
+    def to_array(self) -> Array:
+        """All of ``A`` as an array, up to 10 000 tasks."""
+        self._refuse(len(self) ** 2)
+        A = self.L @ self.L.T
+        A[np.diag_indices(len(A))] += self.own
+        return A
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self.to_array().astype(self.dtype if dtype is None else dtype, copy=False)
+
+    def astype(self, dtype: Any, copy: bool = True) -> FactoredStructure:
+        """The same in another precision; in the same one nothing is copied, for nothing here changes an entry."""
+        return self if self.dtype == dtype else FactoredStructure(self.L.astype(dtype), self.own.astype(dtype))
+
+    def __matmul__(self, X: Any) -> Array:
+        X = np.asarray(X)
+        return self.L @ (self.L.T @ X) + (self.own * X.T).T
+
+    def __rmatmul__(self, X: Any) -> Array:
+        return (self @ np.asarray(X).T).T
+
+    def bordered(self, beta: Array, own: float) -> FactoredStructure:
+        """With one more task, ``beta`` times the others plus something of its own."""
+        require(
+            not np.any(self.own * beta),
+            "a task that takes part in what others have of their own cannot be added to a factored structure; fit again",
+        )
+        return FactoredStructure(np.vstack([self.L, beta @ self.L]), np.append(self.own, own))
+
+    # --- relations ----------------------------------------------------------------------------------------------
+
+    def correlations(self) -> FactoredStructure:
+        """``A`` scaled to a unit diagonal, factored too; a task without variance has no correlation with any other."""
+        size = np.sqrt(self.diag.astype(float))
+        seen = size > 1e-9 * max(float(size.max(initial=0.0)), np.finfo(float).tiny)
+        scale = np.divide(1.0, size, out=np.zeros_like(size), where=seen)
+        return FactoredStructure(self.L * scale[:, None], np.where(seen, self.own * scale**2, 1.0))
+
+    def correlation(self, i: Any, j: Any) -> Any:
+        """The correlation of task ``i`` with task ``j``, by position; of pairs of them, for arrays."""
+        both = np.broadcast_arrays(*(np.arange(len(self))[each] for each in (i, j)))
+        tasks, back = np.unique(both, return_inverse=True)
+        part, largest = FactoredStructure(self.L[tasks], self.own[tasks]), float(self.diag.max())
+        size = part.diag
+        size = np.sqrt(np.where(size > 1e-18 * largest, size, np.inf))
+        one, other = back.reshape(2, *both[0].shape)
+        found = np.where(one == other, 1.0, np.clip(part[one, other] / (size[one] * size[other]), -1.0, 1.0))
+        return float(found) if found.ndim == 0 else found
+
+    def nearest(self, task: int, k: int = 10) -> tuple[Array, Array]:
+        """The ``k`` tasks with the largest correlation with one task, by position: a pass over ``L``.
+
+        Returns
+        -------
+        tasks : ndarray of int
+            Nearest first; the task itself is left out.
+        correlations : ndarray of float
+        """
+        require(1 <= k < len(self), f"k must be between 1 and the number of other tasks, {len(self) - 1}, got k={k!r}")
+        found = np.asarray(self.correlation(task, np.arange(len(self))))
+        found[np.arange(len(self))[task]] = -np.inf
+        top = np.argpartition(-found, k - 1)[:k]
+        top = top[np.lexsort((top, -found[top]))]
+        return top, found[top]
+
+    # --- eigenvalues --------------------------------------------------------------------------------------------
+
+    def eigen(self) -> tuple[Array, Array, float]:
+        """Eigenvalues ``a`` with their vectors ``V`` (``T x q``), and the eigenvalue of everything orthogonal to ``V``."""
+        own = float(self.own[0])
+        require(bool(np.all(self.own == own)), "eigenvalues of a factored structure need tasks that have the same of their own")
+        e, V = psd_eigh(self.L.T @ self.L) if self.L.shape[1] else (np.zeros(0), np.zeros((0, 0)))
+        keep = e > 1e-14 * e.max(initial=0.0)
+        return e[keep] + own, self.L @ (V[:, keep] / np.sqrt(e[keep])), own
+
+    def spectrum(self) -> Array:
+        """All ``T`` eigenvalues, largest first."""
+        a, _, own = self.eigen()
+        return np.concatenate([a[::-1], np.full(len(self) - a.size, own)])
+
+    def shrunk(self, rho: float) -> FactoredStructure:
+        """``A (I + rho A)^-1``: what a ridge leaves of it."""
+        if rho == 0:
+            return self
+        a, V, own = self.eigen()
+        after = own / (1 + rho * own)
+        return FactoredStructure(V * np.sqrt(a / (1 + rho * a) - after), after)
+
+
+def by_eigen(a: Array, V: Array, rest: float) -> FactoredStructure:
+    """The matrix with eigenvalues ``a`` along ``V`` and ``rest`` along everything else; no ``a`` is below ``rest``."""
+    return FactoredStructure(V * np.sqrt(np.maximum(a - rest, 0.0)), rest)
+
+
+def diagonal(variances: Array) -> Any:
+    """A structure of tasks that have nothing to do with each other; an array, unless there are many."""
+    if len(variances) <= DENSE_TASKS:
+        return np.diag(variances)
+    return FactoredStructure(np.zeros((len(variances), 0)), variances)

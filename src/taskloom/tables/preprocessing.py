@@ -1,0 +1,286 @@
+"""A table of numbers and words as a matrix: scaling, imputation and one-hot coding, fixed by column names."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._component import require
+from .layout import is_missing
+
+Array = np.ndarray
+MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL"})  # texts that say that a cell is empty
+_TRUTH = {"true": 1.0, "false": 0.0}
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+(\.\d{3})*,\d+")
+
+
+class TablePreprocessor(TransformerMixin, BaseEstimator):
+    """Columns of a data frame as numbers, in an order that their names fix.
+
+    Numbers get mean 0 and variance 1, with the median in place of what is missing. Words become one column for each level that
+    was seen, 0 or 1; a missing word is a level of its own, and a level that was not seen is none of them. Columns that were not
+    there in the fit are ignored.
+
+    Parameters
+    ----------
+    task_column : str, default=None
+        The column that names the task of each row; it is passed on, as text.
+    categorical : sequence of str, default=()
+        Columns to be read as words though they hold numbers.
+    max_levels : int, default=100
+        More different words than this in a column that is not named in ``categorical`` are refused: it is probably an
+        identifier.
+
+    Attributes
+    ----------
+    numeric_ : dict of tuples
+        Median, mean and spread of each column of numbers.
+    levels_ : dict of lists
+        The levels of each column of words; ``None`` is the missing one.
+    feature_names_in_ : ndarray
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from taskloom import TablePreprocessor
+    >>> table = pd.DataFrame({"age": [20.0, 40.0, None], "town": ["bath", "cork", "bath"]})
+    >>> TablePreprocessor().fit_transform(table).round(2).to_dict("list")
+    {'age': [-1.22, 1.22, 0.0], 'town=bath': [1.0, 0.0, 1.0], 'town=cork': [0.0, 1.0, 0.0]}
+    """
+
+    def __init__(self, *, task_column=None, categorical=(), max_levels=100):
+        self.task_column = task_column
+        self.categorical = categorical
+        self.max_levels = max_levels
+
+    def fit(self, X, y=None):
+        """Learn what is a number and what is a word, and the scale and the levels of each.
+
+        Parameters
+        ----------
+        X : data frame
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        X = _frame(X)
+        names = list(map(str, X.columns))
+        require(len(set(names)) == len(names), f"columns must have different names, got {_twice(names)!r} twice")
+        place = {name: k for k, name in enumerate(names)}
+        for name in (*self.categorical, *([self.task_column] if self.task_column is not None else [])):
+            require(name in place, f"the table has no column {name!r}; it has {_some(names)}")
+        inputs = [name for name in names if name != self.task_column]
+        require(len(inputs) > 0, "the table has no input columns, only tasks and targets")
+        self.numeric_, self.levels_ = {}, {}
+        for name in inputs:
+            column = X.iloc[:, place[name]]
+            values = None if name in self.categorical else _numbers(column, name)
+            if values is None:
+                self.levels_[name] = self._levels(column, name)
+            else:
+                self.numeric_[name] = _scale(values, name)
+        self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(names)
+        out = self.get_feature_names_out().tolist()
+        require(len(set(out)) == len(out), f"two columns would both be called {_twice(out)!r}; rename one of the inputs")
+        return self
+
+    def _levels(self, column: Any, name: str) -> list[str | None]:
+        words = _words(column)
+        levels = sorted({word for word in words if word is not None})
+        require(len(levels) > 0, f"column {name!r} is empty; leave it out")
+        require(
+            name in self.categorical or len(levels) <= self.max_levels,
+            f"column {name!r} is text with {len(levels)} different values; leave it out (--drop {name}), or name it as "
+            f"categorical (--categorical {name}) if it is no identifier",
+        )
+        return [*levels, *([None] if None in words else [])]
+
+    def transform(self, X):
+        """The columns of the fit as numbers.
+
+        Parameters
+        ----------
+        X : data frame
+            With the columns of the fit, in any order.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Numbers, and last the task column if there is one.
+        """
+        check_is_fitted(self, "numeric_")
+        X = _frame(X)
+        names = list(map(str, X.columns))
+        place = {name: k for k, name in reversed(list(enumerate(names)))}  # of two with one name the first
+        missing = [name for name in self.feature_names_in_ if name not in place]
+        if missing:
+            raise ValueError(f"the table has no column {missing[0]!r}, which the model was fitted with; it has {_some(names)}")
+        parts = []
+        for name in self._inputs():
+            column = X.iloc[:, place[name]]
+            if name in self.numeric_:
+                median, mean, spread = self.numeric_[name]
+                values: Any = _numbers(column, name, strict=True)
+                parts.append(((np.where(np.isnan(values), median, values) - mean) / spread)[:, None])
+            else:
+                words = _words(column)
+                position = {level: k for k, level in enumerate(self.levels_[name])}
+                block = np.zeros((len(words), len(position)))
+                level = np.array([position.get(word, -1) for word in words], dtype=int)
+                seen = np.flatnonzero(level >= 0)
+                block[seen, level[seen]] = 1.0
+                parts.append(block)
+        pd = import_module("pandas")
+        out = self.get_feature_names_out()
+        inputs = pd.DataFrame(np.hstack(parts), columns=out[: len(out) - (self.task_column is not None)], index=X.index)
+        if self.task_column is None:
+            return inputs
+        tasks = task_names(X.iloc[:, place[self.task_column]])
+        return inputs.assign(**{self.task_column: pd.Series(tasks, index=X.index, dtype=object)})
+
+    def _inputs(self) -> list[str]:
+        return [name for name in self.feature_names_in_.tolist() if name != self.task_column]
+
+    def get_feature_names_out(self, input_features=None):
+        """The names of the columns that ``transform`` gives.
+
+        Returns
+        -------
+        ndarray of str objects
+        """
+        check_is_fitted(self, "numeric_")
+        names = []
+        for name in self._inputs():
+            if name in self.numeric_:
+                names.append(name)
+            else:
+                names += [f"{name}={'(missing)' if level is None else level}" for level in self.levels_[name]]
+        return np.array([*names, *([self.task_column] if self.task_column is not None else [])], dtype=object)
+
+
+def task_names(column: Any) -> list[str]:
+    """The task of each row as text; a row without one is refused. ``NA`` is a name like any other (Namibia has it)."""
+    names = column.tolist()
+    if not set(map(type, names)) <= {str}:
+        whole = (isinstance(value, float) and value.is_integer() for value in names)  # 2.0 is task 2: a gap makes floats of all
+        names = ["" if is_missing(v) else str(int(v)) if w else str(v) for v, w in zip(names, whole, strict=True)]
+    if "" in names:
+        raise ValueError(f"the task column {column.name!r} is empty in row {column.index[names.index('')]}")
+    return names
+
+
+def read_targets(column: Any, labels: bool | None = None) -> tuple[Array, bool]:
+    """Targets as numbers with NaN where they are missing, or as labels with None, and whether they are labels.
+
+    ``labels`` decides; ``None`` leaves it to the column: words and truth values are labels, numbers are numbers.
+    """
+    truth = column.dtype.kind == "b" or {str(word).strip().lower() for word in _words(column) if word is not None} <= {*_TRUTH}
+    words_only = labels or (truth and labels is None)
+    values = None if words_only else _numbers(column, str(column.name), strict=labels is False, target=True)
+    if values is not None:
+        return values, False
+    words = _words(column)
+    out = np.empty(len(words), dtype=object)
+    out[:] = words
+    return out, True
+
+
+def _frame(X: Any) -> Any:
+    if hasattr(X, "iloc"):
+        return X
+    require(hasattr(X, "to_pandas"), f"a table with column names is needed (a data frame), got {type(X).__name__}")
+    return X.to_pandas()
+
+
+def _twice(names: list[str]) -> str:
+    return next((name for name, count in Counter(names).items() if count > 1), "")
+
+
+def _some(names: list[str]) -> str:
+    """Names for a sentence: all of them, or the first of many."""
+    return str(names) if len(names) <= 20 else f"{len(names)} columns, {str(names[:20])[1:-1]}, ..."
+
+
+def _words(column: Any) -> list[str | None]:
+    """Each cell as text, ``None`` where it is missing."""
+    cells = column.tolist()
+    if set(map(type, cells)) <= {str}:  # each different text once: words repeat
+        words = {cell: None if cell.strip() in MISSING else cell for cell in set(cells)}
+        return [words[cell] for cell in cells]
+    return [None if is_missing(value) or str(value).strip() in MISSING else str(value) for value in cells]
+
+
+def _numbers(column: Any, name: str, strict: bool = False, target: bool = False) -> Array | None:
+    """Each cell as a number, NaN where it is missing; ``None`` for a column of words, which ``strict`` refuses."""
+    kind = column.dtype.kind
+    require(
+        kind not in "mMc", f"column {name!r} holds times or complex numbers; make them numbers, or leave it out (--drop {name})"
+    )
+    if kind in "biuf":
+        values = column.to_numpy(dtype=float, na_value=np.nan)
+    else:
+        words = [None if word is None else word.strip() for word in _words(column)]
+        values, strangers = _parse(words)
+        if strangers:
+            odd = [str(words[i]) for i in strangers]
+            only = len(odd) == sum(word is not None for word in words)  # nothing in it is a number
+            if all(word.lower() in _TRUTH for word in odd) and (only or strict):
+                values[strangers] = [_TRUTH[word.lower()] for word in odd]
+                return values
+            where = f"{odd[0]!r} in row {column.index[strangers[0]]}"
+            require(
+                not all(_DECIMAL_COMMA.fullmatch(word) for word in odd),
+                f"column {name!r} holds numbers with a comma, such as {where}: write decimals with a point, and thousands "
+                "without a separator",
+            )
+            if only and not strict:
+                return None
+            words_of = "learn it as labels (--classify)" if target else f"read the column as words (--categorical {name})"
+            instead = "" if strict else f", or {words_of}"
+            raise ValueError(f"column {name!r} holds numbers, but {where}; leave the cell empty if it is missing{instead}")
+    endless = np.flatnonzero(np.isinf(values))
+    if endless.size:
+        where = f"row {column.index[int(endless[0])]}"
+        raise ValueError(f"column {name!r} holds infinity in {where}; leave the cell empty if it is missing")
+    return values
+
+
+def _parse(words: list[str | None]) -> tuple[Array, list[int]]:
+    """Texts as numbers, and the positions of those that are none."""
+    try:
+        plain = [float("nan") if word is None else float(word) for word in words]
+        if not any("_" in word for word in words if word is not None):
+            return np.array(plain), []
+    except ValueError:
+        pass
+    values, strangers = np.full(len(words), np.nan), []
+    for i, word in enumerate(words):
+        if word is not None:
+            try:
+                values[i] = float(word if "_" not in word else "no number")  # Python reads 1_000, people do not
+            except ValueError:
+                strangers.append(i)
+    return values, strangers
+
+
+def _scale(values: Array, name: str) -> tuple[float, float, float]:
+    """Median, mean and spread after imputation; a constant column keeps a spread of 1."""
+    require(not np.isnan(values).all(), f"column {name!r} is empty; leave it out")
+    median = float(np.nanmedian(values))
+    filled = np.where(np.isnan(values), median, values)
+    require(
+        float(np.abs(filled).max()) < 1e150,
+        f"column {name!r} holds {filled[np.abs(filled).argmax()]:.3g}, whose square is no number; divide it, or leave it out",
+    )
+    mean, spread = float(filled.mean()), float(filled.std())
+    return median, mean, spread if spread > 1e-12 * max(abs(mean), np.finfo(float).tiny) else 1.0

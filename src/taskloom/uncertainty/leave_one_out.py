@@ -1,0 +1,104 @@
+"""Leave-one-out predictions in closed form, for the squared loss and a known structure.
+
+With ``C = (1/alpha) K o R + diag(1/v)`` over the observations and ``P`` its inverse with the intercepts projected out, the fit
+without observation ``i`` misses it by ``(P y)_i / P_ii``. Leaving an observation out also changes the weights of the others:
+``c_t / S_t`` is taken over what is left. For shared inputs that is another strength; for tasks with inputs of their own it
+rescales one task's block of ``C``, and a system of the size of that task mends ``P``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from .._linalg import one_thread, psd_eigh
+from ..problem import Problem
+from ..structures.factored_matrix import LARGEST_ARRAY
+
+Array = np.ndarray
+LARGEST = 3000
+
+
+def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_size: bool) -> Array | None:
+    """The prediction for each observation by the fit without it (``len(alphas) x N``), or ``None`` where there is no short cut.
+
+    ``rows`` leaves out a row with all its tasks (wide tables), else a single observation; ``by_size`` says that the tasks'
+    strengths follow their sizes, so that every weight changes.
+    """
+    seen = problem.observations
+    n, T = problem.features.shape[0], problem.n_tasks
+    if problem.structure.parted:
+        return None
+    if not (problem.structure.known and problem.loss.quadratic and isinstance(problem.features, np.ndarray)):
+        return None
+    first = seen.weight[np.minimum(seen.starts[:-1], seen.y.size - 1)]
+    if not np.allclose(seen.weight, first[seen.task], rtol=1e-12, atol=0.0) or seen.counts.min() < 2:
+        return None  # sample weights change what is left over in their own way
+    each_row = rows and T > 1
+    if T > LARGEST_ARRAY or (not each_row and seen.y.size > LARGEST):
+        return None
+    with one_thread():
+        R = _metric(problem)
+        if each_row:
+            complete = seen.y.size == n * T and np.array_equal(seen.row, np.tile(np.arange(n), T))
+            return np.stack([_shared(problem, R(a), a * (n - 1) / n) for a in alphas]) if complete else None
+        return np.stack([_own(problem, R, float(a), by_size) for a in alphas])
+
+
+def _metric(problem: Problem):
+    """``A (I + ridge/alpha A)^-1`` as a function of the strength."""
+    a, V = psd_eigh(problem.structure.best_structure(np.eye(problem.n_tasks)))
+
+    def at(alpha: float) -> Array:
+        return (V * (a / (1 + problem.ridge / alpha * a))) @ V.T
+
+    return at
+
+
+def _shared(problem: Problem, R: Array, alpha: float) -> Array:
+    """Every task in every row: diagonal in the eigenvectors of the features and of the structure."""
+    seen = problem.observations
+    n, T = len(problem.features), problem.n_tasks
+    c = seen.weight[seen.starts[:-1]] * n
+    Y = seen.y.reshape(T, n).T
+    phi = problem.features - problem.features.mean(axis=0) if problem.fit_intercept else problem.features
+    U, d, _ = problem.once("leave one out", lambda: np.linalg.svd(phi, full_matrices=False))
+    k = d**2
+    a, V = psd_eigh(np.sqrt(c)[:, None] * R * np.sqrt(c))
+    y = (Y - Y.mean(axis=0) if problem.fit_intercept else Y) * np.sqrt(c) @ V
+    penalty = alpha * n  # in units where every observation has weight 1
+    inside = U.T @ y
+    shrunk = 1 / (k[:, None] * a + penalty)
+    P_y = U @ (inside * shrunk) + (y - U @ inside) / penalty
+    rest = 1 - (1 / n if problem.fit_intercept else 0.0) - np.sum(U**2, axis=1)
+    P_ii = U**2 @ shrunk + rest[:, None] / penalty
+    missed = (P_y / P_ii) @ V.T / np.sqrt(c)
+    return (Y - missed).T.ravel()
+
+
+def _own(problem: Problem, R, alpha: float, by_size: bool) -> Array:
+    """One observation at a time, with the weights of its task (or of all tasks) as they are without it."""
+    seen = problem.observations
+    N = seen.y.size
+    strength = alpha * (N - 1) / N if by_size else alpha
+    phi = problem.features[seen.row]
+    metric = R(alpha)[np.ix_(seen.task, seen.task)]
+    C = (phi @ phi.T) * metric / strength + np.diag(1 / seen.weight)
+    P = cho_solve(cho_factor(C), np.eye(N))
+    if problem.fit_intercept:
+        E = np.eye(problem.n_tasks)[seen.task]
+        PE = P @ E
+        P = P - PE @ np.linalg.solve(E.T @ PE, PE.T)
+    P_y = P @ seen.y
+    if by_size:
+        return seen.y - P_y / np.diag(P)
+    out = np.empty(N)
+    for t in range(problem.n_tasks):
+        part = slice(seen.starts[t], seen.starts[t + 1])
+        block = P[part, part]
+        change = -1 / (seen.weight[part] * seen.counts[t])  # 1/v of the task's others shrinks by one part in n_t
+        mend = np.linalg.solve(np.eye(len(block)) + block * change, np.column_stack([block, P_y[part]]))
+        out[part] = seen.y[part] - mend[:, -1] / np.diag(mend)
+    return out

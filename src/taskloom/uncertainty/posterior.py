@@ -1,0 +1,269 @@
+"""How sure a squared-loss fit is: the Gaussian-process posterior of the separable kernel with the learned structure.
+
+The objective ``sum_i v_i (y_i - z_i)^2 + alpha tr(A^+ W'W) + ridge ||W||^2`` is, up to the factor ``1 / tau``, the negative log
+posterior of a Gaussian process with covariance ``tau/(2 alpha) k(x, z) R`` (``R = A (I + ridge/alpha A)^-1``), noise of
+variance ``tau/(2 v_i)`` and a flat prior on the intercepts: its mean is the fit, whatever ``tau``. The scale ``tau`` comes from
+the residuals (their weighted squares over the degrees of freedom that are left), or from a noise level that is given.
+Tasks between which ``A`` is zero are independent, so each connected group of tasks is a posterior of its own.
+
+That takes ``A`` for known. Where it was learned, both may be uncertain: then the prior is the one of ``prior.py`` in which the
+structure turns with the weights.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.csgraph import connected_components
+
+from .._component import is_number, require
+from .._linalg import one_thread, psd_eigh
+from ..features import Matrix, densely, row_squares, weighted_gram
+from ..problem import Problem
+from .prior import Prior, Turning, turns_of
+
+Array = np.ndarray
+LARGEST = 6000  # rows of the largest dense system that a posterior factors
+BLOCK = 1 << 22  # numbers in the largest right-hand side at a time
+
+
+class Group(Protocol):
+    """The posterior of some of the tasks, in units of ``tau / 2``."""
+
+    freedom: float  # degrees of freedom that the fit used
+
+    def variance(self, phi: Matrix, outside: Array) -> Array:
+        """Of every task of the group at features ``phi`` (``m x T_g``); ``outside`` is ``k(x, x)`` less ``||phi||^2``."""
+
+
+class Posterior:
+    """Standard deviations of the tasks' functions after a squared-loss fit.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the squared loss.
+    W, b, A : arrays
+        Its solution.
+    noise : float, optional
+        Standard deviation of the noise (its root mean square over the observations, where weights make it differ); estimated
+        from the residuals when not given.
+    joint : bool
+        Whether the structure is as uncertain as the weights that it was learned from, or known.
+    """
+
+    def __init__(self, problem: Problem, W: Array, b: Array, A: Array, noise: float | None = None, joint: bool = False):
+        require(
+            noise is None or (is_number(noise) and 0 < noise < 1e150),
+            f"noise must be None or a positive number whose square is one, got {noise!r}",
+        )
+        seen = problem.observations
+        rho = problem.ridge / problem.alpha
+        turns = turns_of(W, A) if joint and not problem.structure.known else None
+        self.n_tasks = problem.n_tasks
+        with one_thread():
+            self.groups = []
+            for tasks in _connected(A):
+                own = A[np.ix_(tasks, tasks)]
+                prior = Prior(own, rho) if turns is None else Turning(own, rho, *turns)
+                self.groups.append((tasks, _group(problem, prior, tasks)))
+        spent = sum(group.freedom for _, group in self.groups)
+        if noise is None:
+            left = max(seen.y.size - spent, 1.0)
+            self.tau = 2 * problem.loss_term(problem.predict(W, b)) / left
+        else:
+            self.tau = 2 * noise**2 / float(np.mean(1 / seen.weight))
+        per_task = seen.sum_by_task(1 / seen.weight) / seen.counts
+        self.noise = np.sqrt(self.tau / 2 * per_task)
+
+    def deviation(self, phi: Matrix, size: Array) -> Array:
+        """Standard deviation of every task at features ``phi`` (``m x r``), where ``size`` is ``k(x, x)``."""
+        outside = np.maximum(size - row_squares(phi), 0.0)
+        outside[outside < 1e-10 * size] = 0.0
+        variance = np.empty((phi.shape[0], self.n_tasks))
+        with one_thread():
+            for tasks, group in self.groups:
+                variance[:, tasks] = group.variance(phi, outside)
+        return np.sqrt(self.tau / 2 * np.maximum(variance, 0.0))
+
+
+def _connected(A: Array) -> list[Array]:
+    """The groups of tasks that ``A`` relates."""
+    n_groups, label = connected_components(np.abs(A) > 0, directed=False)
+    return [np.flatnonzero(label == g) for g in range(n_groups)]
+
+
+def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
+    mine = np.isin(problem.observations.task, tasks)
+    seen = _Seen(
+        problem.observations.row[mine],
+        np.searchsorted(tasks, problem.observations.task[mine]),
+        problem.observations.weight[mine],
+    )
+    n, T = problem.features.shape[0], len(tasks)
+    if seen.row.size == n * T and np.array_equal(seen.row, np.tile(np.arange(n), T)):
+        by_task = seen.weight.reshape(T, n)
+        c = by_task.sum(axis=1)
+        s = by_task[0] / c[0]
+        if np.allclose(by_task, c[:, None] * s, rtol=1e-12, atol=0.0):
+            if not isinstance(prior, Turning):
+                return _Shared(problem, prior, s, c)
+            if np.allclose(c, c[0], rtol=1e-12, atol=0.0):
+                return _SharedTurning(problem, prior, s, float(c[0]))
+    N, columns = seen.row.size, prior.n_columns(problem.n_features)
+    require(
+        min(N, columns + T) <= LARGEST,
+        f"return_std would need a dense system of {min(N, columns + T)} rows for {T} related tasks (the limit is {LARGEST}); "
+        "fit a subset of the rows, or use fewer features",
+    )
+    return _ByObservation(problem, prior, seen) if columns + T > N else _ByWeight(problem, prior, seen)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    row: Array
+    task: Array
+    weight: Array
+
+
+class _Centred:
+    """Features along the eigenvectors of their covariance, whose eigenvalues are ``k``."""
+
+    def __init__(self, problem: Problem, s: Array):
+        features = problem.features
+        self.mean = np.asarray(s @ features) if problem.fit_intercept else np.zeros(problem.n_features)
+        self.k, self.V = psd_eigh(weighted_gram(features, s) - np.outer(self.mean, self.mean))
+
+    def __call__(self, phi: Matrix) -> Array:
+        return np.asarray(phi @ self.V) - self.mean @ self.V
+
+
+class _Shared:
+    """Shared, fully observed inputs: everything diagonalises, as in the fit."""
+
+    def __init__(self, problem: Problem, prior: Prior, s: Array, c: Array):
+        self.inner = _Centred(problem, s)
+        root_c = np.sqrt(c)
+        a, P = psd_eigh(root_c[:, None] * prior.R * root_c)
+        self.weights = a / (problem.alpha + self.inner.k[:, None] * a)  # r x T
+        self.spread = (P**2 / c[:, None]).T
+        self.prior = np.diag(prior.R) / problem.alpha
+        self.flat = 1 / c if problem.fit_intercept else np.zeros(len(c))
+        self.freedom = float((self.inner.k[:, None] * self.weights).sum()) + (len(c) if problem.fit_intercept else 0)
+
+    def variance(self, phi: Matrix, outside: Array) -> Array:
+        return self.inner(phi) ** 2 @ self.weights @ self.spread + outside[:, None] * self.prior + self.flat
+
+
+class _SharedTurning:
+    """... where tasks weigh the same, still each direction of tasks on its own: a diagonal system, plus one for the turns.
+
+    With ``w = w_0 + U z`` and data of precision ``h``: given ``z``, ``w_0`` has the variances ``q`` along the eigenvectors;
+    ``z`` sees what ``w_0`` leaves of the data, ``h (1 - h q)``; a prediction at ``x`` moves with it by ``x'(1 - q h) U``.
+    """
+
+    def __init__(self, problem: Problem, prior: Turning, s: Array, c: float):
+        alpha, own = problem.alpha, prior.own
+        self.inner = _Centred(problem, s)
+        h, turns = c * self.inner.k, self.inner.V.T @ prior.turns
+        self.prior = np.diag(prior.R) / alpha
+        self.flat = 1 / c if problem.fit_intercept else 0.0
+        self.freedom = float(len(prior.a)) if problem.fit_intercept else 0.0
+        self.parts = []
+        # Directions with nothing of their own differ in nothing.
+        alike = [np.flatnonzero(own == 0), *np.flatnonzero(own)[:, None]]
+        for j in (j for j in alike if j.size):
+            q = own[j[0]] / (alpha + h * own[j[0]])
+            left = 1 - h * q
+            seen = turns.T @ ((h * left)[:, None] * turns)
+            shrunk = np.sqrt(prior.freed[:, j[0]] / alpha)
+            system = np.eye(len(seen)) + shrunk[:, None] * seen * shrunk
+            half = np.linalg.solve(np.linalg.cholesky(system), np.diag(shrunk))
+            moved = half @ (turns * left[:, None]).T  # k x r: its squares are what the turns add
+            self.parts.append((q, moved, (prior.V[:, j] ** 2).sum(axis=1)))
+            self.freedom += j.size * float((h * q).sum() + np.einsum("kr,r,kr->", moved, h, moved))
+
+    def variance(self, phi: Matrix, outside: Array) -> Array:
+        inner = self.inner(phi)
+        total = outside[:, None] * self.prior + self.flat
+        for q, moved, spread in self.parts:
+            total += np.outer(inner**2 @ q + ((inner @ moved.T) ** 2).sum(axis=1), spread)
+        return total
+
+
+class _Dense(ABC):
+    """What the two dense forms share: what was observed."""
+
+    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+        self.alpha, self.n_tasks = problem.alpha, len(prior.R)
+        self.prior = prior
+        self.phi = densely(problem.features[seen.row])
+        self.seen = seen
+        self.intercept = problem.fit_intercept
+        self.E = np.eye(self.n_tasks)[seen.task] if self.intercept else np.zeros((seen.row.size, 0))
+
+    def variance(self, phi: Matrix, outside: Array) -> Array:
+        phi = densely(phi)
+        out = np.empty((len(phi), self.n_tasks))
+        height = max(1, BLOCK // max(self.seen.row.size, self.prior.n_columns(phi.shape[1])))
+        for first in range(0, len(phi), height):
+            rows = slice(first, first + height)
+            for t in range(self.n_tasks):
+                out[rows, t] = self._of_task(phi[rows], t)
+        return out + outside[:, None] * (np.diag(self.prior.R) / self.alpha)
+
+    @abstractmethod
+    def _of_task(self, phi: Array, t: int) -> Array:
+        """The variance of one task at features ``phi``, inside the span of the training inputs."""
+
+
+class _ByWeight(_Dense):
+    """Fewer weights than observations: the precision matrix of weights and intercepts."""
+
+    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+        super().__init__(problem, prior, seen)
+        X = prior.columns(self.phi, seen.task)
+        joint = np.hstack([X, self.E])
+        data = joint.T @ (seen.weight[:, None] * joint)
+        precision = data.copy()
+        size = X.shape[1]
+        precision[np.arange(size), np.arange(size)] += self.alpha
+        self.factor = cho_factor(precision)
+        self.freedom = float(np.trace(cho_solve(self.factor, data)))
+
+    def _of_task(self, phi: Array, t: int) -> Array:
+        x = self.prior.columns(phi, np.array([t]))
+        e = np.zeros((len(phi), self.E.shape[1]))
+        e[:, t : t + 1] = 1.0
+        joint = np.hstack([x, e])
+        return np.einsum("ij,ji->i", joint, cho_solve(self.factor, joint.T))
+
+
+class _ByObservation(_Dense):
+    """Fewer observations than weights: the covariance matrix of the observations, bordered by the intercepts."""
+
+    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+        super().__init__(problem, prior, seen)
+        covariance = prior.covariance(self.phi, seen.task, self.phi, seen.task) / self.alpha
+        total = covariance + np.diag(1 / seen.weight)
+        self.factor = cho_factor(total)
+        inverse = cho_solve(self.factor, np.eye(len(total)))
+        self.through = inverse @ self.E
+        self.border = np.linalg.inv(self.E.T @ self.through)
+        hat = np.trace(inverse @ covariance)
+        spent = self.E.shape[1] - np.trace(self.border @ self.through.T @ covariance @ self.through)
+        self.freedom = float(hat + spent)
+
+    def _of_task(self, phi: Array, t: int) -> Array:
+        k = self.prior.covariance(phi, np.array([t]), self.phi, self.seen.task) / self.alpha  # m x N
+        left = np.einsum("ij,ji->i", k, cho_solve(self.factor, k.T))
+        variance = self.prior.variance(phi, t) / self.alpha - left
+        if not self.intercept:
+            return variance
+        rest = -k @ self.through
+        rest[:, t] += 1.0
+        return variance + np.einsum("ij,jk,ik->i", rest, self.border, rest)

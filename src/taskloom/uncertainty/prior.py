@@ -1,0 +1,84 @@
+"""What a fit believes of the weights before it has seen any data: the two priors of ``uncertainty/posterior.py``.
+
+Given the structure, rows of ``W`` are independent, with covariance ``R = A (I + rho A)^-1`` over the tasks, where
+``rho = ridge/alpha`` folds the ridge into it.
+
+But a structure that was learned is as uncertain as the weights that it was learned from. Let ``F`` be a function of the
+eigenvalues ``a``, and ``u_i``, ``v_j`` the singular vectors of ``W``. At a fixed ``A`` the penalty bends along ``u_i v_j'`` by
+``2 / a_j``: not at all freely where ``a_j`` is zero. With the best ``A`` for the weights it is a function of their singular
+values, and bends there by ``2 / a_i``: the structure turns as freely as the tasks. The Gaussian prior that allows both gives
+``u_i v_j'`` the variance ``a_i + a_j``: the covariance ``A`` of the tasks, plus, for each task on its own, the covariance
+``D = U a U'`` of the features.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._linalg import compose, psd_eigh
+
+Array = np.ndarray
+FAINT = 1e-14  # eigenvalues below this share of the largest are rounding
+
+
+class Prior:
+    """Of weights given the structure, in units of ``tau / (2 alpha)``: ``cov(x'w_t, z'w_s) = x'z R_ts``.
+
+    Where all features are of one task, ``task`` may have one entry.
+    """
+
+    def __init__(self, A: Array, rho: float):
+        self.a, self.V = psd_eigh(A)
+        own = self.a / (1 + rho * self.a)
+        self.own = np.where(own > FAINT * own.max(initial=0.0), own, 0.0)
+        self.R = compose(self.own, self.V)
+        self.root = self.V[:, self.own > 0] * np.sqrt(self.own[self.own > 0])  # T x q
+
+    def n_columns(self, n_features: int) -> int:
+        """Of the features that have this covariance."""
+        return n_features * self.root.shape[1]
+
+    def columns(self, phi: Array, task: Array) -> Array:
+        """One row for each pair of features and task: its products are the covariances."""
+        return (phi[:, :, None] * self.root[task][:, None, :]).reshape(len(phi), -1)
+
+    def covariance(self, phi: Array, task: Array, others: Array, their_task: Array) -> Array:
+        return (phi @ others.T) * self.R[task[:, None], their_task]
+
+    def variance(self, phi: Array, t: int) -> Array:
+        return np.einsum("ij,ij->i", phi, phi) * self.R[t, t]
+
+
+class Turning(Prior):
+    """... and of a structure that turns with the weights: along ``turns`` (``r x k``), each task may go its own way, too."""
+
+    def __init__(self, A: Array, rho: float, turns: Array, d: Array):
+        super().__init__(A, rho)
+        self.turns = turns
+        both = self.a + d[:, None]
+        self.freed = both / (1 + rho * both) - self.own  # k x T: what each turn adds to the variance of each direction of tasks
+
+    def n_columns(self, n_features: int) -> int:
+        return super().n_columns(n_features) + self.freed.size
+
+    def columns(self, phi: Array, task: Array) -> Array:
+        turned = phi @ self.turns
+        more = [turned[:, i, None] * (self.V * np.sqrt(e))[task] for i, e in enumerate(self.freed)]
+        return np.hstack([super().columns(phi, task), *more])
+
+    def covariance(self, phi: Array, task: Array, others: Array, their_task: Array) -> Array:
+        total, pairs = super().covariance(phi, task, others, their_task), (task[:, None], their_task)
+        for mine, theirs, e in zip((phi @ self.turns).T, (others @ self.turns).T, self.freed, strict=True):
+            total += np.outer(mine, theirs) * compose(e, self.V)[pairs]
+        return total
+
+    def variance(self, phi: Array, t: int) -> Array:
+        return super().variance(phi, t) + (phi @ self.turns) ** 2 @ (self.freed @ self.V[t] ** 2)
+
+
+def turns_of(W: Array, A: Array) -> tuple[Array, Array]:
+    """The left singular vectors of ``W``, and the eigenvalues of ``A`` that belong to them."""
+    U, sizes, Vt = np.linalg.svd(W, full_matrices=False)
+    d = np.einsum("it,ts,is->i", Vt, A, Vt)
+    kept = (sizes > FAINT * sizes[:1]) & (d > FAINT * d.max(initial=0.0))
+    return U[:, kept], d[kept]
