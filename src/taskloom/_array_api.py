@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from ._component import require
-
 MANY = 12  # matrices for each of their rows: then it is faster to work on all of them at once
 SMALL = 400  # symmetric matrices up to this size are decomposed by the host: it is done before a card has begun
 NO_CARD = (
@@ -88,7 +86,8 @@ def card_array(array: Any, device: str) -> Any:
     """An array on the device that was asked for: it stays in its library; NumPy's go to PyTorch, or else to CuPy."""
     name, array = library(array), plain(array)
     if device == "cpu":
-        require(not on_card(array), 'device="cpu" needs arrays on the host; leave device=None for arrays on a card')
+        if on_card(array):
+            raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a card')
         return array
     if on_card(array):
         return array

@@ -15,12 +15,6 @@ from typing import Any, Self
 import numpy as np
 
 
-def require(condition: bool, message: str) -> None:
-    """Refuse a value in one sentence that names it."""
-    if not condition:
-        raise ValueError(message)
-
-
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """A warning that points at the line outside of taskloom (and of scikit-learn) from which the call came."""
     frame, level = sys._getframe(1), 2
@@ -55,10 +49,8 @@ class Component:
         """Set parameters by name and check them; on failure nothing changes."""
         before = self.get_params()
         unknown = sorted(set(params) - set(before))
-        require(
-            not unknown,
-            f"{type(self).__name__} has no parameter {unknown[0] if unknown else ''!r}; it has {sorted(before)}",
-        )
+        if unknown:
+            raise ValueError(f"{type(self).__name__} has no parameter {unknown[0]!r}; it has {sorted(before)}")
         self.__dict__.update(params)
         try:
             self.check()

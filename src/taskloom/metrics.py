@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from ._component import require
 from .tables import is_missing, rows_by_task, sorted_labels, split_table
 
 Array = np.ndarray
@@ -50,7 +49,8 @@ def per_task(
         By task label (long tables) or column position (wide ones).
     """
     truth, guess = np.asarray(y_true), np.asarray(y_pred)
-    require(truth.shape == guess.shape, f"y_true has shape {truth.shape} and y_pred {guess.shape}; they must be alike")
+    if truth.shape != guess.shape:
+        raise ValueError(f"y_true has shape {truth.shape} and y_pred {guess.shape}; they must be alike")
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
     scores = {}
     for name, rows, column in _tasks(truth, task):
@@ -60,14 +60,16 @@ def per_task(
         w = None if weight is None else weight[entry if weight.ndim == 2 else rows][seen]
         if seen.any():
             scores[name] = float(score(true[seen], predicted[seen], w))
-    require(bool(scores), "y_true holds nothing but missing values: there is nothing to score")
+    if not scores:
+        raise ValueError("y_true holds nothing but missing values: there is nothing to score")
     return scores
 
 
 def _tasks(truth: Array, task: Any) -> list[tuple[Any, Any, int | None]]:
     if task is not None:
         labels = np.asarray(task)
-        require(len(labels) == len(truth), f"task has {len(labels)} rows and y_true {len(truth)}")
+        if len(labels) != len(truth):
+            raise ValueError(f"task has {len(labels)} rows and y_true {len(truth)}")
         names = sorted_labels(labels)
         return [(name, rows, None) for name, rows in zip(names.tolist(), rows_by_task(labels, names), strict=True)]
     if truth.ndim == 1:
@@ -188,7 +190,8 @@ def macro_auc(y_true: Any, decision: Any, task: Any = None, sample_weight: Any =
 def normalized_improvement(single: Any, joint: Any) -> float:
     """The paper's nI: the mean over experiments of ``(single - joint) / sqrt(single joint)`` of their nMSE."""
     one, other = np.asarray(single, dtype=float), np.asarray(joint, dtype=float)
-    require(one.shape == other.shape and one.size > 0, f"need nMSE of the same experiments, got {one.shape}, {other.shape}")
+    if not (one.shape == other.shape and one.size > 0):
+        raise ValueError(f"need nMSE of the same experiments, got {one.shape}, {other.shape}")
     return float(np.mean((one - other) / np.sqrt(one * other)))
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from scipy.io import loadmat
 from sklearn.utils import Bunch
 
-from .._component import require
 from .download import Remote, get_data_home, obtain
 
 Array = np.ndarray
@@ -64,10 +63,8 @@ def fetch_sarcos(*, data_home: Folder = None, download_if_missing: bool = True) 
         table = np.asarray(loadmat(train)["sarcos_inv"], dtype=float)
         X, Y, test_rows = table[:, :21], table[:, 21:], np.arange(0, len(table), 10)
         sums = (X.sum(), Y[:, 0].sum())
-        require(
-            table.shape == (44484, 28) and np.allclose(sums, SARCOS_SUMS, rtol=1e-6),
-            f"{train} does not hold SARCOS (shape {table.shape}, sums {sums}): delete it and fetch again",
-        )
+        if not (table.shape == (44484, 28) and np.allclose(sums, SARCOS_SUMS, rtol=1e-6)):
+            raise ValueError(f"{train} does not hold SARCOS (shape {table.shape}, sums {sums}): delete it and fetch again")
     parts = ("position", "velocity", "acceleration")
     return Bunch(
         X=X,
@@ -103,7 +100,8 @@ def fetch_school(*, data_home: Folder = None, download_if_missing: bool = True) 
     else:
         paths = obtain("School", SCHOOL, folder, download_if_missing, "school.npz, or school_b.mat and its ten index files")
         found = _school_from_matlab(paths)
-        require(school_digest(found) == SCHOOL_SHA256, f"{paths[0]} does not hold School: delete it and fetch again")
+        if school_digest(found) != SCHOOL_SHA256:
+            raise ValueError(f"{paths[0]} does not hold School: delete it and fetch again")
     return Bunch(
         X=found["X"][:, :27].astype(float),
         y=found["y"].astype(float),

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from .._component import require
-
 Array = np.ndarray
 STRUCTURES = ("clusters", "low_rank", "graph", "sparse", "independent")
 
@@ -63,15 +61,23 @@ def make_tasks(
     >>> model.coef_.shape == data.coef.shape
     True
     """
-    require(structure in STRUCTURES, f"structure must be one of {list(STRUCTURES)}, got {structure!r}")
-    require(task in ("regression", "classification"), f'task must be "regression" or "classification", got {task!r}')
-    require(n_tasks >= 1 and n_features >= 1, f"need at least one task and one feature, got {n_tasks} and {n_features}")
-    require(0 <= missing < 1, f"missing is a share, at least 0 and below 1, got {missing!r}")
-    require(noise >= 0, f"noise must be at least 0, got {noise!r}")
+    if structure not in STRUCTURES:
+        raise ValueError(f"structure must be one of {list(STRUCTURES)}, got {structure!r}")
+    if task not in ("regression", "classification"):
+        raise ValueError(f'task must be "regression" or "classification", got {task!r}')
+    if n_tasks < 1 or n_features < 1:
+        raise ValueError(f"need at least one task and one feature, got {n_tasks} and {n_features}")
+    if not (0 <= missing < 1):
+        raise ValueError(f"missing is a share, at least 0 and below 1, got {missing!r}")
+    if noise < 0:
+        raise ValueError(f"noise must be at least 0, got {noise!r}")
     counts = np.broadcast_to(np.asarray(n_samples, dtype=int), (n_tasks,)) if np.ndim(n_samples) == 0 else np.array(n_samples)
-    require(counts.shape == (n_tasks,), f"n_samples needs one number for each of the {n_tasks} tasks, got {counts.size}")
-    require(int(counts.min()) >= 2, f"every task needs at least 2 samples, got {int(counts.min())}")
-    require(not shared or np.ptp(counts) == 0, "shared inputs mean the same number of samples for every task")
+    if counts.shape != (n_tasks,):
+        raise ValueError(f"n_samples needs one number for each of the {n_tasks} tasks, got {counts.size}")
+    if int(counts.min()) < 2:
+        raise ValueError(f"every task needs at least 2 samples, got {int(counts.min())}")
+    if shared and np.ptp(counts) > 0:
+        raise ValueError("shared inputs mean the same number of samples for every task")
     rng = check_random_state(random_state)
     A, groups, adjacency = _relations(structure, n_tasks, rng)
     root = np.linalg.cholesky(A + 1e-12 * np.eye(n_tasks))

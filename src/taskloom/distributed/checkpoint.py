@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from ..persistence.atomic import atomic_path
 from ..problem.solution import History
 from .factor_descent import Descent
@@ -67,11 +66,11 @@ class Checkpoint:
         for name, ours in self.problem.items():
             theirs = problem.get(name)
             same = _close(ours, theirs) if isinstance(ours, float) else ours == theirs
-            require(
-                same,
-                f"{self.path} is the checkpoint of another fit: its {name} was {theirs!r}, here it is {ours!r}; "
-                "name another file, or remove it to begin anew",
-            )
+            if not same:
+                raise ValueError(
+                    f"{self.path} is the checkpoint of another fit: its {name} was {theirs!r}, here it is {ours!r}; "
+                    "name another file, or remove it to begin anew"
+                )
         return saved
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names
 
-from .._component import require, warn
+from .._component import warn
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
 from ..losses import as_loss
 from ..tables import column_names, column_position, shown
@@ -87,11 +87,11 @@ def fit(
     client = _client(client)
     _accept(model)
     if task is not None:
-        require(
-            model.task_column in (None, task), f"task={task!r}, but the model has task_column={model.task_column!r}; give one"
-        )
+        if model.task_column not in (None, task):
+            raise ValueError(f"task={task!r}, but the model has task_column={model.task_column!r}; give one")
         model.task_column = task
-    require(checkpoint_every >= 1, f"checkpoint_every must be at least 1, got {checkpoint_every!r}")
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every!r}")
     limits = Limits(model.tol, model.max_iter, model.time_limit, checkpoint_every)
     sight, targets = sights(X, y)
     blocks = row_blocks(X, y)
@@ -120,8 +120,10 @@ def _client(client: Any) -> Any:
         raise ImportError(INSTALL) from error
     del dask
     if client is not None:
-        require(isinstance(client, distributed.Client), f"client must be a distributed.Client, got {type(client).__name__}")
-        require(not client.asynchronous, "client is asynchronous; fit waits for its results, give it a Client of its own")
+        if not isinstance(client, distributed.Client):
+            raise ValueError(f"client must be a distributed.Client, got {type(client).__name__}")
+        if client.asynchronous:
+            raise ValueError("client is asynchronous; fit waits for its results, give it a Client of its own")
         return client
     try:
         return distributed.Client.current()
@@ -132,24 +134,29 @@ def _client(client: Any) -> Any:
 def _accept(model: Any) -> None:
     """What a distributed fit cannot do is refused before anything is read."""
     name = type(model).__name__
-    require(
-        isinstance(model, MultiTaskRegressor) and not isinstance(model, MultiTaskRegressorCV),
-        f"distributed.fit takes a MultiTaskRegressor, got {name}; to search over many models on a cluster, fit {name} under "
-        'joblib.parallel_config(backend="dask")',
-    )
+    if not (isinstance(model, MultiTaskRegressor) and not isinstance(model, MultiTaskRegressorCV)):
+        raise ValueError(
+            f"distributed.fit takes a MultiTaskRegressor, got {name}; to search over many models on a cluster, fit {name} "
+            "under "
+            'joblib.parallel_config(backend="dask")'
+        )
     model._validate_params()
     squared = not isinstance(model.loss, dict) and as_loss(model.loss).quadratic
-    require(squared, f"distributed.fit needs the squared loss, got loss={model.loss!r}")
+    if not squared:
+        raise ValueError(f"distributed.fit needs the squared loss, got loss={model.loss!r}")
     linear = isinstance(model.kernel, str) and model.kernel == "linear"
-    require(linear, f'distributed.fit needs kernel="linear", got kernel={model.kernel!r}; map the inputs to features first')
-    require(not model.standardize_targets, "distributed.fit does not standardize targets; scale y before the fit")
-    require(not model.warm_start, "distributed.fit has no warm start; a checkpoint file does that")
+    if not linear:
+        raise ValueError(
+            f'distributed.fit needs kernel="linear", got kernel={model.kernel!r}; map the inputs to features first'
+        )
+    if model.standardize_targets:
+        raise ValueError("distributed.fit does not standardize targets; scale y before the fit")
+    if model.warm_start:
+        raise ValueError("distributed.fit has no warm start; a checkpoint file does that")
     usual = type(model)().get_params(deep=False)
     for name, value in model.get_params(deep=False).items():
-        require(
-            name in SETTINGS or value is usual[name] or value == usual[name],
-            f"distributed.fit has no use for {name}={value!r}; leave it as it is by default",
-        )
+        if not (name in SETTINGS or value is usual[name] or value == usual[name]):
+            raise ValueError(f"distributed.fit has no use for {name}={value!r}; leave it as it is by default")
 
 
 def _precision(sight: Any, task_column: Any) -> np.dtype:
@@ -168,7 +175,8 @@ def _fit_wide(job: Job, blocks: Sequence[tuple], sight: Any, checkpoint: Any) ->
     counted = job.workers.read("count", count_observed, [(X if in_X(y) else None, y) for X, y in blocks])
     total = np.sum(job.workers.gather(counted), axis=0)
     rows, observed = int(total[0]), total[1:]
-    require(rows > 0, "X has no rows")
+    if rows == 0:
+        raise ValueError("X has no rows")
     model._wide = sight.ndim == 2
     model.tasks_ = column_names(sight, len(observed))
     if not observed.all():

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from ..tables import code_labels, sorted_labels, split_table
 from .task_summaries import Shared, Statistics, summarise
 
@@ -32,7 +31,8 @@ def apart(table: Any, y: Any) -> tuple[Any, Any]:
     at = []
     for each in y if isinstance(y, list) else [y]:
         known = each in names if isinstance(each, str) else -width <= each < width
-        require(known, f"y={each!r} is no column of X; it has {names or f'{width} columns without names'}")
+        if not known:
+            raise ValueError(f"y={each!r} is no column of X; it has {names or f'{width} columns without names'}")
         at.append(names.index(each) if isinstance(each, str) else int(each) % width)
     rest = [j for j in range(width) if j not in at]
     chosen = at if isinstance(y, list) else at[0]
@@ -42,11 +42,12 @@ def apart(table: Any, y: Any) -> tuple[Any, Any]:
 def sights(X: Any, y: Any) -> tuple[Any, Any]:
     """Inputs and targets without any rows: names, types and widths."""
     for name, given in (("X", X), ("y", y)):
-        require(
-            is_frame(given) or hasattr(type(given), "chunks") or (name == "y" and in_X(y)),
-            f"{name} must be a Dask array or data frame, got {type(given).__name__}; model.fit takes what fits in memory",
-        )
-    require(getattr(X, "ndim", 2) == 2, f"X must be a matrix, got {getattr(X, 'ndim', 2)} dimension(s)")
+        if not (is_frame(given) or hasattr(type(given), "chunks") or (name == "y" and in_X(y))):
+            raise ValueError(
+                f"{name} must be a Dask array or data frame, got {type(given).__name__}; model.fit takes what fits in memory"
+            )
+    if getattr(X, "ndim", 2) != 2:
+        raise ValueError(f"X must be a matrix, got {getattr(X, 'ndim', 2)} dimension(s)")
     empty = [
         each if in_X(each) else each._meta if is_frame(each) else np.empty((0, *each.shape[1:]), dtype=each.dtype)
         for each in (X, y)
@@ -63,13 +64,14 @@ def row_blocks(X: Any, y: Any) -> list[tuple[Any, Any]]:
     if not is_frame(y):
         y = y.rechunk({1: -1}) if y.ndim == 2 else y
         if not is_frame(X) and not np.isnan([*X.chunks[0], *y.chunks[0]]).any():
-            require(X.shape[0] == y.shape[0], f"X has {X.shape[0]} rows and y has {y.shape[0]}")
+            if X.shape[0] != y.shape[0]:
+                raise ValueError(f"X has {X.shape[0]} rows and y has {y.shape[0]}")
             y = y.rechunk({0: X.chunks[0]})
     inputs, targets = (np.ravel(each.to_delayed()).tolist() for each in (X, y))
-    require(
-        len(inputs) == len(targets),
-        f"X has {len(inputs)} partitions and y has {len(targets)}; repartition one of them so that their rows go together",
-    )
+    if len(inputs) != len(targets):
+        raise ValueError(
+            f"X has {len(inputs)} partitions and y has {len(targets)}; repartition one of them so that their rows go together"
+        )
     return list(zip(inputs, targets, strict=True))
 
 
@@ -80,9 +82,12 @@ def _checked(inputs: Any, y: Any, place: int) -> tuple[Array, Array]:
         X, Y = np.asarray(inputs, dtype=float), np.asarray(y, dtype=float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"partition {place} of X or y holds something that is no number ({error})") from None
-    require(len(X) == len(Y), f"partition {place} has {len(X)} rows of X and {len(Y)} of y; repartition one of them")
-    require(bool(np.isfinite(X).all()), f"X holds NaN or infinity in partition {place}; fill or drop those rows")
-    require(not np.isinf(Y).any(), f"y holds infinity in partition {place}")
+    if len(X) != len(Y):
+        raise ValueError(f"partition {place} has {len(X)} rows of X and {len(Y)} of y; repartition one of them")
+    if not np.isfinite(X).all():
+        raise ValueError(f"X holds NaN or infinity in partition {place}; fill or drop those rows")
+    if np.isinf(Y).any():
+        raise ValueError(f"y holds infinity in partition {place}")
     return X, Y
 
 
@@ -95,7 +100,8 @@ def read_long(inputs: Any, y: Any, task_column: Any, centre: bool, place: int) -
     inputs, y = apart(inputs, y)
     table = split_table(inputs, task_column)
     X, Y = _checked(table.X, y, place)
-    require(Y.ndim == 1 or Y.shape[1] == 1, f"y must be one column where X has a task column, got {Y.shape[1:]} of them")
+    if Y.ndim != 1 and Y.shape[1] != 1:
+        raise ValueError(f"y must be one column where X has a task column, got {Y.shape[1:]} of them")
     Y, labels = Y.reshape(len(X)), np.asarray(table.labels)
     seen = ~np.isnan(Y)
     names = sorted_labels(labels[seen])

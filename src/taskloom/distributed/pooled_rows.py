@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from ..features import build_features
 from ..problem import Problem
 from ..problem.observations import Observations
@@ -20,10 +19,10 @@ from .task_summaries import Shared
 
 
 def fit_shared(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
-    require(
-        checkpoint is None,
-        "tasks that share all their inputs are read in one pass and solved on the client: there is nothing to checkpoint",
-    )
+    if checkpoint is not None:
+        raise ValueError(
+            "tasks that share all their inputs are read in one pass and solved on the client: there is nothing to checkpoint"
+        )
     model, limits, n_tasks, structure = job.model, job.limits, job.n_tasks, job.structure()
     parts = job.workers.read("statistics", read_shared, blocks, job.centre)
     shared: Shared = job.workers.gather(job.workers.total("sum", parts, Shared.merged, job.centre))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from ..features import LinearFeatures
 from ..losses import Loss, as_loss
 from ..problem.solution import Solution
@@ -48,7 +47,8 @@ def fit_long(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
     statistics = job.workers.read("statistics", read_long, blocks, job.model.task_column, job.centre)
     names = _names(job, statistics)
     sizes = [len(labels) for labels, _ in names]
-    require(any(sizes), "y holds nothing but NaN: no task was observed")
+    if not any(sizes):
+        raise ValueError("y holds nothing but NaN: no task was observed")
     everywhere = np.concatenate([labels for labels, _ in names if len(labels)])
     job.model.tasks_ = sorted_labels(everywhere)
     present = np.split(code_labels(everywhere, job.model.tasks_), np.cumsum(sizes)[:-1])
@@ -66,15 +66,15 @@ def fit_gaps(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
 def _accept(job: Job) -> None:
     structure, solver = job.model.structure, job.model.solver
     posed = as_structure(structure)
-    require(
-        isinstance(posed, (EitherSide, Independent)),
-        "tasks with inputs of their own need a structure that may sit on the features (Trace, Frobenius, Schatten, "
-        f"SchattenNorm, UnitTrace, Independent) to be fitted on a cluster, got {posed!r}",
-    )
-    require(
-        isinstance(solver, str) and solver == "auto",
-        f'tasks with inputs of their own have one distributed solver; leave solver="auto", got solver={solver!r}',
-    )
+    if not isinstance(posed, (EitherSide, Independent)):
+        raise ValueError(
+            "tasks with inputs of their own need a structure that may sit on the features (Trace, Frobenius, Schatten, "
+            f"SchattenNorm, UnitTrace, Independent) to be fitted on a cluster, got {posed!r}"
+        )
+    if not (isinstance(solver, str) and solver == "auto"):
+        raise ValueError(
+            f'tasks with inputs of their own have one distributed solver; leave solver="auto", got solver={solver!r}'
+        )
 
 
 def _names(job: Job, statistics: Sequence[Any]) -> list[tuple[Array, Array]]:

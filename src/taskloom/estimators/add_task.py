@@ -21,7 +21,7 @@ from scipy.sparse import vstack as sparse_vstack
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from .._component import require, warn
+from .._component import warn
 from .._linalg import psd_eigh
 from ..equivalences import implied_tasks
 from ..features import KernelFeatures, LinearFeatures
@@ -103,11 +103,11 @@ def _related(A: Array, relation: Array) -> Joining:
     keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
     beta = V[:, keep] @ ((V[:, keep].T @ relation) / a[keep])
     left = float(np.mean(np.diag(A)) - beta @ A @ beta)
-    require(
-        left > 0,
-        f"relation is too strong: the others would determine the new task (its own variance would be {left:.3g}); "
-        "scale relation down",
-    )
+    if not left > 0:
+        raise ValueError(
+            f"relation is too strong: the others would determine the new task (its own variance would be {left:.3g}); "
+            "scale relation down"
+        )
     return Joining(beta, np.zeros((len(A), 0)), left)
 
 
@@ -151,10 +151,13 @@ class AddTask(MultiTaskEstimator):
         self
         """
         check_is_fitted(self, "certificate_")
-        require(not isinstance(self.kernel, (list, tuple)), "add_task needs one kernel; with a list of them, fit again")
+        if isinstance(self.kernel, (list, tuple)):
+            raise ValueError("add_task needs one kernel; with a list of them, fit again")
         names = self.tasks_.tolist()
-        require(isinstance(name, Hashable), f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
-        require(name not in names, f"there is a task {shown(name)} already; choose another name")
+        if not isinstance(name, Hashable):
+            raise ValueError(f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
+        if name in names:
+            raise ValueError(f"there is a task {shown(name)} already; choose another name")
         inputs = self._inputs_of_task(X)
         y = np.asarray(as_table(y)).ravel()
         check_consistent_length(inputs, y)
@@ -162,18 +165,19 @@ class AddTask(MultiTaskEstimator):
         values, loss, scale, attributes = self._targets_of_task(y, name, weight)
         row = np.flatnonzero(~np.isnan(values))
         live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
-        require(live, f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
+        if not live:
+            raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
         seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
         if self._learned.on_features:
             self._append_selected(name, inputs, seen, loss, scale)
             self.__dict__.update(attributes)
             return self
         A, join = self.structure_.astype(float, copy=False), self._join(self._relation(relation))
-        require(
-            join.own == 0 or not (isinstance(self.kernel, str) and self.kernel == "precomputed"),
-            'under this structure add_task needs the kernel between the new inputs, which kernel="precomputed" does not give; '
-            "pass a kernel function",
-        )
+        if join.own != 0 and isinstance(self.kernel, str) and self.kernel == "precomputed":
+            raise ValueError(
+                'under this structure add_task needs the kernel between the new inputs, which kernel="precomputed" does not '
+                "give; pass a kernel function"
+            )
         functions = (self._values(inputs) - self.intercept_).astype(float) / self._scale.spread  # old tasks, new inputs
         inputs = self._map(inputs) if hasattr(self, "feature_map_") else inputs
         beta, own, b = self._learn_one(inputs, functions, seen, loss, join)
@@ -222,24 +226,21 @@ class AddTask(MultiTaskEstimator):
         if self.task_column is None or np.shape(X)[1] == self.n_features_in_:
             return self._inputs(X, reset=False)[0]
         inputs = self._matrix(X)
-        require(
-            inputs.shape[1] == self.n_features_in_ - 1,
-            f"X has {inputs.shape[1]} features, the fit had {self.n_features_in_} with the task column",
-        )
+        if inputs.shape[1] != self.n_features_in_ - 1:
+            raise ValueError(f"X has {inputs.shape[1]} features, the fit had {self.n_features_in_} with the task column")
         if hasattr(X, "columns") and hasattr(self, "feature_names_in_"):
             names = self.feature_names_in_.tolist()
             del names[names.index(self.task_column) if isinstance(self.task_column, str) else self.task_column]
-            require(list(X.columns) == names, f"X must have the columns {names} (the task column is not needed)")
+            if list(X.columns) != names:
+                raise ValueError(f"X must have the columns {names} (the task column is not needed)")
         return inputs
 
     def _relation(self, relation):
         if relation is None:
             return None
         a = np.asarray(self._by_task(relation, "relation"), dtype=float)
-        require(
-            a.shape == (len(self.tasks_),) and bool(np.isfinite(a).all()),
-            f"relation needs one finite number for each of the {len(self.tasks_)} tasks, got shape {a.shape}",
-        )
+        if not (a.shape == (len(self.tasks_),) and bool(np.isfinite(a).all())):
+            raise ValueError(f"relation needs one finite number for each of the {len(self.tasks_)} tasks, got shape {a.shape}")
         return a
 
     def _inner_products_of(self, n_tasks):
@@ -313,7 +314,8 @@ class AddTask(MultiTaskEstimator):
     def _append_inner_products(self, inputs, functions, beta, own):
         g, cross = self._inner_products, own @ functions
         if isinstance(g, FactoredStructure):
-            require(not np.any(own), "a task with a part of its own cannot be added to so many tasks of a kernel; fit again")
+            if np.any(own):
+                raise ValueError("a task with a part of its own cannot be added to so many tasks of a kernel; fit again")
             self._inner_products = g.bordered(beta, 0.0)
             return
         norm = float(beta @ g @ beta + 2 * cross @ beta)

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 
-from .._component import require, warn
+from .._component import warn
 from .._linalg import fits_single
 from ..equivalences import implied_tasks
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features
@@ -173,7 +173,8 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
             kinds = self._labelled()
             kind, all_labelled = dict(zip(self.tasks_.tolist(), kinds, strict=True)), bool(kinds.all())
             labelled = np.array([kind.get(name, all_labelled) for name in names])
-        require(bool(seen.any()), "y holds nothing but missing values: there is nothing to score")
+        if not seen.any():
+            raise ValueError("y holds nothing but missing values: there is nothing to score")
         return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen])
 
     # --- fit ----------------------------------------------------------------------------------------------------
@@ -215,11 +216,11 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
         """The features of the kernel on the training inputs, exact, or approximate by the rows that are ``live``."""
         structure = as_structures(self.structure, self.kernel)
         keep = any(each.keeps_columns for each in (structure if isinstance(structure, list) else [structure]))
-        require(
-            not keep or (isinstance(self.kernel, str) and self.kernel == "linear" and self.approximation is None),
-            f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
-            f"and approximation={self.approximation!r}",
-        )
+        if keep and not (isinstance(self.kernel, str) and self.kernel == "linear" and self.approximation is None):
+            raise ValueError(
+                f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
+                f"and approximation={self.approximation!r}"
+            )
         if self.approximation is not None:
             return self._approximate(inputs, live)
         settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}

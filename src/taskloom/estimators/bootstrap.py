@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._component import require
 from ..inspection.task_order import every_pair
 from ..tables import as_table, code_labels
 from .base import MultiTaskEstimator
@@ -82,12 +81,12 @@ def stability(
     >>> bool(found.lower[0, 1] > 0.5 and found.upper[0, 2] < -0.5)
     True
     """
-    require(
-        isinstance(model, MultiTaskEstimator) and hasattr(model, "task_correlation"),
-        f"stability needs a taskloom estimator, got {type(model).__name__}",
-    )
-    require(n_resamples >= 2, f"n_resamples must be at least 2, got {n_resamples!r}")
-    require(0 < level < 1, f"level must be between 0 and 1, got {level!r}")
+    if not (isinstance(model, MultiTaskEstimator) and hasattr(model, "task_correlation")):
+        raise ValueError(f"stability needs a taskloom estimator, got {type(model).__name__}")
+    if not n_resamples >= 2:
+        raise ValueError(f"n_resamples must be at least 2, got {n_resamples!r}")
+    if not (0 < level < 1):
+        raise ValueError(f"level must be between 0 and 1, got {level!r}")
     X, y = as_table(X), as_table(y)
     whole = clone(model).fit(X, y)
     every_pair(whole)

@@ -12,7 +12,6 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from .._component import require
 from ..losses import Logistic, Loss, RowLoss, Softmax, as_loss
 from ..metrics import accuracy, mean_score, observed, per_task
 from ..structures.simplex import SumToZero
@@ -125,21 +124,23 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
 
     def _targets(self, y, labels):
         """``Y`` as -1/+1 with NaN where unobserved; sets ``classes_`` and, for wide tables, ``tasks_``."""
-        require(not isinstance(self.loss, dict), "a classifier has one loss; losses by task are for MultiTaskRegressor")
+        if isinstance(self.loss, dict):
+            raise ValueError("a classifier has one loss; losses by task are for MultiTaskRegressor")
         raw, long = np.asarray(y), labels is not None
         if raw.ndim == 2 and (raw.shape[1] == 1 or long):
             raw = column_or_1d(check_array(y, ensure_2d=False, dtype=None, ensure_all_finite="allow-nan"), warn=True)
-        require(raw.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {raw.shape}")
+        if raw.ndim not in (1, 2):
+            raise ValueError(f"y should be a 1d or 2d array, got shape {raw.shape}")
         if raw.dtype.kind == "f":
             check_array(raw, ensure_2d=False, ensure_all_finite="allow-nan", input_name="y")
         self._wide = raw.ndim == 2
         self._one_vs_rest = False
         whole_rows = isinstance(loss_of(self), RowLoss)
-        require(
-            not whole_rows or not (long or self._wide),
-            f"loss={self.loss!r} compares the classes of one target: it needs a one-dimensional y and no task_column, got "
-            f"{'a task column' if long else f'y of shape {raw.shape}'}",
-        )
+        if whole_rows and (long or self._wide):
+            raise ValueError(
+                f"loss={self.loss!r} compares the classes of one target: it needs a one-dimensional y and no task_column, got "
+                f"{'a task column' if long else f'y of shape {raw.shape}'}"
+            )
         if self._wide:
             self.tasks_ = column_names(y, raw.shape[1])
             coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(self.tasks_)]
@@ -148,10 +149,12 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
                 self.classes_ = self.classes_[0]
             return np.column_stack([signs for _, signs in coded])
         seen = observed(raw)
-        require(bool(seen.any()), "y holds nothing but missing labels (NaN)")
+        if not seen.any():
+            raise ValueError("y holds nothing but missing labels (NaN)")
         self.classes_ = distinct(raw[seen])
         if whole_rows:
-            require(self.classes_.size >= 2, f"y needs at least 2 classes, got 1 class: {self.classes_.tolist()}")
+            if not self.classes_.size >= 2:
+                raise ValueError(f"y needs at least 2 classes, got 1 class: {self.classes_.tolist()}")
         elif long or self.classes_.size <= 2:
             whose = "y (a long table has the same two labels for all tasks)" if long else "task 0"
             self.classes_, signs = two_classes(raw, whose)
@@ -173,13 +176,14 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
 
     def _targets_of_task(self, y, name, weight):
         """A new task has the classes of the others."""
-        require(not self._one_vs_rest, "add_task needs binary tasks; here the tasks are the classes of one target")
+        if self._one_vs_rest:
+            raise ValueError("add_task needs binary tasks; here the tasks are the classes of one target")
         own = not isinstance(self.classes_, np.ndarray)
         classes, signs = two_classes(y, f"task {shown(name)}")
-        require(
-            own or np.array_equal(classes, self.classes_),
-            f"task {shown(name)} has the classes {classes.tolist()}, the others have {list(map(shown, self.classes_))}",
-        )
+        if not (own or np.array_equal(classes, self.classes_)):
+            raise ValueError(
+                f"task {shown(name)} has the classes {classes.tolist()}, the others have {list(map(shown, self.classes_))}"
+            )
         return signs, loss_of(self), (0.0, 1.0), {"classes_": [*self.classes_, classes]} if own else {}
 
     # --- predict ------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from ..features import kernel_function
 from .approximate_kernel import Approximating
 from .model_files.save_load import apart
@@ -77,7 +76,8 @@ class Predicting(Approximating, Door):
             For each kernel ``(n_samples, n_tasks)``, or ``(n_samples,)`` for a long table.
         """
         check_is_fitted(self, "intercept_")
-        require(isinstance(self.kernel, (list, tuple)), f"predict_addends needs a list of kernels, got kernel={self.kernel!r}")
+        if not isinstance(self.kernel, (list, tuple)):
+            raise ValueError(f"predict_addends needs a list of kernels, got kernel={self.kernel!r}")
         inputs, labels = self._inputs(X, reset=False)
         parts = self._responses(inputs)
         if labels is None:

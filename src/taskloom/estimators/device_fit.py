@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names
 
 from .._array_api import card_array, double, library, namespace, on_card, place, plain, to_numpy, usable
-from .._component import require, warn
+from .._component import warn
 from ..losses import as_loss
 from ..problem.observations import Observations, task_strengths
 from ..solvers.device import KernelInputs, OwnInputs, SharedInputs, accelerated_kernel, is_definite, refusal, solve_on_device
@@ -42,13 +42,12 @@ class OnDevice(MultiTaskEstimator):
         if device is None and not on_card(X):
             return super().fit(X, y, sample_weight)
         self._validate_params()
-        require(
-            device is None or re.fullmatch(r"cpu|cuda(:\d+)?", device) is not None,
-            f'device must be None, "cpu", "cuda" or "cuda:N", got device={device!r}',
-        )
+        if device is not None and re.fullmatch(r"cpu|cuda(:\d+)?", device) is None:
+            raise ValueError(f'device must be None, "cpu", "cuda" or "cuda:N", got device={device!r}')
         reason = self._refuses(X)
         if reason is not None:
-            require(device is None, reason)
+            if device is not None:
+                raise ValueError(reason)
             warn(f"X lies on a device, but this is fitted on the CPU: {reason}")
             return super().fit(to_numpy(X), to_numpy(y), to_numpy(sample_weight))
         return self._fit_on_device(X, y, sample_weight, device or place(X))
@@ -102,13 +101,16 @@ class OnDevice(MultiTaskEstimator):
         """Inputs on the device, and the label of each row (an array there, or on the host) where there is a task column."""
         if library(X) in (None, "numpy"):
             inputs, labels = self._inputs(X, reset=True)
-            require(not issparse(inputs), "a device takes dense inputs, got a sparse X; pass X.toarray()")
+            if issparse(inputs):
+                raise ValueError("a device takes dense inputs, got a sparse X; pass X.toarray()")
             return card_array(inputs, device), labels
         X = card_array(X, device)
         xp = namespace(X)
-        require(X.ndim == 2, f"X must be a matrix, got shape {tuple(X.shape)}")
+        if X.ndim != 2:
+            raise ValueError(f"X must be a matrix, got shape {tuple(X.shape)}")
         X = X if X.dtype in (xp.float32, xp.float64) else double(X)
-        require(bool(xp.all(xp.isfinite(X))), "Input X contains NaN or infinity")
+        if not xp.all(xp.isfinite(X)):
+            raise ValueError("Input X contains NaN or infinity")
         _check_feature_names(self, X, reset=True)
         self.n_features_in_ = int(X.shape[1])
         if self.task_column is None:
@@ -118,13 +120,15 @@ class OnDevice(MultiTaskEstimator):
 
     def _device_data(self, inputs, labels, y, sample_weight) -> OwnInputs | SharedInputs | KernelInputs:
         """The problem in one of the shapes that a device solves."""
-        require(y is not None, "This estimator requires y to be passed, but the target y is None")
+        if y is None:
+            raise ValueError("This estimator requires y to be passed, but the target y is None")
         task = None
         if labels is not None:
             self.tasks_, task = _coded(labels)
         Y = self._device_targets(y, labels)
         n, T = int(inputs.shape[0]), len(self.tasks_)
-        require(Y.shape[0] == n, f"X has {n} rows, but y has {Y.shape[0]}")
+        if Y.shape[0] != n:
+            raise ValueError(f"X has {n} rows, but y has {Y.shape[0]}")
         weights = self._weights(to_numpy(sample_weight), np.empty((n, 1)), np.broadcast_to(0.0, Y.shape))
         xp = namespace(inputs)
         complete = labels is None and not bool(namespace(Y).any(namespace(Y).isnan(Y)))
@@ -138,12 +142,14 @@ class OnDevice(MultiTaskEstimator):
                 return SharedInputs(inputs, Y, *settings)
             definite = is_definite(self.kernel, self.gamma, self.degree, self.coef0)
             return KernelInputs(inputs, self._kernel_on_device(), Y, *settings, definite)
-        require(
-            self.kernel == "linear",
-            f"a device fits kernels where all of at most {factors.DENSE_TASKS} tasks are observed in all rows, with one weight "
-            "a row; leave device=None to fit on the CPU",
-        )
-        require(inputs.shape[1] <= WIDEST, f"a device takes tasks of at most {WIDEST} features, got {inputs.shape[1]}")
+        if self.kernel != "linear":
+            raise ValueError(
+                f"a device fits kernels where all of at most {factors.DENSE_TASKS} tasks are observed in all rows, with one "
+                "weight "
+                "a row; leave device=None to fit on the CPU"
+            )
+        if not inputs.shape[1] <= WIDEST:
+            raise ValueError(f"a device takes tasks of at most {WIDEST} features, got {inputs.shape[1]}")
         return OwnInputs(inputs, self._seen(to_numpy(Y), task, weights), float(self.alpha), self.fit_intercept)
 
     def _device_targets(self, y, labels):
@@ -152,10 +158,12 @@ class OnDevice(MultiTaskEstimator):
             return self._targets(as_table(y), labels)
         self.__dict__.pop("classes_", None)
         y, xp = plain(y), namespace(y)
-        require(y.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {tuple(y.shape)}")
+        if y.ndim not in (1, 2):
+            raise ValueError(f"y should be a 1d or 2d array, got shape {tuple(y.shape)}")
         self._wide = y.ndim == 2
         Y = double(y if self._wide else y[:, None])
-        require(not bool(xp.any(xp.isinf(Y))), "y holds infinity")
+        if bool(xp.any(xp.isinf(Y))):
+            raise ValueError("y holds infinity")
         self.tasks_ = column_names(y, int(Y.shape[1]))
         return Y
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from .._linalg import psd_eigh
 from ..features import densely
 from ..features.approximate import Landmarks, MappedFeatures, pieces
@@ -79,19 +78,19 @@ class BoundExact(MultiTaskEstimator):
             ``lower``, ``upper``, ``approximate``, ``gap``, ``relative_gap``, ``message``.
         """
         check_is_fitted(self, "certificate_")
-        require(hasattr(self, "feature_map_"), "bound_exact is for fits with approximation=; this one is exact")
-        require(
-            not (isinstance(self.kernel, str) and self.kernel == "linear"),
-            f'bound_exact needs kernel= to say which kernel {self.approximation!r} approximates, got kernel="linear"',
-        )
+        if not hasattr(self, "feature_map_"):
+            raise ValueError("bound_exact is for fits with approximation=; this one is exact")
+        if isinstance(self.kernel, str) and self.kernel == "linear":
+            raise ValueError(
+                f'bound_exact needs kernel= to say which kernel {self.approximation!r} approximates, got kernel="linear"'
+            )
         twin = copy.copy(self)
         twin.alpha = float(getattr(self, "alpha_", None) or self.alpha)
         twin.structure = getattr(self, "best_structure_", self.structure)
         twin._approximate = self._again  # type: ignore[method-assign]
         data = twin._prepare(X, y, sample_weight)
-        require(
-            np.array_equal(twin.tasks_, self.tasks_), f"bound_exact needs the tasks of the fit, got {twin.tasks_[:10].tolist()}"
-        )
+        if not np.array_equal(twin.tasks_, self.tasks_):
+            raise ValueError(f"bound_exact needs the tasks of the fit, got {twin.tasks_[:10].tolist()}")
         problem, scale = data.problem, data.scale
         W = data.features.weights(self.coef_.T.astype(float) / scale.spread)
         start = (W, (self.intercept_.astype(float) - scale.mean) / scale.spread)

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length
 
-from .._component import require, warn
+from .._component import warn
 from ..features import densely
 from ..features.approximate import MappedFeatures, mapped, pieces
 from ..losses import as_loss
@@ -60,10 +60,10 @@ class Statistics:
         new = [name for name in names.tolist() if name not in known]
         same = np.array_equal(self.names, names)
         first = not len(self.names)
-        require(
-            same or first or names.dtype.kind == "O",
-            f"y has {len(names)} columns, the blocks before had {len(self.names)}; data frames may bring new tasks by name",
-        )
+        if not (same or first or names.dtype.kind == "O"):
+            raise ValueError(
+                f"y has {len(names)} columns, the blocks before had {len(self.names)}; data frames may bring new tasks by name"
+            )
         if not same:
             self.names = names if first else np.array([*self.names.tolist(), *new], dtype=object)
         together = bool(seen.all()) and bool((S[:, :1] == S).all()) and not self.own
@@ -183,11 +183,12 @@ class Streaming(MultiTaskEstimator):
         self._validate_params()
         statistics = None
         if self.approximation is not None:
-            require(
-                callable(blocks) or iter(blocks) is not blocks,
-                "blocks is a generator, which can be read once, and approximation= takes two passes: pass the function that "
-                "makes it (lambda: ...), a list, or parquet_blocks(...)",
-            )
+            if not callable(blocks) and iter(blocks) is blocks:
+                raise ValueError(
+                    "blocks is a generator, which can be read once, and approximation= takes two passes: pass the function "
+                    "that "
+                    "makes it (lambda: ...), a list, or parquet_blocks(...)"
+                )
             statistics = self._first_pass(_read(blocks))
         for block in _read(blocks):
             statistics = self._absorb(statistics, *block)
@@ -209,16 +210,17 @@ class Streaming(MultiTaskEstimator):
         """Statistics of nothing yet; ``reservoir`` has seen the rows from which a map is drawn."""
         if reservoir is None:
             return Statistics(inputs.shape[1], inputs.dtype)
-        require(len(reservoir.keys) > 0, NOTHING)
+        if len(reservoir.keys) == 0:
+            raise ValueError(NOTHING)
         feature_map, error = self._drawn(reservoir)
         return Statistics(mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
 
     def _enter(self, X, y, sample_weight=None, *, reset):
         """One block through the door: inputs, labels of tasks, targets and weights of the same shape."""
-        require(y is not None, "This estimator requires y to be passed, but the target y is None")
-        require(
-            getattr(self, "device", None) is None, "partial_fit and fit_blocks run on the CPU; leave device=None, or call fit"
-        )
+        if y is None:
+            raise ValueError("This estimator requires y to be passed, but the target y is None")
+        if getattr(self, "device", None) is not None:
+            raise ValueError("partial_fit and fit_blocks run on the CPU; leave device=None, or call fit")
         inputs, labels = self._inputs(X, reset=reset)
         self.tasks_ = None if labels is None else sorted_labels(labels)
         Y = self._targets(as_table(y), labels)
@@ -233,7 +235,8 @@ class Streaming(MultiTaskEstimator):
         """One block, into the statistics."""
         before = None if statistics is None or not len(statistics.names) else self._wide
         inputs, labels, Y, weights = self._enter(X, y, sample_weight, reset=statistics is None)
-        require(before is None or before == self._wide, "y must be one-dimensional in every block, or in none")
+        if before is not None and before != self._wide:
+            raise ValueError("y must be one-dimensional in every block, or in none")
         if statistics is None:
             reservoir = None if self.approximation is None else self._reservoir()
             if reservoir is not None:
@@ -252,7 +255,8 @@ class Streaming(MultiTaskEstimator):
     def _finish(self, statistics: Statistics) -> None:
         """Solve the small problem, and keep what it found."""
         self.tasks_ = statistics.tasks()
-        require(len(self.tasks_) > 0, NOTHING)
+        if len(self.tasks_) == 0:
+            raise ValueError(NOTHING)
         rows, observations = statistics.small(self.tasks_, self._by_task(self.task_weight, "task_weight"))
         features: Any = self._features(rows, ()) if statistics.map is None else None
         if features is None:
@@ -272,9 +276,9 @@ def _live(inputs, Y: Array, weights: Array):
 def _read(blocks):
     """Blocks as inputs, targets and perhaps weights."""
     for block in blocks() if callable(blocks) else blocks:
-        require(
-            isinstance(block, (tuple, list)) and len(block) in (2, 3),
-            f"a block is (X, y) or (X, y, sample_weight), got {type(block).__name__}"
-            f"{f' of length {len(block)}' if isinstance(block, (tuple, list)) else ''}",
-        )
+        if not (isinstance(block, (tuple, list)) and len(block) in (2, 3)):
+            raise ValueError(
+                f"a block is (X, y) or (X, y, sample_weight), got {type(block).__name__}"
+                f"{f' of length {len(block)}' if isinstance(block, (tuple, list)) else ''}"
+            )
         yield block

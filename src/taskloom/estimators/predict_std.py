@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from ..features import row_squares
 from ..features.approximate import Landmarks, diagonal
 from ..structures import factored_matrix as factors
@@ -54,17 +53,17 @@ class Deviating(MultiTaskEstimator):
         if joint not in known:
             data, W, b, A = self._training
             structure = data.problem.structure
-            require(
-                not (structure.keeps_columns or structure.parted),
-                f"standard deviations need one kernel and a structure on the tasks, got {self.structure!r} with "
-                f"kernel={self.kernel!r}",
-            )
-            require(
-                not joint or structure.known or structure.either_side,
-                'return_std="joint" knows how a structure moves with the weights where F is a function of its eigenvalues '
-                f"(Trace, Schatten, Frobenius, UnitTrace) or A is given, got {self.structure!r}; return_std=True takes the "
-                "structure that was learned for known",
-            )
+            if structure.keeps_columns or structure.parted:
+                raise ValueError(
+                    f"standard deviations need one kernel and a structure on the tasks, got {self.structure!r} with "
+                    f"kernel={self.kernel!r}"
+                )
+            if joint and not (structure.known or structure.either_side):
+                raise ValueError(
+                    'return_std="joint" knows how a structure moves with the weights where F is a function of its eigenvalues '
+                    f"(Trace, Schatten, Frobenius, UnitTrace) or A is given, got {self.structure!r}; return_std=True takes the "
+                    "structure that was learned for known"
+                )
             noise = None
             if self.noise is not None:  # in units of the fit: a common level over tasks of different spread
                 noise = self.noise / float(np.sqrt(np.mean(self._scale.spread**2)))
@@ -75,15 +74,11 @@ class Deviating(MultiTaskEstimator):
         return known[joint]
 
     def _deviation(self, X, return_std):
-        require(
-            not isinstance(return_std, str) or return_std == "joint",
-            f'return_std must be True, False or "joint", got {return_std!r}',
-        )
+        if isinstance(return_std, str) and return_std != "joint":
+            raise ValueError(f'return_std must be True, False or "joint", got {return_std!r}')
         posterior = self._posterior_of_fit(joint=isinstance(return_std, str))
-        require(
-            not (isinstance(self.kernel, str) and self.kernel == "precomputed"),
-            'return_std needs k(x, x), which kernel="precomputed" does not give; pass a kernel function',
-        )
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            raise ValueError('return_std needs k(x, x), which kernel="precomputed" does not give; pass a kernel function')
         inputs, labels = self._inputs(X, reset=False)
         data = self._training[0]
         if hasattr(self, "feature_map_"):
@@ -97,7 +92,8 @@ class Deviating(MultiTaskEstimator):
         if labels is None:
             return deviation
         task = self._known_tasks(labels)
-        require(bool((task >= 0).all()), 'return_std needs tasks that were seen in training; unseen="mean" has no posterior')
+        if not (task >= 0).all():
+            raise ValueError('return_std needs tasks that were seen in training; unseen="mean" has no posterior')
         return deviation[np.arange(len(task)), task]
 
     def _kernel_diagonal(self, inputs):

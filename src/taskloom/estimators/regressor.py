@@ -11,7 +11,6 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
 
 from .._array_api import following
-from .._component import require
 from ..losses import as_loss
 from ..metrics import mean_score
 from ..structures.factored_matrix import FactoredStructure
@@ -212,17 +211,18 @@ class MultiTaskRegressor(
         self.tasks_ = column_names(y, Y.shape[1]) if labels is None else self.tasks_
         if as_loss(self.loss).targets == "signs":
             values = np.unique(Y[~np.isnan(Y)])
-            require(
-                bool(np.isin(values, (-1, 1)).all()),
-                f"{type(as_loss(self.loss)).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
-                "use MultiTaskClassifier for labels",
-            )
+            if not np.isin(values, (-1, 1)).all():
+                raise ValueError(
+                    f"{type(as_loss(self.loss)).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
+                    "use MultiTaskClassifier for labels"
+                )
         return Y
 
     def _mixed_targets(self, y, labels):
         """Each task's targets as its own loss reads them: numbers, or two labels."""
         raw = np.asarray(y)
-        require(raw.ndim in (1, 2), f"y should be a 1d or 2d array, got shape {raw.shape}")
+        if raw.ndim not in (1, 2):
+            raise ValueError(f"y should be a 1d or 2d array, got shape {raw.shape}")
         raw = column_or_1d(raw, warn=True) if labels is not None else raw
         self._wide = raw.ndim == 2
         raw = raw[:, None] if raw.ndim == 1 else raw
@@ -249,14 +249,16 @@ class MultiTaskRegressor(
     def _refuse_to_standardize(losses):
         """A Poisson loss of standardized counts, say, means nothing; labels are left alone."""
         wrong = next((loss for loss in losses if loss.targets == "numbers" and not loss.of_differences), None)
-        require(
-            wrong is None,
-            f"standardize_targets=True needs losses of differences y - z, got {wrong!r}; set of_differences=True if it is one",
-        )
+        if wrong is not None:
+            raise ValueError(
+                f"standardize_targets=True needs losses of differences y - z, got {wrong!r}; set of_differences=True if it "
+                "is one"
+            )
 
     def _targets_of_task(self, y, name, weight):
         """A new task's targets in the units of the fit, its loss, and how to undo the units."""
-        require(not isinstance(self.loss, dict), "add_task cannot know the loss of a new task where each has its own")
+        if isinstance(self.loss, dict):
+            raise ValueError("add_task cannot know the loss of a new task where each has its own")
         values, loss = _numbers(y), as_loss(self.loss)
         seen = ~np.isnan(values)
         weight = (np.ones(len(values)) if weight is None else weight)[seen]
@@ -337,5 +339,6 @@ def _numbers(y, name="y"):
         Y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name=name)
     except ValueError as error:
         raise error if name == "y" else ValueError(f"{name}: {error}") from None
-    require(not np.isinf(Y).any(), f"{name} holds infinity")
+    if np.isinf(Y).any():
+        raise ValueError(f"{name} holds infinity")
     return Y

@@ -10,7 +10,6 @@ from scipy.spatial.distance import squareform
 from sklearn.metrics import silhouette_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from .._linalg import psd_eigh
 from ..problem import Problem
 from ..structures import Clusters
@@ -55,12 +54,12 @@ class ReadStructure(MultiTaskEstimator):
         C = self.task_correlation()
         if isinstance(C, np.ndarray):
             return C
-        require(
-            len(C) <= factors.LARGEST_ARRAY,
-            f"{who} compares every pair of tasks, and stops at {factors.LARGEST_ARRAY} of them, got {len(C)}; "
-            "structure_.nearest(task, k) gives the neighbours of one task, and "
-            "sklearn.cluster.KMeans on the rows of task_correlation().L makes groups",
-        )
+        if not len(C) <= factors.LARGEST_ARRAY:
+            raise ValueError(
+                f"{who} compares every pair of tasks, and stops at {factors.LARGEST_ARRAY} of them, got {len(C)}; "
+                "structure_.nearest(task, k) gives the neighbours of one task, and "
+                "sklearn.cluster.KMeans on the rows of task_correlation().L makes groups"
+            )
         C = np.clip(C.to_array(), -1.0, 1.0)
         np.fill_diagonal(C, 1.0)
         return C
@@ -84,8 +83,10 @@ class ReadStructure(MultiTaskEstimator):
         """
         C = self._correlation_array("task_clusters")
         T = len(C)
-        require(n is None or 1 <= n <= T, f"n must be between 1 and the number of tasks, {T}, got n={n!r}")
-        require(n is not None or T <= factors.DENSE_TASKS, f"with {T} tasks say how many groups: task_clusters(n)")
+        if n is not None and not 1 <= n <= T:
+            raise ValueError(f"n must be between 1 and the number of tasks, {T}, got n={n!r}")
+        if n is None and T > factors.DENSE_TASKS:
+            raise ValueError(f"with {T} tasks say how many groups: task_clusters(n)")
         if T == 1:
             return np.zeros(1, int)
         if isinstance(self._learned, Clusters):
@@ -144,12 +145,12 @@ class ReadStructure(MultiTaskEstimator):
         """
         check_is_fitted(self, "certificate_")
         names = self.tasks_.tolist()
-        require(task in names, f"there is no task {shown(task)}; the tasks are {names[:10]}")
-        require(
-            task not in getattr(self, "added_tasks_", []),
-            f"explain needs a task of the fit, and {shown(task)} was added to it; fit again with all tasks",
-        )
-        require(self._pulls is not None, f"explain needs a structure on the tasks, got {self.structure!r}")
+        if task not in names:
+            raise ValueError(f"there is no task {shown(task)}; the tasks are {names[:10]}")
+        if task in getattr(self, "added_tasks_", []):
+            raise ValueError(f"explain needs a task of the fit, and {shown(task)} was added to it; fit again with all tasks")
+        if self._pulls is None:
+            raise ValueError(f"explain needs a structure on the tasks, got {self.structure!r}")
         at = names.index(task)
         pulls = self._pulls[:, at] if isinstance(self._pulls, np.ndarray) else _pulls_on(at, *self._pulls)
         total = float(pulls.sum())

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import indexable
 
-from .._component import require
 from ..structures import Independent
 from ..tables import as_table
 from .base import MultiTaskEstimator
@@ -54,11 +53,12 @@ def compare_to_single_task(
     >>> bool(ledger["gain"].mean() > 0)
     True
     """
-    require(
-        isinstance(model, MultiTaskEstimator),
-        f"compare_to_single_task needs a taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], and for "
-        "X what pipe[:-1].transform(X) gives",
-    )
+    if not isinstance(model, MultiTaskEstimator):
+        raise ValueError(
+            f"compare_to_single_task needs a taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], "
+            "and for "
+            "X what pipe[:-1].transform(X) gives"
+        )
     if isinstance(model, CrossValidated):
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
         return _without_model(search.fit(X, y, sample_weight, groups).transfer_)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from .._linalg import fits_single
 from ..features import LinearFeatures
 from ..problem.solution import Addends, Solution
@@ -20,11 +19,11 @@ def as_structures(structure: Any, kernel: Any) -> Any:
     """The structure that was given; one for each kernel, where a list was."""
     if not isinstance(structure, (list, tuple)):
         return as_structure(structure)
-    require(
-        isinstance(kernel, (list, tuple)) and len(kernel) == len(structure),
-        f"a list of {len(structure)} structures needs a list of as many kernels, got kernel={kernel!r}; to choose one of "
-        "several structures, search: MultiTaskRegressorCV(structures=[...])",
-    )
+    if not (isinstance(kernel, (list, tuple)) and len(kernel) == len(structure)):
+        raise ValueError(
+            f"a list of {len(structure)} structures needs a list of as many kernels, got kernel={kernel!r}; to choose one of "
+            "several structures, search: MultiTaskRegressorCV(structures=[...])"
+        )
     return [as_structure(each) for each in structure]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._component import require
 from ..losses import RowLoss, as_loss
 from ..metrics import observed
 from ..problem.observations import Observations
@@ -26,12 +25,14 @@ def distinct(labels: Array) -> Array:
 def two_classes(labels: Array, whose: str) -> tuple[Array, Array]:
     """The two classes of a task, and its labels as -1/+1 with NaN where unobserved; errors say ``whose`` they are."""
     seen = observed(labels)
-    require(bool(seen.any()), f"{whose} has no observation: its labels are all missing (NaN)")
+    if not seen.any():
+        raise ValueError(f"{whose} has no observation: its labels are all missing (NaN)")
     classes = distinct(labels[seen])
-    require(
-        classes.size == 2,
-        f"{whose} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: {classes[:5].tolist()}",
-    )
+    if classes.size != 2:
+        raise ValueError(
+            f"{whose} needs exactly 2 classes, got {classes.size} class{'es' if classes.size > 1 else ''}: "
+            f"{classes[:5].tolist()}"
+        )
     signs = np.full(len(labels), np.nan)
     signs[seen] = np.where(labels[seen] == classes[1], 1.0, -1.0)
     return classes, signs
@@ -51,18 +52,19 @@ def refuse_strangers(known: Array, labels: Array, classes: Array) -> None:
     given = np.asarray(labels).ravel()
     first = next((label for label in given.tolist() if isinstance(label, (str, int, float)) and label == label), None)
     words = isinstance(classes.tolist()[0], str)
-    require(
-        known.size == 0 or bool(known.any()) or first is None or isinstance(first, str) == words,
-        f"none of the labels in y is a class of the model: y holds {given[:3].tolist()}, the classes are "
-        f"{classes[:5].tolist()}",
-    )
+    if not (known.size == 0 or bool(known.any()) or first is None or isinstance(first, str) == words):
+        raise ValueError(
+            f"none of the labels in y is a class of the model: y holds {given[:3].tolist()}, the classes are "
+            f"{classes[:5].tolist()}"
+        )
 
 
 def refuse_row_losses(loss: Any) -> None:
     """A regressor has no classes to compare, whether its tasks have one loss or one each."""
     given = loss.values() if isinstance(loss, dict) else [loss]
     whole = any(isinstance(as_loss(one), RowLoss) for one in given)
-    require(not whole, f"loss={loss!r} compares the classes of one target; use MultiTaskClassifier")
+    if whole:
+        raise ValueError(f"loss={loss!r} compares the classes of one target; use MultiTaskClassifier")
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, check_consistent_length
 
-from .._component import require
 from ..losses import Loss, as_loss
 from ..problem.observations import Observations
 from ..tables import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, sorted_labels, split_table
@@ -20,11 +19,10 @@ Array = np.ndarray
 def _refuse_other_tables(X: Any) -> None:
     """What newcomers pass in place of one table, with the way to make one of it."""
     several = type(X) is dict or (isinstance(X, (list, tuple)) and len(X) > 0 and all(np.ndim(x) == 2 for x in X[:2]))
-    require(not several, "X is one table, got one for each task: X, y = taskloom.stack(Xs, ys), then task_column=-1")
-    require(
-        not (hasattr(X, "collect") and hasattr(X, "lazy")),
-        f"X is a {type(X).__name__}, which holds no data yet: pass X.collect()",
-    )
+    if several:
+        raise ValueError("X is one table, got one for each task: X, y = taskloom.stack(Xs, ys), then task_column=-1")
+    if hasattr(X, "collect") and hasattr(X, "lazy"):
+        raise ValueError(f"X is a {type(X).__name__}, which holds no data yet: pass X.collect()")
 
 
 class Door(BaseEstimator):
@@ -79,7 +77,8 @@ class Door(BaseEstimator):
 
     def _observations(self, inputs, labels, y, sample_weight):
         """Targets as observations; sets ``tasks_`` and whatever else describes the targets."""
-        require(y is not None, "This estimator requires y to be passed, but the target y is None")
+        if y is None:
+            raise ValueError("This estimator requires y to be passed, but the target y is None")
         self.tasks_ = None if labels is None else sorted_labels(labels)
         Y = self._targets(as_table(y), labels)
         check_consistent_length(inputs, Y)
@@ -104,17 +103,22 @@ class Door(BaseEstimator):
             names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []
             if names != list(range(len(names))) and self.tasks_.dtype.kind == "O":  # both have names
                 weights = np.asarray(align_targets(sample_weight, self.tasks_, "sample_weight"), dtype=float)
-            require(weights.shape == Y.shape, f"sample_weight of shape {weights.shape} does not match y of shape {Y.shape}")
-            require(bool(np.isfinite(weights).all()), "sample_weight holds NaN or infinity")
+            if weights.shape != Y.shape:
+                raise ValueError(f"sample_weight of shape {weights.shape} does not match y of shape {Y.shape}")
+            if not np.isfinite(weights).all():
+                raise ValueError("sample_weight holds NaN or infinity")
         else:
             weights = _check_sample_weight(sample_weight, inputs, dtype=np.float64)[:, None]
-        require(bool((weights >= 0).all()), f"sample_weight must not be negative, got {weights.min():.3g}")
-        require(bool((weights > 0).any()), "all sample weights are zero: nothing to learn from")
+        if not (weights >= 0).all():
+            raise ValueError(f"sample_weight must not be negative, got {weights.min():.3g}")
+        if not (weights > 0).any():
+            raise ValueError("all sample weights are zero: nothing to learn from")
         return np.broadcast_to(weights, Y.shape)
 
     def _check_observed(self, task, y, s):
         """Every task must have something to learn from; the message names the task."""
-        require(y.size > 0, "y holds nothing but NaN: no task was observed")
+        if y.size == 0:
+            raise ValueError("y holds nothing but NaN: no task was observed")
         live = np.ones(y.size, bool) if s is None else s > 0
         seen = np.bincount(task[live], minlength=len(self.tasks_))
         if (seen == 0).any():
@@ -143,9 +147,11 @@ class Door(BaseEstimator):
         names = self.tasks_.tolist()
         known = set(names)
         strangers = [name for name in given if name not in known]
-        require(not strangers, f"{what} names {shown(strangers[0]) if strangers else ''}, which is not a task of the data")
+        if strangers:
+            raise ValueError(f"{what} names {shown(strangers[0]) if strangers else ''}, which is not a task of the data")
         missing = [name for name in names if name not in given]
-        require(not missing, f"{what} has no entry for task {shown(missing[0]) if missing else ''}")
+        if missing:
+            raise ValueError(f"{what} has no entry for task {shown(missing[0]) if missing else ''}")
         return [given[name] for name in names]
 
     def _labelled(self) -> Array:

@@ -20,7 +20,6 @@ from threadpoolctl import threadpool_limits
 
 from taskloom import __version__
 
-from .._component import require
 from ..datasets import get_data_home
 from ..persistence import atomic_path
 from . import fig1, sarcos, scenes, school
@@ -92,8 +91,10 @@ def reproduce(
     dict
         The record that the JSON file holds.
     """
-    require(name in EXPERIMENTS, f"there is no experiment {name!r}; there are {sorted(EXPERIMENTS)}")
-    require(repetitions is None or repetitions >= 1, f"repetitions must be at least 1, got {repetitions!r}")
+    if name not in EXPERIMENTS:
+        raise ValueError(f"there is no experiment {name!r}; there are {sorted(EXPERIMENTS)}")
+    if repetitions is not None and repetitions < 1:
+        raise ValueError(f"repetitions must be at least 1, got {repetitions!r}")
     experiment: Experiment = EXPERIMENTS[name]
     folder, target = get_data_home(data), Path(output) if output is not None else Path("reproduced") / name
     settings = experiment.settings(quick, repetitions)

@@ -16,7 +16,7 @@ from scipy.sparse import vstack as sparse_vstack
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._component import require, warn
+from .._component import warn
 from .kernels import KernelFeatures, LinearFeatures, Matrix, densely, kernel_function
 
 Array = np.ndarray
@@ -74,10 +74,8 @@ def pieces(n_rows: int, width: int) -> Iterator[slice]:
 def mapped(feature_map: FeatureMap, X: Matrix) -> Array:
     """The features of some rows, in double precision."""
     phi = densely(feature_map.transform(X.astype(np.float64, copy=False)))
-    require(
-        phi.ndim == 2 and phi.shape[0] == X.shape[0] and bool(np.isfinite(phi).all()),
-        f"approximation={feature_map!r} must give a finite row of features for each row of X",
-    )
+    if not (phi.ndim == 2 and phi.shape[0] == X.shape[0] and bool(np.isfinite(phi).all())):
+        raise ValueError(f"approximation={feature_map!r} must give a finite row of features for each row of X")
     return phi
 
 
@@ -115,21 +113,22 @@ class Approximation:
 
     def __post_init__(self) -> None:
         named = self.kernel if isinstance(self.kernel, str) else None
-        require(not isinstance(self.kernel, (list, tuple)), f"approximation={self.kind!r} takes one kernel, got a list of them")
-        require(
-            named != "precomputed",
-            f'approximation={self.kind!r} maps rows of X, which kernel="precomputed" does not have; pass a kernel by name or '
-            "as k(X, Z), or approximation=None",
-        )
-        require(
-            named != "linear" or not isinstance(self.kind, str),
-            f'approximation={self.kind!r} has nothing to approximate: kernel="linear" is exact, with one feature a column; '
-            "choose another kernel, or approximation=None",
-        )
-        require(
-            self.kind != "fourier" or named == "rbf",
-            f'approximation="fourier" is for kernel="rbf", got kernel={self.kernel!r}; use approximation="nystroem"',
-        )
+        if isinstance(self.kernel, (list, tuple)):
+            raise ValueError(f"approximation={self.kind!r} takes one kernel, got a list of them")
+        if named == "precomputed":
+            raise ValueError(
+                f'approximation={self.kind!r} maps rows of X, which kernel="precomputed" does not have; pass a kernel by name '
+                "or as k(X, Z), or approximation=None"
+            )
+        if named == "linear" and isinstance(self.kind, str):
+            raise ValueError(
+                f'approximation={self.kind!r} has nothing to approximate: kernel="linear" is exact, with one feature a column; '
+                "choose another kernel, or approximation=None"
+            )
+        if self.kind == "fourier" and named != "rbf":
+            raise ValueError(
+                f'approximation="fourier" is for kernel="rbf", got kernel={self.kernel!r}; use approximation="nystroem"'
+            )
 
     @property
     def target(self) -> float | None:

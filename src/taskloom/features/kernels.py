@@ -11,7 +11,6 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, diags_array, issparse
 from sklearn import config_context
 
-from .._component import require
 from .._linalg import symmetric
 from .factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
 
@@ -81,7 +80,8 @@ class LinearFeatures:
         if keep_columns:
             return
         if issparse(X) and X.shape[1] >= X.shape[0]:
-            require(bool(np.isfinite(entries(self.X)).all()), "X must be finite, got NaN or infinity")
+            if not np.isfinite(entries(self.X)).all():
+                raise ValueError("X must be finite, got NaN or infinity")
             self.kernel = KernelFeatures(densely(self.X @ self.X.T))
             self.phi = self.kernel.phi
         elif X.shape[1] > X.shape[0]:
@@ -111,7 +111,8 @@ def _symmetric_kernel(K: Array) -> Array:
     """The matrix itself, or its symmetric part where more than rounding made it lopsided."""
     lopsided = asymmetry(K)
     size = max(float(K.max(initial=0.0)), -float(K.min(initial=0.0)), np.finfo(float).tiny)
-    require(lopsided <= 1e-6 * size, f"the kernel matrix must be symmetric; it differs from its transpose by {lopsided:.3g}")
+    if not lopsided <= 1e-6 * size:
+        raise ValueError(f"the kernel matrix must be symmetric; it differs from its transpose by {lopsided:.3g}")
     return K if lopsided <= 1e-15 * size else symmetric(K)
 
 
@@ -122,11 +123,12 @@ class KernelFeatures:
 
     def __init__(self, K: Array):
         k, U = np.linalg.eigh(_symmetric_kernel(K))
-        require(
-            k[0] >= -1e-7 * max(k[-1], 0.0) and k[-1] >= 0,
-            f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {k[0]:.3g} (largest {k[-1]:.3g}); "
-            "choose another kernel, or other parameters of it",
-        )
+        if not (k[0] >= -1e-7 * max(k[-1], 0.0) and k[-1] >= 0):
+            raise ValueError(
+                f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {k[0]:.3g} (largest "
+                f"{k[-1]:.3g}); "
+                "choose another kernel, or other parameters of it"
+            )
         keep = k > len(k) * np.finfo(float).eps * k[-1]
         keep[-1] = True  # an all-zero kernel keeps one (zero) feature
         scale = np.divide(1.0, np.sqrt(k[keep]), out=np.zeros(int(keep.sum())), where=k[keep] > 0)
@@ -228,10 +230,8 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
     from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow: only where a kernel is named
 
     known = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
-    require(
-        isinstance(kernel, str) and kernel in known,
-        f"kernel must be one of {known} or a callable k(X, Z), got {kernel!r}",
-    )
+    if not (isinstance(kernel, str) and kernel in known):
+        raise ValueError(f"kernel must be one of {known} or a callable k(X, Z), got {kernel!r}")
     if kernel == "precomputed":
         return lambda X, _: X
     given = {"gamma": gamma, "degree": degree, "coef0": coef0}
@@ -259,8 +259,10 @@ def build_features(
     directions, and no eigenvectors at all.
     """
     if isinstance(kernel, (list, tuple)):
-        require(len(kernel) > 0, "kernel=[] is empty: give at least one kernel")
-        require("precomputed" not in [k for k in kernel if isinstance(k, str)], _ONE_MATRIX)
+        if len(kernel) == 0:
+            raise ValueError("kernel=[] is empty: give at least one kernel")
+        if "precomputed" in [k for k in kernel if isinstance(k, str)]:
+            raise ValueError(_ONE_MATRIX)
         return SumFeatures([_kernel_features(X, each, centred, n_tasks, **parameters) for each in kernel])
     if isinstance(kernel, str) and kernel == "linear":
         return LinearFeatures(X, keep_columns)
@@ -269,8 +271,10 @@ def build_features(
 
 def _kernel_features(X: Matrix, kernel: Any, centred: bool, n_tasks: int, **parameters: Any) -> KernelFeatures:
     K, n = _kernel_matrix(X, kernel_function(kernel, **parameters), kernel), X.shape[0]
-    require(K.shape == (n, n), f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
-    require(bool(np.isfinite(K).all()), "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
+    if K.shape != (n, n):
+        raise ValueError(f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
+    if not np.isfinite(K).all():
+        raise ValueError("the kernel gave NaN or infinity; scale X or change the kernel's parameters")
     return decomposed(K, centred, n_tasks) if n >= LARGE else KernelFeatures(K)
 
 

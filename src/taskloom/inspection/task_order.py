@@ -8,7 +8,6 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from .._component import require
 from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
 
@@ -31,11 +30,11 @@ def task_tree(C: Array, groups: Any = None) -> Array:
 def every_pair(model: Any) -> Array:
     """The correlations of a fitted model, for what shows them all."""
     C = model.task_correlation()
-    require(
-        not isinstance(C, FactoredStructure),
-        f"a picture or a report of every pair of tasks stops at {factors.DENSE_TASKS} tasks, got {len(C)}; "
-        "structure_.nearest(task, k) gives the neighbours of one task",
-    )
+    if isinstance(C, FactoredStructure):
+        raise ValueError(
+            f"a picture or a report of every pair of tasks stops at {factors.DENSE_TASKS} tasks, got {len(C)}; "
+            "structure_.nearest(task, k) gives the neighbours of one task"
+        )
     return C
 
 

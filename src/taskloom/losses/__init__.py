@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require, resolve
+from .._component import resolve
 from .base import Array, Loss
 from .classification import Hinge, Logistic, SquaredHinge
 from .custom_loss import CustomLoss, has_methods
@@ -52,7 +52,8 @@ def mixed_loss(losses: Sequence[Loss], task: Array) -> Loss:
         parts += [loss] if k == len(parts) else []
         own.append(k)
     whole = next((type(part).__name__ for part in parts if isinstance(part, RowLoss)), None)
-    require(len(parts) == 1 or whole is None, f"{whole} is one loss for the rows of all tasks; it does not mix with others")
+    if len(parts) > 1 and whole is not None:
+        raise ValueError(f"{whole} is one loss for the rows of all tasks; it does not mix with others")
     return parts[0] if len(parts) == 1 else Mixed(parts, np.array(own)[task])
 
 

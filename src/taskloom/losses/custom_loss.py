@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._component import require
 from . import numeric_conjugate as numeric
 from .base import Array, Loss
 from .smoothed import Smoothed
@@ -40,11 +39,12 @@ class CustomLoss(Loss):
 
     def check(self) -> None:
         name = getattr(self.loss, "__name__", self.loss)
-        require(not isinstance(self.loss, type), f"loss={name} is a class; pass an object of it: {name}(...)")
-        require(
-            has_methods(self.loss),
-            f"CustomLoss needs an object with the methods value and slope, or value and prox; got {self.loss!r}",
-        )
+        if isinstance(self.loss, type):
+            raise ValueError(f"loss={name} is a class; pass an object of it: {name}(...)")
+        if not has_methods(self.loss):
+            raise ValueError(
+                f"CustomLoss needs an object with the methods value and slope, or value and prox; got {self.loss!r}"
+            )
         self.forget()
 
     def forget(self) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._component import is_number, require
+from .._component import is_number
 from .base import Array, Loss
 
 
@@ -48,7 +48,8 @@ class Huber(_DifferenceLoss):
     max_curvature: ClassVar[float] = 2.0
 
     def check(self) -> None:
-        require(is_number(self.width) and self.width > 0, f"Huber needs a finite width > 0, got width={self.width!r}")
+        if not (is_number(self.width) and self.width > 0):
+            raise ValueError(f"Huber needs a finite width > 0, got width={self.width!r}")
 
     def value(self, y: Array, z: Array) -> Array:
         r = np.abs(z - y)
@@ -78,10 +79,8 @@ class EpsilonInsensitive(_DifferenceLoss):
     smooth: ClassVar[bool] = False
 
     def check(self) -> None:
-        require(
-            is_number(self.epsilon) and self.epsilon >= 0,
-            f"EpsilonInsensitive needs a finite epsilon >= 0, got epsilon={self.epsilon!r}",
-        )
+        if not (is_number(self.epsilon) and self.epsilon >= 0):
+            raise ValueError(f"EpsilonInsensitive needs a finite epsilon >= 0, got epsilon={self.epsilon!r}")
 
     def value(self, y: Array, z: Array) -> Array:
         return np.maximum(np.abs(y - z) - self.epsilon, 0.0)
@@ -106,7 +105,8 @@ class Quantile(_DifferenceLoss):
     smooth: ClassVar[bool] = False
 
     def check(self) -> None:
-        require(is_number(self.q) and 0 < self.q < 1, f"Quantile needs 0 < q < 1, got q={self.q!r}")
+        if not (is_number(self.q) and 0 < self.q < 1):
+            raise ValueError(f"Quantile needs 0 < q < 1, got q={self.q!r}")
 
     def value(self, y: Array, z: Array) -> Array:
         r = y - z

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
-
 Array = np.ndarray
 
 # Okabe and Ito's colours and two of Tol's: told apart by colour-blind eyes too.
@@ -39,7 +37,8 @@ def panels(who: str, ax: Any, rows: int, columns: int, width: float, height: flo
     if ax is None:
         return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", squeeze=False, **options)
     place = ax.get_subplotspec()
-    require(place is not None, f"{who} draws several panels in the place of ax: give axes made by plt.subplots or a grid")
+    if place is None:
+        raise ValueError(f"{who} draws several panels in the place of ax: give axes made by plt.subplots or a grid")
     ax.set_axis_off()
     return ax.figure, place.subgridspec(rows, columns).subplots(squeeze=False, **options)
 

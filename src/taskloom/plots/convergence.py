@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from .canvas import GAIN, LOSS, panels, tidy
 
 Array = np.ndarray
@@ -64,11 +63,10 @@ class ConvergenceDisplay:
         self
         """
         against = [against] if isinstance(against, str) else list(against)
-        require(
-            len(against) > 0 and set(against) <= set(AXES),
-            f'against must name "iteration" or "seconds" or both, got {against!r}',
-        )
-        require(len(self.history["iteration"]) > 0, "there is no history to draw: the fit took no iteration")
+        if not (len(against) > 0 and set(against) <= set(AXES)):
+            raise ValueError(f'against must name "iteration" or "seconds" or both, got {against!r}')
+        if len(self.history["iteration"]) == 0:
+            raise ValueError("there is no history to draw: the fit took no iteration")
         self.figure_, self.axes_ = panels(
             type(self).__name__, ax, 2, len(against), 4.2 * len(against), 5.2, sharey="row", sharex="col"
         )

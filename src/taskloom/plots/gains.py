@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from ..inspection.labels import display_names
 from .canvas import GAIN, LOSS, NEUTRAL, one_axes, points_for_each, tidy
 
@@ -39,10 +38,8 @@ class TransferDisplay:
     @classmethod
     def from_estimator(cls, model: Any, *, ax=None, **options):
         """Draw ``transfer_`` of a fitted cross-validated model; options are those of :meth:`plot`."""
-        require(
-            hasattr(type(model), "_cross_validate"),
-            f"{type(model).__name__} has no ledger: give compare_to_single_task(model, X, y) to from_ledger",
-        )
+        if not hasattr(type(model), "_cross_validate"):
+            raise ValueError(f"{type(model).__name__} has no ledger: give compare_to_single_task(model, X, y) to from_ledger")
         check_is_fitted(model, "transfer_")
         return cls.from_ledger(model.transfer_, ax=ax, **options)
 
@@ -68,7 +65,8 @@ class TransferDisplay:
         self
         """
         scored = np.flatnonzero(~np.isnan(self.gain))
-        require(scored.size > 0, "no task has a score: there is no gain to draw")
+        if scored.size == 0:
+            raise ValueError("no task has a score: there is no gain to draw")
         self.order_ = scored[np.argsort(self.gain[scored], kind="stable")]
         n = len(self.order_)
         height = min(max(1.2, 0.25 * n), max(7.0, 0.105 * n), 60.0)

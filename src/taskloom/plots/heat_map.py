@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from ..estimators.relations import correlation
 from ..inspection.labels import display_names
 from ..inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
@@ -70,7 +69,8 @@ class TaskStructureDisplay:
         **options
             As for :meth:`plot`.
         """
-        require(kind in ("correlation", "covariance"), f'kind must be "correlation" or "covariance", got {kind!r}')
+        if kind not in ("correlation", "covariance"):
+            raise ValueError(f'kind must be "correlation" or "covariance", got {kind!r}')
         C = every_pair(model)
         matrix = C if kind == "correlation" else whole_structure(model)
         groups = model.task_clusters(n_clusters)
@@ -79,11 +79,14 @@ class TaskStructureDisplay:
     @classmethod
     def from_matrix(cls, A: Any, tasks: Any = None, *, kind="correlation", ax=None, **options):
         """Draw a positive semidefinite matrix of relations, such as the ``A`` of a solution."""
-        require(kind in ("correlation", "covariance"), f'kind must be "correlation" or "covariance", got {kind!r}')
+        if kind not in ("correlation", "covariance"):
+            raise ValueError(f'kind must be "correlation" or "covariance", got {kind!r}')
         A = np.asarray(A, dtype=float)
-        require(A.ndim == 2 and A.shape[0] == A.shape[1], f"A must be a square matrix, got shape {A.shape}")
+        if not (A.ndim == 2 and A.shape[0] == A.shape[1]):
+            raise ValueError(f"A must be a square matrix, got shape {A.shape}")
         names = display_names(range(len(A)) if tasks is None else tasks, 28)
-        require(len(names) == len(A), f"there are {len(names)} names for {len(A)} tasks")
+        if len(names) != len(A):
+            raise ValueError(f"there are {len(names)} names for {len(A)} tasks")
         C = correlation(A)
         display = cls(C if kind == "correlation" else A, names, task_tree(C), np.zeros(len(A), int), kind)
         return display.plot(ax, **options)

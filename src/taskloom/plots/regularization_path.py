@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from ..structures.factored_matrix import FactoredStructure
 from .canvas import GAIN, LOSS, panels, tidy
 
@@ -49,10 +48,10 @@ class PathDisplay:
     @classmethod
     def from_estimator(cls, model: Any, *, ax=None, **options):
         """Draw ``path_`` of a fitted cross-validated model; options are those of :meth:`plot`."""
-        require(
-            hasattr(type(model), "_cross_validate"),
-            f"PathDisplay needs a cross-validated model (MultiTaskRegressorCV, ...), got {type(model).__name__}",
-        )
+        if not hasattr(type(model), "_cross_validate"):
+            raise ValueError(
+                f"PathDisplay needs a cross-validated model (MultiTaskRegressorCV, ...), got {type(model).__name__}"
+            )
         check_is_fitted(model, "path_")
         path = model.path_
         display = cls(
@@ -69,7 +68,8 @@ class PathDisplay:
         """Draw the spectra of solutions along strengths, as ``taskloom.path`` gives them."""
         spectrum = np.array([_spectrum(solution.A) for solution in solutions])
         alphas = np.asarray(alphas, dtype=float)
-        require(len(alphas) == len(spectrum), f"there are {len(alphas)} strengths for {len(spectrum)} solutions")
+        if len(alphas) != len(spectrum):
+            raise ValueError(f"there are {len(alphas)} strengths for {len(spectrum)} solutions")
         return cls(alphas, spectrum=spectrum).plot(ax, **options)
 
     def plot(self, ax=None):
@@ -80,7 +80,8 @@ class PathDisplay:
         self
         """
         draws = [draw for draw, what in ((self._score, self.score), (self._spectrum, self.spectrum)) if what is not None]
-        require(len(draws) > 0, "there is nothing to draw: neither scores nor spectrum")
+        if len(draws) == 0:
+            raise ValueError("there is nothing to draw: neither scores nor spectrum")
         self.figure_, grid = panels(type(self).__name__, ax, len(draws), 1, 6.4, 2.9 * len(draws), sharex=True)
         self.axes_ = grid[:, 0]
         self.ax_ = self.axes_[0]

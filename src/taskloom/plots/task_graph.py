@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from ..inspection.labels import display_names
 from ..inspection.task_order import every_pair, leaf_order, task_tree
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes
@@ -66,7 +65,8 @@ class TaskGraphDisplay:
         -------
         self
         """
-        require(threshold is None or 0 <= threshold <= 1, f"threshold must be between 0 and 1, got {threshold!r}")
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise ValueError(f"threshold must be between 0 and 1, got {threshold!r}")
         T = len(self.correlation)
         if max_edges is None:
             max_edges = 3 * T if threshold is None else T * T

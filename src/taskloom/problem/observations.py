@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
-
 Array = np.ndarray
 
 
@@ -33,12 +31,14 @@ class Observations:
         """Normalise weights as the objective does: ``c_t / S_t`` times the sample weight."""
         s = np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=float)
         if sample_weight is not None:
-            require(bool((s >= 0).all()) and bool(np.isfinite(s).all()), "sample weights must be finite and not negative")
+            if not (bool((s >= 0).all()) and bool(np.isfinite(s).all())):
+                raise ValueError("sample weights must be finite and not negative")
             keep = s > 0
             row, task, y, s = row[keep], task[keep], y[keep], s[keep]
         total = np.bincount(task, weights=s, minlength=n_tasks)
         empty = np.flatnonzero(total <= 0)
-        require(empty.size == 0, f"task {empty[0] if empty.size else ''} has no observation with positive weight; drop it")
+        if empty.size != 0:
+            raise ValueError(f"task {empty[0]} has no observation with positive weight; drop it")
         c = task_strengths(task_weight, total)
         v = s * (c / total)[task]
         later = np.diff(task)
@@ -96,12 +96,12 @@ def task_strengths(task_weight: Any, total: Array) -> Array:
     """``c_t``: 1 for ``"equal"``, ``T S_t / sum S`` for ``"size"``, or the array that was given."""
     n_tasks = total.size
     if isinstance(task_weight, str):
-        require(
-            task_weight in ("equal", "size"),
-            f'task_weight must be "equal", "size", an array or a dict by task name, got {task_weight!r}',
-        )
+        if task_weight not in ("equal", "size"):
+            raise ValueError(f'task_weight must be "equal", "size", an array or a dict by task name, got {task_weight!r}')
         return np.ones(n_tasks) if task_weight == "equal" else n_tasks * total / total.sum()
     c = np.asarray(task_weight, dtype=float)
-    require(c.shape == (n_tasks,), f"task_weight needs one number for each of the {n_tasks} tasks, got shape {c.shape}")
-    require(bool((c > 0).all() and np.isfinite(c).all()), f"task_weight must be positive and finite, got {c.min():.3g}")
+    if c.shape != (n_tasks,):
+        raise ValueError(f"task_weight needs one number for each of the {n_tasks} tasks, got shape {c.shape}")
+    if not ((c > 0).all() and np.isfinite(c).all()):
+        raise ValueError(f"task_weight must be positive and finite, got {c.min():.3g}")
     return c

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from .._component import is_number, require
+from .._component import is_number
 from ..features import Matrix, as_csr, densely, entries
 from ..losses import Loss, RowLoss, as_loss
 from ..structures import Structure, as_structure
@@ -65,20 +65,19 @@ class Problem:
         set_field(self, "loss", as_loss(self.loss))
         self.loss.forget()
         set_field(self, "structure", as_structure(self.structure))
-        require(self.features.ndim == 2, f"features must be a matrix, got shape {self.features.shape}")
-        require(bool(np.isfinite(entries(self.features)).all()), "features must be finite, got NaN or infinity")
+        if self.features.ndim != 2:
+            raise ValueError(f"features must be a matrix, got shape {self.features.shape}")
+        if not np.isfinite(entries(self.features)).all():
+            raise ValueError("features must be finite, got NaN or infinity")
         _check_size(entries(self.features), "features", *FEATURE_SIZES)
         _check_size(self.observations.y, "y", *TARGET_SIZES)
         rows = int(self.observations.row.max(initial=-1)) + 1
-        require(rows <= self.n_rows, f"observations name row {rows - 1}, but features have {self.n_rows} rows")
-        require(
-            is_number(self.alpha) and self.alpha > 0,
-            f"alpha must be a positive finite number, got alpha={self.alpha!r}",
-        )
-        require(
-            is_number(self.ridge) and self.ridge >= 0,
-            f"ridge must be a finite number >= 0, got ridge={self.ridge!r}",
-        )
+        if not rows <= self.n_rows:
+            raise ValueError(f"observations name row {rows - 1}, but features have {self.n_rows} rows")
+        if not (is_number(self.alpha) and self.alpha > 0):
+            raise ValueError(f"alpha must be a positive finite number, got alpha={self.alpha!r}")
+        if not (is_number(self.ridge) and self.ridge >= 0):
+            raise ValueError(f"ridge must be a finite number >= 0, got ridge={self.ridge!r}")
         self.structure.check_size(self.n_tasks)
         self.structure.check_tasks(self.n_tasks)
         if isinstance(self.loss, RowLoss):
@@ -96,7 +95,8 @@ class Problem:
 
     def at(self, alpha: float) -> Problem:
         """The same problem at another strength; what was computed from the data alone is shared, not computed again."""
-        require(is_number(alpha) and alpha > 0, f"alpha must be a positive finite number, got alpha={alpha!r}")
+        if not (is_number(alpha) and alpha > 0):
+            raise ValueError(f"alpha must be a positive finite number, got alpha={alpha!r}")
         twin = copy.copy(self)
         object.__setattr__(twin, "alpha", float(alpha))
         return twin
@@ -329,10 +329,10 @@ class Problem:
     def _scale(self) -> float:
         constants = self.best_constants if self.fit_intercept else np.zeros(self.n_tasks)
         scale = self.loss_term(constants[self.observations.task])
-        require(
-            scale >= -1e-12 * (1 + float(np.abs(self.observations.y).max(initial=0.0))),
-            f"a loss must not be negative, got {scale:.3g} for constant predictions; add a function of y to it",
-        )
+        if not scale >= -1e-12 * (1 + float(np.abs(self.observations.y).max(initial=0.0))):
+            raise ValueError(
+                f"a loss must not be negative, got {scale:.3g} for constant predictions; add a function of y to it"
+            )
         return max(scale, 0.0)
 
     @property
@@ -365,8 +365,9 @@ class Problem:
 def _check_size(values: Array, name: str, least: float, most: float) -> None:
     """Refuse units in which squares would overflow or vanish; zeros alone are fine."""
     size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
-    require(
-        size == 0 or least <= size <= most,
-        f"the largest entry of {name} is {size:.3g} in size, and a fit needs it between {least:g} and {most:g}, where squares "
-        f"neither overflow nor vanish; divide by {size:.0e}",
-    )
+    if not (size == 0 or least <= size <= most):
+        raise ValueError(
+            f"the largest entry of {name} is {size:.3g} in size, and a fit needs it between {least:g} and {most:g}, where "
+            "squares "
+            f"neither overflow nor vanish; divide by {size:.0e}"
+        )

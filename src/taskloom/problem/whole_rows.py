@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._component import require
 from ..losses import RowLoss
 from .observations import Observations
 
@@ -14,31 +13,35 @@ Array = np.ndarray
 def check_rows(loss: RowLoss, seen: Observations, fit_intercept: bool) -> None:
     """Refuse observations that are not the classes of whole rows."""
     name, T = type(loss).__name__, seen.n_tasks
-    require(T >= 2, f"{name} compares the classes of a row: it needs at least 2 of them (columns of Y), got {T}")
+    if not T >= 2:
+        raise ValueError(f"{name} compares the classes of a row: it needs at least 2 of them (columns of Y), got {T}")
     m = int(seen.counts[0])
     complete = bool(np.all(seen.counts == m)) and bool(np.all(seen.row.reshape(T, m) == seen.row[:m]))
-    require(
-        complete,
-        f"{name} is a loss of whole rows: each row must be observed for all {T} classes or for none, and {seen.y.size} "
-        "observations are not that; leave incomplete rows out, or use a loss of entries such as 'logistic'",
-    )
+    if not complete:
+        raise ValueError(
+            f"{name} is a loss of whole rows: each row must be observed for all {T} classes or for none, and {seen.y.size} "
+            "observations are not that; leave incomplete rows out, or use a loss of entries such as 'logistic'"
+        )
     Y = seen.y.reshape(T, m)
-    require(bool(np.all(np.abs(Y) == 1)), f"{name} needs labels -1 and +1 (+1 at the class of the row), got {_odd(Y)}")
+    if not np.all(np.abs(Y) == 1):
+        raise ValueError(f"{name} needs labels -1 and +1 (+1 at the class of the row), got {_odd(Y)}")
     several = np.flatnonzero((Y > 0).sum(axis=0) != 1)
     row = int(seen.row[several[0]]) if several.size else 0
-    require(several.size == 0, f"{name} needs exactly one +1 in each row, the class of the row; row {row} is not so")
+    if several.size != 0:
+        raise ValueError(f"{name} needs exactly one +1 in each row, the class of the row; row {row} is not so")
     v = seen.weight.reshape(T, m)
-    require(
-        bool(np.allclose(v, v[0], rtol=1e-12, atol=0.0)),
-        f"{name} has one loss a row, so the weights of a row must be equal over the classes: give one sample_weight for each "
-        "row, and task_weight='equal'",
-    )
+    if not np.allclose(v, v[0], rtol=1e-12, atol=0.0):
+        raise ValueError(
+            f"{name} has one loss a row, so the weights of a row must be equal over the classes: give one sample_weight for "
+            "each "
+            "row, and task_weight='equal'"
+        )
     absent = np.flatnonzero((Y > 0).sum(axis=1) == 0)
-    require(
-        not (fit_intercept and absent.size),
-        f"class {absent[0] if absent.size else ''} never occurs: under {name} its intercept would go to minus infinity; leave "
-        "the class out, or set fit_intercept=False",
-    )
+    if fit_intercept and absent.size:
+        raise ValueError(
+            f"class {absent[0]} never occurs: under {name} its intercept would go to minus infinity; leave "
+            "the class out, or set fit_intercept=False"
+        )
 
 
 def _odd(Y: Array) -> float:

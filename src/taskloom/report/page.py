@@ -14,7 +14,6 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from ..estimators.base import MultiTaskEstimator
 from ..inspection.labels import clean_text
 from ..persistence import atomic_write
@@ -70,13 +69,15 @@ def render_report(
         import jinja2
     except ImportError:
         raise ImportError("a report needs Jinja2; install it with: pip install 'taskloom[report]'") from None
-    require(
-        isinstance(model, MultiTaskEstimator),
-        f"a report needs a fitted taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], and for X what "
-        "pipe[:-1].transform(X) gives",
-    )
+    if not isinstance(model, MultiTaskEstimator):
+        raise ValueError(
+            f"a report needs a fitted taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], and for "
+            "X what "
+            "pipe[:-1].transform(X) gives"
+        )
     check_is_fitted(model, "certificate_")
-    require((X is None) == (y is None), "give both X and y, or neither")
+    if X is None != y is None:
+        raise ValueError("give both X and y, or neither")
     facts = gather(model, X, y, transfer)
     gains, span = figures.gains(facts)
     style, script = _text("page.css"), f'"use strict";\n(() => {{\n{_text("map.js")}\n{_text("page.js")}\n}})();\n'

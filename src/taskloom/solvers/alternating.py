@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from ..problem import Problem
 from .anderson import Extrapolation
 from .barrier import UnsupervisedStep
@@ -42,9 +41,12 @@ class Alternating(Solver):
     memory: int = 10
 
     def check(self) -> None:
-        require(self.delta is None or self.delta >= 0, f"Alternating needs delta >= 0 or None, got delta={self.delta!r}")
-        require(self.stop in ("gap", "change"), f'Alternating needs stop="gap" or "change", got stop={self.stop!r}')
-        require(self.memory >= 0, f"Alternating needs memory >= 0, got memory={self.memory!r}")
+        if self.delta is not None and not self.delta >= 0:
+            raise ValueError(f"Alternating needs delta >= 0 or None, got delta={self.delta!r}")
+        if self.stop not in ("gap", "change"):
+            raise ValueError(f'Alternating needs stop="gap" or "change", got stop={self.stop!r}')
+        if self.memory < 0:
+            raise ValueError(f"Alternating needs memory >= 0, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         if self.stop == "change" and not problem.loss.smooth:
@@ -75,7 +77,8 @@ class _AlternatingRun(Run):
         T = self.problem.n_tasks
         if self.settings.A0 is not None:
             A = np.asarray(self.settings.A0, dtype=float)
-            require(A.shape == (T, T), f"A0 must be of shape {(T, T)}, got {A.shape}")
+            if A.shape != (T, T):
+                raise ValueError(f"A0 must be of shape {(T, T)}, got {A.shape}")
             return A
         if self.problem.structure.known:
             return self.structure_step(self.W)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import issparse
 
-from .._component import require
 from .._linalg import psd_eigh, psd_root, spectrum, symmetric
 from ..features import weighted_gram
 from ..problem import Problem
@@ -43,12 +42,12 @@ class Block(Solver):
     memory: int = 15
 
     def check(self) -> None:
-        require(self.delta is None or self.delta >= 0, f"Block needs delta >= 0 or None, got delta={self.delta!r}")
-        require(
-            self.structure_step in ("closed", "gradient"),
-            f'Block needs structure_step="closed" or "gradient", got {self.structure_step!r}',
-        )
-        require(self.memory >= 0, f"Block needs memory >= 0, got memory={self.memory!r}")
+        if self.delta is not None and not self.delta >= 0:
+            raise ValueError(f"Block needs delta >= 0 or None, got delta={self.delta!r}")
+        if self.structure_step not in ("closed", "gradient"):
+            raise ValueError(f'Block needs structure_step="closed" or "gradient", got {self.structure_step!r}')
+        if self.memory < 0:
+            raise ValueError(f"Block needs memory >= 0, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         if not problem.structure.convex:

@@ -17,7 +17,6 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._array_api import times, times_transposed
-from .._component import require
 from ..problem import Problem
 from ..structures import Clusters
 from ..structures.cluster_norm import ClusterNorm
@@ -44,7 +43,8 @@ class Smooth(Solver):
     forcing: float = 0.01
 
     def check(self) -> None:
-        require(0 < self.forcing < 1, f"Smooth needs 0 < forcing < 1, got forcing={self.forcing!r}")
+        if not (0 < self.forcing < 1):
+            raise ValueError(f"Smooth needs 0 < forcing < 1, got forcing={self.forcing!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         fits = isinstance(problem.structure, Clusters) and problem.loss.quadratic and problem.n_tasks > 1

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from ..features import entries
 from ..losses import RowLoss
 from ..problem import Problem
@@ -91,7 +90,8 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
     The first is ``alpha_max`` where there is one. Under structures that never vanish it is the strength at which the duality
     gap of learning nothing is 1 % of the loss: no predictor lowers the objective by more than that.
     """
-    require(size >= 1, f"a grid needs at least one strength, got {size}")
+    if size < 1:
+        raise ValueError(f"a grid needs at least one strength, got {size}")
     top = alpha_max(problem)
     if np.isinf(top) or _numeric(problem.structure):  # found numerically, "nothing" is known to a few digits only
         top = min(_little_to_learn(problem), top)

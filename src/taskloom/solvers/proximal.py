@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._component import require
 from ..problem import Problem
 from ..structures import Clusters
 from .base import Iterate, Run, Solver, needs_convex
@@ -48,8 +47,10 @@ class Proximal(Solver):
     alternate: int = 4
 
     def check(self) -> None:
-        require(self.look_back >= 1, f"Proximal needs look_back >= 1, got look_back={self.look_back!r}")
-        require(self.alternate >= 1, f"Proximal needs alternate >= 1, got alternate={self.alternate!r}")
+        if self.look_back < 1:
+            raise ValueError(f"Proximal needs look_back >= 1, got look_back={self.look_back!r}")
+        if self.alternate < 1:
+            raise ValueError(f"Proximal needs alternate >= 1, got alternate={self.alternate!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         return None if problem.structure.convex else needs_convex(self.name, problem)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._component import is_number, require, resolve
+from .._component import is_number, resolve
 from .._linalg import one_thread
 from ..problem import Problem
 from ..problem.solution import History, Solution
@@ -73,8 +73,10 @@ def solve(
     Solution
         The best certified iterate, whatever ended the fit; Ctrl-C is one of the ways.
     """
-    require(is_number(tol) and tol >= 0, f"tol must be a number >= 0, got tol={tol!r}")
-    require(max_iter >= 1, f"max_iter must be at least 1, got max_iter={max_iter!r}")
+    if not (is_number(tol) and tol >= 0):
+        raise ValueError(f"tol must be a number >= 0, got tol={tol!r}")
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1, got max_iter={max_iter!r}")
     apart = problem.structure.above_constant(problem.n_tasks)
     if apart is not None and problem.scale < HIDDEN * abs(apart[1]):
         inner = problem.with_structure(apart[0])
@@ -84,7 +86,8 @@ def solve(
     if (structure := problem.structure.remembering()) is not problem.structure:
         problem = problem.with_structure(structure)  # what it remembers belongs to this run alone
     refusal = chosen.accepts(problem)
-    require(refusal is None, str(refusal))
+    if refusal is not None:
+        raise ValueError(str(refusal))
     if start is not None and not np.any(start[0]):
         start = None  # a structure made from weights of zero has nowhere to go
     limits = _Limits(max_iter, time_limit, callback, time.perf_counter())  # what is prepared below counts, too

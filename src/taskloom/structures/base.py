@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._component import Component, require
+from .._component import Component
 from .._linalg import psd_root, symmetric
 from . import factored_matrix as factors
 
@@ -179,12 +179,12 @@ class Structure(Component, ABC):
 
     def check_size(self, n_tasks: int) -> None:
         """Raise ``ValueError`` before anyone makes a ``T x T`` matrix that is too large."""
-        require(
-            n_tasks <= factors.LARGEST_ARRAY or not self.needs_task_matrix,
-            f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and "
-            f"stops at {factors.LARGEST_ARRAY} tasks; take a structure that may sit on the features (Trace, Frobenius, "
-            "Schatten, UnitTrace, Independent, FeatureSelection), or fit groups of tasks",
-        )
+        if n_tasks > factors.LARGEST_ARRAY and self.needs_task_matrix:
+            raise ValueError(
+                f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and "
+                f"stops at {factors.LARGEST_ARRAY} tasks; take a structure that may sit on the features (Trace, Frobenius, "
+                "Schatten, UnitTrace, Independent, FeatureSelection), or fit groups of tasks"
+            )
 
     def check_tasks(self, n_tasks: int) -> None:
         """Raise ``ValueError`` when the structure cannot describe this many tasks."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._component import is_number, require
+from .._component import is_number
 from .._linalg import project_box_sum, symmetric
 from .base import Array, Ray, Structure
 
@@ -46,23 +46,22 @@ class Clusters(Structure):
     interior: ClassVar[bool] = True
 
     def check(self) -> None:
-        require(
-            isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1,
-            f"Clusters needs a whole number n_clusters >= 1, got n_clusters={self.n_clusters!r}",
-        )
+        if not (isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1):
+            raise ValueError(f"Clusters needs a whole number n_clusters >= 1, got n_clusters={self.n_clusters!r}")
         for name in ("mean", "between", "within"):
             weight = getattr(self, name)
-            require(is_number(weight) and weight > 0, f"Clusters needs {name} > 0, got {weight!r}")
-        require(
-            self.within >= self.between,
-            f"Clusters needs within >= between to mean clusters, got within={self.within!r}, between={self.between!r}",
-        )
+            if not (is_number(weight) and weight > 0):
+                raise ValueError(f"Clusters needs {name} > 0, got {weight!r}")
+        if not self.within >= self.between:
+            raise ValueError(
+                f"Clusters needs within >= between to mean clusters, got within={self.within!r}, between={self.between!r}"
+            )
 
     def check_tasks(self, n_tasks: int) -> None:
-        require(
-            self.n_clusters <= n_tasks,
-            f"Clusters(n_clusters={self.n_clusters}) needs at least as many tasks as clusters, but the data have {n_tasks}",
-        )
+        if self.n_clusters > n_tasks:
+            raise ValueError(
+                f"Clusters(n_clusters={self.n_clusters}) needs at least as many tasks as clusters, but the data have {n_tasks}"
+            )
 
     @property
     def _spread(self) -> float:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from .._linalg import symmetric
 from . import numeric_bounds as bounds
 from .base import Array, Ray, Structure
@@ -26,14 +25,17 @@ class _Methods:
         self.penalty = penalty
         probe = np.eye(n_tasks)
         P, name = np.asarray(penalty.prox(probe, 1.0)), type(penalty).__name__
-        require(P.shape == probe.shape, f"{name}.prox must give a matrix of shape {probe.shape}, got shape {P.shape}")
-        require(bool(np.isfinite(P).all()), f"{name}.prox must give a finite matrix, got NaN or infinity at the identity")
+        if P.shape != probe.shape:
+            raise ValueError(f"{name}.prox must give a matrix of shape {probe.shape}, got shape {P.shape}")
+        if not np.isfinite(P).all():
+            raise ValueError(f"{name}.prox must give a finite matrix, got NaN or infinity at the identity")
         value = penalty.value(P)
-        require(np.ndim(value) == 0, f"{name}.value must give one number, got shape {np.shape(value)}")
-        require(
-            bool(np.isfinite(value)),
-            f"{name}.value must be finite where its prox lands, got {float(value)!r} at the prox of the identity",
-        )
+        if np.ndim(value) != 0:
+            raise ValueError(f"{name}.value must give one number, got shape {np.shape(value)}")
+        if not np.isfinite(value):
+            raise ValueError(
+                f"{name}.value must be finite where its prox lands, got {float(value)!r} at the prox of the identity"
+            )
 
     def value(self, A: Array) -> float:
         value = float(self.penalty.value(A))
@@ -61,11 +63,13 @@ class CustomStructure(Structure):
 
     def check(self) -> None:
         what, name = self.penalty, getattr(self.penalty, "__name__", self.penalty)
-        require(not isinstance(what, type), f"penalty={name} is a class; pass an object of it: {name}(...)")
-        require(
-            has_methods(what) or callable(what),
-            f"CustomStructure needs a function of a CVXPY variable, or an object with the methods value and prox; got {what!r}",
-        )
+        if isinstance(what, type):
+            raise ValueError(f"penalty={name} is a class; pass an object of it: {name}(...)")
+        if not (has_methods(what) or callable(what)):
+            raise ValueError(
+                "CustomStructure needs a function of a CVXPY variable, or an object with the methods value and prox; got "
+                f"{what!r}"
+            )
         self._forget()
 
     def _forget(self) -> None:

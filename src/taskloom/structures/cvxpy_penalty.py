@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from .._linalg import compose, psd_eigh
 from .base import Array
 
@@ -51,27 +50,27 @@ class ConicPenalty:
     def _check(self) -> None:
         cp = self.cp
         _, F, constraints = self._write()
-        require(
-            isinstance(F, cp.Expression),
-            "CustomStructure needs a function from a CVXPY variable to an expression, or to an expression and a list of "
-            f"constraints; got {type(F).__name__}",
-        )
-        require(F.is_scalar(), f"the penalty of CustomStructure must be one number, got an expression of shape {F.shape}")
-        require(
-            F.is_convex(),
-            f"the penalty of CustomStructure must be convex by CVXPY's rules (is_convex() is False), got {F}",
-        )
+        if not isinstance(F, cp.Expression):
+            raise ValueError(
+                "CustomStructure needs a function from a CVXPY variable to an expression, or to an expression and a list of "
+                f"constraints; got {type(F).__name__}"
+            )
+        if not F.is_scalar():
+            raise ValueError(f"the penalty of CustomStructure must be one number, got an expression of shape {F.shape}")
+        if not F.is_convex():
+            raise ValueError(f"the penalty of CustomStructure must be convex by CVXPY's rules (is_convex() is False), got {F}")
         wrong = next((c for c in constraints if not (isinstance(c, cp.Constraint) and c.is_dcp())), None)
-        require(wrong is None, f"the constraints of CustomStructure must be convex by CVXPY's rules, got {wrong}")
+        if wrong is not None:
+            raise ValueError(f"the constraints of CustomStructure must be convex by CVXPY's rules, got {wrong}")
         status = self._least()[0].status
-        require(
-            "infeasible" not in status,
-            f"no structure of {self.n_tasks} tasks meets the constraints of CustomStructure: they are infeasible",
-        )
-        require(
-            "unbounded" not in status,
-            f"the penalty of CustomStructure has no minimum over structures of {self.n_tasks} tasks: it is unbounded below",
-        )
+        if "infeasible" in status:
+            raise ValueError(
+                f"no structure of {self.n_tasks} tasks meets the constraints of CustomStructure: they are infeasible"
+            )
+        if "unbounded" in status:
+            raise ValueError(
+                f"the penalty of CustomStructure has no minimum over structures of {self.n_tasks} tasks: it is unbounded below"
+            )
 
     def _least(self) -> tuple[Any, Any]:
         A, F, constraints = self._write()

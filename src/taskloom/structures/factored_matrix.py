@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from .._linalg import psd_eigh
 
 Array = np.ndarray
@@ -49,18 +48,19 @@ class FactoredStructure:
     def __init__(self, L: Any, own: Any = 0.0):
         self.L = np.asarray(L)
         self.L = self.L if self.L.dtype.kind == "f" else self.L.astype(float)
-        require(self.L.ndim == 2, f"FactoredStructure needs a matrix L with one row for each task, got shape {self.L.shape}")
+        if self.L.ndim != 2:
+            raise ValueError(f"FactoredStructure needs a matrix L with one row for each task, got shape {self.L.shape}")
         self.own = np.array(np.broadcast_to(np.asarray(own, dtype=self.L.dtype), (len(self.L),)))
-        require(bool((self.own >= 0).all()), f"own must not be negative, got {self.own.min(initial=0.0):.3g}")
+        if not (self.own >= 0).all():
+            raise ValueError(f"own must not be negative, got {self.own.min(initial=0.0):.3g}")
 
     @classmethod
     def total(cls, parts: Sequence[Any]) -> Any:
         """The sum of structures, arrays or not."""
         if not any(isinstance(part, cls) for part in parts):
             return np.sum(parts, axis=0)
-        require(
-            all(isinstance(part, cls) for part in parts), "structures of one sum must all be arrays, or all FactoredStructure"
-        )
+        if not all(isinstance(part, cls) for part in parts):
+            raise ValueError("structures of one sum must all be arrays, or all FactoredStructure")
         return cls(np.hstack([part.L for part in parts]), np.sum([part.own for part in parts], axis=0))
 
     def __repr__(self) -> str:
@@ -110,11 +110,11 @@ class FactoredStructure:
         return np.tensordot(self.L[rows], self.L[columns], (-1, -1)) + same * self.own[columns]
 
     def _refuse(self, size: int) -> None:
-        require(
-            size <= LARGEST_ARRAY**2,
-            f"{size} entries of the structure of {len(self)} tasks are more than an array should hold (all of it would be "
-            f"{gibibytes(len(self))}); ask for some of them, A[i, j], A.nearest(task, k) or A.diag, or work with A.L",
-        )
+        if size > LARGEST_ARRAY**2:
+            raise ValueError(
+                f"{size} entries of the structure of {len(self)} tasks are more than an array should hold (all of it would be "
+                f"{gibibytes(len(self))}); ask for some of them, A[i, j], A.nearest(task, k) or A.diag, or work with A.L"
+            )
 
     def to_array(self) -> Array:
         """All of ``A`` as an array, up to 10 000 tasks."""
@@ -139,10 +139,10 @@ class FactoredStructure:
 
     def bordered(self, beta: Array, own: float) -> FactoredStructure:
         """With one more task, ``beta`` times the others plus something of its own."""
-        require(
-            not np.any(self.own * beta),
-            "a task that takes part in what others have of their own cannot be added to a factored structure; fit again",
-        )
+        if np.any(self.own * beta):
+            raise ValueError(
+                "a task that takes part in what others have of their own cannot be added to a factored structure; fit again"
+            )
         return FactoredStructure(np.vstack([self.L, beta @ self.L]), np.append(self.own, own))
 
     # --- relations ----------------------------------------------------------------------------------------------
@@ -174,7 +174,8 @@ class FactoredStructure:
             Nearest first; the task itself is left out.
         correlations : ndarray of float
         """
-        require(1 <= k < len(self), f"k must be between 1 and the number of other tasks, {len(self) - 1}, got k={k!r}")
+        if not (1 <= k < len(self)):
+            raise ValueError(f"k must be between 1 and the number of other tasks, {len(self) - 1}, got k={k!r}")
         found = np.asarray(self.correlation(task, np.arange(len(self))))
         found[np.arange(len(self))[task]] = -np.inf
         top = np.argpartition(-found, k - 1)[:k]
@@ -186,7 +187,8 @@ class FactoredStructure:
     def eigen(self) -> tuple[Array, Array, float]:
         """Eigenvalues ``a`` with their vectors ``V`` (``T x q``), and the eigenvalue of everything orthogonal to ``V``."""
         own = float(self.own[0])
-        require(bool(np.all(self.own == own)), "eigenvalues of a factored structure need tasks that have the same of their own")
+        if not np.all(self.own == own):
+            raise ValueError("eigenvalues of a factored structure need tasks that have the same of their own")
         e, V = psd_eigh(self.L.T @ self.L) if self.L.shape[1] else (np.zeros(0), np.zeros((0, 0)))
         keep = e > 1e-14 * e.max(initial=0.0)
         return e[keep] + own, self.L @ (V[:, keep] / np.sqrt(e[keep])), own

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._component import require
 from .base import Array
 
 
@@ -25,10 +24,8 @@ def edges_of(graph: Any) -> list[tuple[Any, Any, float]]:
         return [(u, v, float(weight)) for u, v, weight in graph.edges(data="weight", default=1.0)]
     out = []
     for edge in graph:
-        require(
-            isinstance(edge, Sequence | np.ndarray) and not isinstance(edge, str) and len(edge) in (2, 3),
-            f"an edge must be (task, task) or (task, task, weight), got {edge!r}",
-        )
+        if not (isinstance(edge, Sequence | np.ndarray) and not isinstance(edge, str) and len(edge) in (2, 3)):
+            raise ValueError(f"an edge must be (task, task) or (task, task, weight), got {edge!r}")
         out.append((edge[0], edge[1], float(edge[2]) if len(edge) == 3 else 1.0))
     return out
 
@@ -43,13 +40,12 @@ def adjacency_of(graph: Any, tasks: Sequence[Any]) -> Array:
     edges = edges_of(graph)
     place = {task: t for t, task in enumerate(tasks)}
     strangers = [node for node in nodes_of(graph, edges) if node not in place]
-    require(
-        not strangers,
-        f"the graph has a node {strangers[0] if strangers else ''!r}, which is not a task; the tasks are {list(tasks)[:10]}",
-    )
+    if strangers:
+        raise ValueError(f"the graph has a node {strangers[0]!r}, which is not a task; the tasks are {list(tasks)[:10]}")
     W = np.zeros((len(place), len(place)))
     for u, v, weight in edges:
-        require(u != v, f"the graph has an edge from task {u!r} to itself")
+        if u == v:
+            raise ValueError(f"the graph has an edge from task {u!r} to itself")
         W[place[u], place[v]] = W[place[v], place[u]] = weight
     return W
 
@@ -64,7 +60,8 @@ def branches(tree: Mapping[Any, Any]) -> dict[Any, tuple[Any, ...]]:
         split = {leaf: value.strip("/").split("/") if isinstance(value, str) else list(value) for leaf, value in tree.items()}
         return {leaf: tuple(path if path and path[-1] == leaf else [*path, leaf]) for leaf, path in split.items()}
     leaves = [node for node in tree if node not in set(tree.values())]
-    require(len(leaves) > 0, "the tree has no leaf: every node is the parent of another")
+    if len(leaves) == 0:
+        raise ValueError("the tree has no leaf: every node is the parent of another")
     return {leaf: _climb(leaf, tree) for leaf in leaves}
 
 
@@ -72,7 +69,8 @@ def _climb(leaf: Any, parents: Mapping[Any, Any]) -> tuple[Any, ...]:
     way = [leaf]
     while parents.get(way[-1]) is not None:
         way.append(parents[way[-1]])
-        require(len(way) <= len(parents) + 1, f"the parent links of {leaf!r} go round in a circle")
+        if len(way) > len(parents) + 1:
+            raise ValueError(f"the parent links of {leaf!r} go round in a circle")
     return tuple(reversed(way))
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._component import is_number, require
+from .._component import is_number
 from . import factored_matrix as factors
 from .base import Array, Ray, Structure
 
@@ -149,10 +149,8 @@ class SharedMean(_AnyNumberOfTasks):
     gamma: float = 1.0
 
     def check(self) -> None:
-        require(
-            is_number(self.gamma) and self.gamma >= 0,
-            f"SharedMean needs gamma >= 0, got gamma={self.gamma!r}",
-        )
+        if not (is_number(self.gamma) and self.gamma >= 0):
+            raise ValueError(f"SharedMean needs gamma >= 0, got gamma={self.gamma!r}")
 
     def matrix(self, n_tasks: int) -> Array:
         mean = np.full((n_tasks, n_tasks), 1 / n_tasks)

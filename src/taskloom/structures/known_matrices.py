@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._component import is_number, require
+from .._component import is_number
 from .._linalg import psd_root, symmetric
 from .base import Array, Structure
 from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, pairs, shared_branch
@@ -20,21 +20,22 @@ from .known import KnownStructure
 def _square(M: Any, who: str, name: str) -> Array:
     """A finite, symmetric, square float matrix, or an error that says what is wrong with it."""
     A = np.asarray(M, dtype=float)
-    require(A.ndim == 2 and A.shape[0] == A.shape[1], f"{who} needs a square matrix {name}, got shape {A.shape}")
-    require(bool(np.isfinite(A).all()), f"{who} needs finite entries in {name}, got NaN or infinity")
+    if not (A.ndim == 2 and A.shape[0] == A.shape[1]):
+        raise ValueError(f"{who} needs a square matrix {name}, got shape {A.shape}")
+    if not np.isfinite(A).all():
+        raise ValueError(f"{who} needs finite entries in {name}, got NaN or infinity")
     size = max(float(np.abs(A).max(initial=0.0)), np.finfo(float).tiny)
     lopsided = float(np.abs(A - A.T).max(initial=0.0)) / size
-    require(lopsided <= 1e-8, f"{who} needs a symmetric {name}; {name} and its transpose differ by {lopsided:.1e}")
+    if not lopsided <= 1e-8:
+        raise ValueError(f"{who} needs a symmetric {name}; {name} and its transpose differ by {lopsided:.1e}")
     return symmetric(A)
 
 
 def _positive_semidefinite(M: Any, who: str, name: str) -> Array:
     A = _square(M, who, name)
     a = np.linalg.eigvalsh(A) if len(A) else np.zeros(1)
-    require(
-        a[0] >= -1e-8 * max(a[-1], 0.0) and a[-1] >= 0,
-        f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}",
-    )
+    if not (a[0] >= -1e-8 * max(a[-1], 0.0) and a[-1] >= 0):
+        raise ValueError(f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}")
     return _cleaned(A)
 
 
@@ -55,11 +56,12 @@ def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) 
     for labels in (columns, rows) if rows_too else (columns,):
         wrong = next((label for label in labels if label not in tasks), None)
         absent = next((task for task in tasks if task not in labels), None)
-        require(
-            wrong is None and absent is None and len(labels) == len(tasks),
-            f"{who} got a frame {name} with the labels {labels[:5]}, but the tasks are {tasks[:5]}: name the same ones, once "
-            f"each, or pass {name}.to_numpy() to go by position",
-        )
+        if not (wrong is None and absent is None and len(labels) == len(tasks)):
+            raise ValueError(
+                f"{who} got a frame {name} with the labels {labels[:5]}, but the tasks are {tasks[:5]}: name the same ones, "
+                "once "
+                f"each, or pass {name}.to_numpy() to go by position"
+            )
     across = [columns.index(task) for task in tasks]
     values = np.asarray(given)[:, across]
     return values[[rows.index(task) for task in tasks]] if rows_too else values
@@ -87,7 +89,8 @@ class _MatrixOfTasks(KnownStructure):
     def check_tasks(self, n_tasks: int) -> None:
         super().check_tasks(n_tasks)
         given = len(self.held(n_tasks).A)
-        require(given == n_tasks, f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
+        if given != n_tasks:
+            raise ValueError(f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
 
     def matrix(self, n_tasks: int) -> Array:
         return self._given()
@@ -126,7 +129,8 @@ class TaskGraph(_MatrixOfTasks):
     def chain(cls, tasks: Any, gamma: float = 1.0, weight: float = 1.0) -> TaskGraph:
         """Tasks in time order, each beside the next: their number, or their names in order."""
         names = list(range(tasks)) if isinstance(tasks, int) else list(tasks)
-        require(len(names) > 1, f"a chain needs at least 2 tasks, got {tasks!r}")
+        if len(names) < 2:
+            raise ValueError(f"a chain needs at least 2 tasks, got {tasks!r}")
         return cls([(a, b, weight) for a, b in pairwise(names)], gamma)
 
     @classmethod
@@ -135,7 +139,8 @@ class TaskGraph(_MatrixOfTasks):
         S = _square(similarity, "TaskGraph.from_similarity", "similarity").copy()
         np.fill_diagonal(S, 0.0)
         if neighbours is not None:
-            require(1 <= neighbours < len(S), f"neighbours must be between 1 and {len(S) - 1}, got {neighbours!r}")
+            if not (1 <= neighbours < len(S)):
+                raise ValueError(f"neighbours must be between 1 and {len(S) - 1}, got {neighbours!r}")
             nearest = np.argsort(-S, axis=1, kind="stable")[:, :neighbours]
             keep = np.zeros(S.shape, bool)
             np.put_along_axis(keep, nearest, True, axis=1)
@@ -154,10 +159,10 @@ class TaskGraph(_MatrixOfTasks):
         return cls([(a, b, w) for a, b in pairs(ways) if (w := shared_branch(ways[a], ways[b])) > 0], gamma)
 
     def check(self) -> None:
-        require(
-            is_number(self.gamma) and self.gamma > 0,
-            f"TaskGraph needs gamma > 0 (without it the penalty leaves whole components free), got gamma={self.gamma!r}",
-        )
+        if not (is_number(self.gamma) and self.gamma > 0):
+            raise ValueError(
+                f"TaskGraph needs gamma > 0 (without it the penalty leaves whole components free), got gamma={self.gamma!r}"
+            )
         if is_matrix(self.adjacency):
             self._given()
         else:
@@ -185,7 +190,8 @@ class TaskGraph(_MatrixOfTasks):
 
     def _given(self) -> Array:
         W = _square(self.adjacency, "TaskGraph", "adjacency")
-        require(bool((W >= 0).all()), f"TaskGraph needs weights >= 0 in adjacency, got {W.min(initial=0.0):.3g}")
+        if not (W >= 0).all():
+            raise ValueError(f"TaskGraph needs weights >= 0 in adjacency, got {W.min(initial=0.0):.3g}")
         laplacian = np.diag(W.sum(axis=0)) - W
         return symmetric(np.linalg.solve(2 * laplacian + self.gamma * np.eye(len(W)), np.eye(len(W))))
 
@@ -211,6 +217,8 @@ class OutputCode(_MatrixOfTasks):
 
     def _given(self) -> Array:
         L = np.asarray(self.L, dtype=float)
-        require(L.ndim == 2, f"OutputCode needs a matrix L with one column for each task, got shape {L.shape}")
-        require(bool(np.isfinite(L).all()), "OutputCode needs finite entries in L, got NaN or infinity")
+        if L.ndim != 2:
+            raise ValueError(f"OutputCode needs a matrix L with one column for each task, got shape {L.shape}")
+        if not np.isfinite(L).all():
+            raise ValueError("OutputCode needs finite entries in L, got NaN or infinity")
         return _cleaned(L.T @ L)

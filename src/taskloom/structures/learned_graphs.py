@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, helmert
 from scipy.optimize import minimize
 
-from .._component import is_number, require
+from .._component import is_number
 from .._linalg import psd_root, symmetric
 from .base import Array, Structure
 from .box_solvers import newton_in_box
@@ -64,10 +64,10 @@ class LearnedGraph(NonConvex):
     _made: deque[tuple[Array, Array]] | None = field(default=None, init=False)
 
     def check(self) -> None:
-        require(is_number(self.gamma) and self.gamma > 0, f"LearnedGraph needs gamma > 0, got gamma={self.gamma!r}")
-        require(
-            is_number(self.sparsity) and self.sparsity >= 0, f"LearnedGraph needs sparsity >= 0, got sparsity={self.sparsity!r}"
-        )
+        if not (is_number(self.gamma) and self.gamma > 0):
+            raise ValueError(f"LearnedGraph needs gamma > 0, got gamma={self.gamma!r}")
+        if not (is_number(self.sparsity) and self.sparsity >= 0):
+            raise ValueError(f"LearnedGraph needs sparsity >= 0, got sparsity={self.sparsity!r}")
 
     def learns_less_than(self) -> tuple[Structure, float]:
         return Independent(), self.gamma
@@ -222,9 +222,12 @@ class SparsePrecision(NonConvex):
     precision_graph: ClassVar[bool] = True
 
     def check(self) -> None:
-        require(is_number(self.mu) and self.mu > 0, f"SparsePrecision needs mu > 0, got mu={self.mu!r}")
-        require(is_number(self.l1) and self.l1 >= 0, f"SparsePrecision needs l1 >= 0, got l1={self.l1!r}")
-        require(is_number(self.eps) and self.eps > 0, f"SparsePrecision needs eps > 0, got eps={self.eps!r}")
+        if not (is_number(self.mu) and self.mu > 0):
+            raise ValueError(f"SparsePrecision needs mu > 0, got mu={self.mu!r}")
+        if not (is_number(self.l1) and self.l1 >= 0):
+            raise ValueError(f"SparsePrecision needs l1 >= 0, got l1={self.l1!r}")
+        if not (is_number(self.eps) and self.eps > 0):
+            raise ValueError(f"SparsePrecision needs eps > 0, got eps={self.eps!r}")
 
     def learns_less_than(self) -> tuple[Structure, float]:
         return Independent(), self.mu / self.eps

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._component import require
 from .._linalg import psd_root, symmetric
 from .base import Array, Structure
 from .nonconvex import NonConvex
@@ -36,11 +35,10 @@ class LowRank(NonConvex):
     task_factor: ClassVar[bool] = True
 
     def check(self) -> None:
-        require(
-            isinstance(self.rank, Integral) and not isinstance(self.rank, bool) and self.rank >= 1,
-            f"LowRank needs a whole number rank >= 1, got rank={self.rank!r}",
-        )
-        require(isinstance(self.specific, bool | np.bool_), f"LowRank needs specific=True or False, got {self.specific!r}")
+        if not (isinstance(self.rank, Integral) and not isinstance(self.rank, bool) and self.rank >= 1):
+            raise ValueError(f"LowRank needs a whole number rank >= 1, got rank={self.rank!r}")
+        if not isinstance(self.specific, bool | np.bool_):
+            raise ValueError(f"LowRank needs specific=True or False, got {self.specific!r}")
 
     def learns_less_than(self) -> tuple[Structure, float]:
         return Trace(), 1.0  # a larger set, and the same penalty

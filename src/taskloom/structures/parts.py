@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._component import require
 from .base import Array, Ray, Structure
 from .members import Member, OnFeatures, OnTasks
 
@@ -45,18 +44,16 @@ class Parts(Structure):
     @classmethod
     def of(cls, structures: list[Structure], widths: list[int], n_tasks: int) -> Parts:
         """The sum of addends with these structures, each of which must be able to be one."""
-        require(
-            len(structures) == len(widths),
-            f"{len(widths)} kernels need one structure, or one for each, got {len(structures)} structures",
-        )
+        if len(structures) != len(widths):
+            raise ValueError(f"{len(widths)} kernels need one structure, or one for each, got {len(structures)} structures")
         for structure, width in zip(structures, widths, strict=True):
-            require(
-                not isinstance(structure, Several),
-                f"{type(structure).__name__} is a sum already and cannot be one addend of another",
-            )
+            if isinstance(structure, Several):
+                raise ValueError(f"{type(structure).__name__} is a sum already and cannot be one addend of another")
             structure.check_tasks(n_tasks)
-            require(structure.convex, f"{type(structure).__name__} is not convex and cannot be one addend of a sum")
-            require(width >= 1, "every addend needs features")
+            if not structure.convex:
+                raise ValueError(f"{type(structure).__name__} is not convex and cannot be one addend of a sum")
+            if width < 1:
+                raise ValueError("every addend needs features")
         return cls(list(structures), list(widths), n_tasks)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._component import is_number, require
+from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
 from .base import Array, Ray, Remembering, Structure
 from .l1_penalty import FEW, Relations, off_diagonal
@@ -91,27 +91,27 @@ class Sum(Remembering):
     weights: Sequence[float] | None = None
 
     def check(self) -> None:
-        require(
-            isinstance(self.members, (list, tuple)) and len(self.members) > 0,
-            f"Sum needs a list of structures, got members={self.members!r}",
-        )
+        if not (isinstance(self.members, (list, tuple)) and len(self.members) > 0):
+            raise ValueError(f"Sum needs a list of structures, got members={self.members!r}")
         for member in self.members:
             name = type(member).__name__
-            require(isinstance(member, Structure), f"Sum needs structures as members, got {member!r}")
-            require(not isinstance(member, Sum), "Sum does not nest: write all members in one list, or add them with +")
-            require(
-                not member.known, f"Sum needs structures that are learned; {name} fixes A, so there is nothing to add to it"
-            )
-            require(
-                not isinstance(member, Several), f"Sum needs structures of one A; {name} splits the weights and has several"
-            )
-            require(not member.on_features, f"Sum needs structures on the tasks; {name} sits on the features")
-            require(getattr(member, "convex", True), f"Sum needs convex members; {name} is not convex")
+            if not isinstance(member, Structure):
+                raise ValueError(f"Sum needs structures as members, got {member!r}")
+            if isinstance(member, Sum):
+                raise ValueError("Sum does not nest: write all members in one list, or add them with +")
+            if member.known:
+                raise ValueError(f"Sum needs structures that are learned; {name} fixes A, so there is nothing to add to it")
+            if isinstance(member, Several):
+                raise ValueError(f"Sum needs structures of one A; {name} splits the weights and has several")
+            if member.on_features:
+                raise ValueError(f"Sum needs structures on the tasks; {name} sits on the features")
+            if not getattr(member, "convex", True):
+                raise ValueError(f"Sum needs convex members; {name} is not convex")
         weights = self._weights
-        require(
-            len(weights) == len(self.members) and all(is_number(w) and w > 0 for w in weights),
-            f"Sum needs one positive weight for each of its {len(self.members)} members, got weights={self.weights!r}",
-        )
+        if not (len(weights) == len(self.members) and all(is_number(w) and w > 0 for w in weights)):
+            raise ValueError(
+                f"Sum needs one positive weight for each of its {len(self.members)} members, got weights={self.weights!r}"
+            )
 
     def check_tasks(self, n_tasks: int) -> None:
         for member in self.members:
@@ -126,10 +126,11 @@ class Sum(Remembering):
         A = Sum(bounded).prox(np.eye(n_tasks), 1.0)
         apart = max(float(np.linalg.norm(member.prox(A, 1e-6) - A)) for member in bounded)
         names = " and ".join(repr(member) for member in bounded)
-        require(
-            apart <= 1e-3 * float(np.linalg.norm(A)),
-            f"no A satisfies {names} for {n_tasks} tasks: their sum is infinite everywhere; change a parameter of one of them",
-        )
+        if not apart <= 1e-3 * float(np.linalg.norm(A)):
+            raise ValueError(
+                f"no A satisfies {names} for {n_tasks} tasks: their sum is infinite everywhere; change a parameter of one of "
+                "them"
+            )
 
     @property
     def proof(self) -> str:  # type: ignore[override]
@@ -351,7 +352,8 @@ def added(one: Structure, other: Structure) -> Sum:
 
 def scaled(structure: Structure, factor: float) -> Sum:
     """A structure times a positive number."""
-    require(is_number(factor) and factor > 0, f"a structure can be multiplied by a positive number, got {factor!r}")
+    if not (is_number(factor) and factor > 0):
+        raise ValueError(f"a structure can be multiplied by a positive number, got {factor!r}")
     members, weights = _written_out(structure)
     return Sum(members, [factor * weight for weight in weights])
 

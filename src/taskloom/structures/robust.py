@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .._component import is_number, require
+from .._component import is_number
 from .feature_selection import FeatureSelection
 from .members import ByEntry, ByTask, Member, OnFeatures, OnTasks
 from .parts import Several
@@ -25,7 +25,8 @@ class Robust(Several):
     outliers: float = 0.85
 
     def check(self) -> None:
-        require(is_number(self.outliers) and self.outliers > 0, f"Robust needs outliers > 0, got outliers={self.outliers!r}")
+        if not (is_number(self.outliers) and self.outliers > 0):
+            raise ValueError(f"Robust needs outliers > 0, got outliers={self.outliers!r}")
 
     def addends(self, width: int, n_tasks: int) -> list[Member]:
         side = OnFeatures if width <= 3 * n_tasks else OnTasks
@@ -44,7 +45,8 @@ class Dirty(Several):
     keeps_columns: ClassVar[bool] = True
 
     def check(self) -> None:
-        require(is_number(self.private) and self.private > 0, f"Dirty needs private > 0, got private={self.private!r}")
+        if not (is_number(self.private) and self.private > 0):
+            raise ValueError(f"Dirty needs private > 0, got private={self.private!r}")
 
     def addends(self, width: int, n_tasks: int) -> list[Member]:
         return [OnFeatures(FeatureSelection()), ByEntry(self.private)]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg import null_space
 
-from .._component import require
 from .base import Array, Ray, Structure
 
 
@@ -23,11 +22,11 @@ class SumToZero(Structure):
     structure: Any
 
     def check(self) -> None:
-        require(
-            isinstance(self.structure, Structure) and self.structure.either_side,
-            "simplex coding needs a structure of eigenvalues, which treats classes alike (trace, Schatten, Frobenius, unit "
-            f"trace, independent), got {self.structure!r}",
-        )
+        if not (isinstance(self.structure, Structure) and self.structure.either_side):
+            raise ValueError(
+                "simplex coding needs a structure of eigenvalues, which treats classes alike (trace, Schatten, Frobenius, unit "
+                f"trace, independent), got {self.structure!r}"
+            )
 
     def _basis(self, n_tasks: int) -> Array:
         return null_space(np.ones((1, n_tasks)))

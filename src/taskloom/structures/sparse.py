@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._component import is_number, require
+from .._component import is_number
 from .base import Array, Structure
 from .l1_penalty import Relations
 
@@ -20,7 +20,8 @@ class Sparse(Relations):
     zeroes_relations: ClassVar[bool] = True
 
     def check(self) -> None:
-        require(is_number(self.l1) and self.l1 >= 0, f"Sparse needs l1 >= 0, got l1={self.l1!r}")
+        if not (is_number(self.l1) and self.l1 >= 0):
+            raise ValueError(f"Sparse needs l1 >= 0, got l1={self.l1!r}")
 
     @property
     def strengths(self) -> tuple[float, float]:
@@ -39,8 +40,10 @@ class LogDet(Relations):
     interior: ClassVar[bool] = True
 
     def check(self) -> None:
-        require(is_number(self.mu) and self.mu > 0, f"LogDet needs mu > 0, got mu={self.mu!r}")
-        require(is_number(self.l1) and self.l1 >= 0, f"LogDet needs l1 >= 0, got l1={self.l1!r}")
+        if not (is_number(self.mu) and self.mu > 0):
+            raise ValueError(f"LogDet needs mu > 0, got mu={self.mu!r}")
+        if not (is_number(self.l1) and self.l1 >= 0):
+            raise ValueError(f"LogDet needs l1 >= 0, got l1={self.l1!r}")
 
     @property
     def zeroes_relations(self) -> bool:  # type: ignore[override]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from .._component import is_number, require
+from .._component import is_number
 from .._linalg import compose, psd_eigh, spectral_map, spectrum, symmetric
 from . import factored_matrix as factors
 from .base import Array, Ray, Structure
@@ -148,10 +148,8 @@ class Schatten(EitherSide):
     p: float
 
     def check(self) -> None:
-        require(
-            is_number(self.p) and self.p >= 1,
-            f"{type(self).__name__} needs a finite p >= 1 to be convex, got p={self.p!r}",
-        )
+        if not (is_number(self.p) and self.p >= 1):
+            raise ValueError(f"{type(self).__name__} needs a finite p >= 1 to be convex, got p={self.p!r}")
 
     @property
     def low_rank(self) -> bool:
@@ -212,10 +210,8 @@ class SchattenNorm(EitherSide):
     p: float
 
     def check(self) -> None:
-        require(
-            is_number(self.p) and self.p >= 1,
-            f"SchattenNorm needs a finite p >= 1 to be convex, got p={self.p!r}",
-        )
+        if not (is_number(self.p) and self.p >= 1):
+            raise ValueError(f"SchattenNorm needs a finite p >= 1 to be convex, got p={self.p!r}")
 
     @property
     def low_rank(self) -> bool:

@@ -17,7 +17,6 @@ from scipy.sparse import vstack as sparse_vstack
 from sklearn.utils import _safe_indexing
 
 from .._array_api import to_numpy
-from .._component import require
 
 Array = np.ndarray
 
@@ -43,7 +42,8 @@ def as_table(X: Any) -> Any:
     if not (hasattr(X, "column_names") and hasattr(X, "schema")):
         return X
     names = X.column_names
-    require(len(set(names)) == len(names), f"columns must have different (unique) names, got {names}")
+    if len(set(names)) != len(names):
+        raise ValueError(f"columns must have different (unique) names, got {names}")
     try:  # both read Arrow's types as NumPy's, nulls included
         return import_module("pandas").DataFrame({name: X.column(name).to_pandas() for name in names})
     except ImportError:
@@ -55,18 +55,18 @@ def column_position(X: Any, task_column: Any) -> int:
     names = list(map(str, X.columns)) if hasattr(X, "columns") else None
     n_columns = len(names) if names is not None else np.shape(X)[1]
     if isinstance(task_column, str):
-        require(
-            names is not None,
-            f"task_column={task_column!r} is a name, but X has no column names: pass a data frame, or the column's position",
-        )
-        require(names is not None and task_column in names, f"X has no column {task_column!r} (task_column); it has {names}")
-        return names.index(task_column)  # type: ignore[union-attr]
-    require(
-        isinstance(task_column, Integral) and not isinstance(task_column, bool),
-        f"task_column must be a column name or a whole number, got {task_column!r}",
-    )
+        if names is None:
+            raise ValueError(
+                f"task_column={task_column!r} is a name, but X has no column names: pass a data frame, or the column's position"
+            )
+        if names is None or task_column not in names:
+            raise ValueError(f"X has no column {task_column!r} (task_column); it has {names}")
+        return names.index(task_column)
+    if not (isinstance(task_column, Integral) and not isinstance(task_column, bool)):
+        raise ValueError(f"task_column must be a column name or a whole number, got {task_column!r}")
     position = int(task_column)
-    require(-n_columns <= position < n_columns, f"task_column={task_column!r} is outside the {n_columns} columns of X")
+    if not (-n_columns <= position < n_columns):
+        raise ValueError(f"task_column={task_column!r} is outside the {n_columns} columns of X")
     return position % n_columns
 
 
@@ -95,7 +95,8 @@ def split_table(X: Any, task_column: Any) -> Table:
         return _split_sparse(X.tocsr(), task_column)
     if not hasattr(X, "columns"):
         X = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
-        require(X.ndim == 2, f"X must be a matrix, got shape {X.shape}")
+        if X.ndim != 2:
+            raise ValueError(f"X must be a matrix, got shape {X.shape}")
     position = column_position(X, task_column)
     n_columns = X.shape[1]
     plain = isinstance(X, np.ndarray)
@@ -106,7 +107,8 @@ def split_table(X: Any, task_column: Any) -> Table:
         missing = np.isnan(labels)
     else:
         missing = missing_cells(labels.tolist())
-    require(not missing.any(), f"the task column holds a missing value in row {int(np.argmax(missing)) if missing.size else 0}")
+    if missing.any():
+        raise ValueError(f"the task column holds a missing value in row {int(np.argmax(missing)) if missing.size else 0}")
     others = [j for j in range(n_columns) if j != position]
     rest = np.delete(X, position, axis=1) if plain else _safe_indexing(X, others, axis=1)
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
@@ -118,7 +120,8 @@ def _split_sparse(X: Any, task_column: Any) -> Table:
     """A sparse matrix holds its tasks as numbers; an entry that is not stored is task 0."""
     position = column_position(X, task_column)
     labels = np.asarray(X[:, [position]].todense()).ravel()
-    require(bool(np.isfinite(labels).all()), f"the task column (position {position}) holds NaN or infinity")
+    if not np.isfinite(labels).all():
+        raise ValueError(f"the task column (position {position}) holds NaN or infinity")
     return Table(X[:, [j for j in range(X.shape[1]) if j != position]], labels)
 
 
@@ -146,12 +149,11 @@ def align_targets(y: Any, tasks: Array, what: str = "y") -> Any:
         missing = [name for name in tasks.tolist() if name not in names]
         if not missing:
             return _safe_indexing(y, [names.index(name) for name in tasks.tolist()], axis=1)
-        require(
-            len(names) == len(tasks) and tasks.dtype.kind in "iu",
-            f"{what} has no column for task {missing[0]!r}; it has {names}",
-        )
+        if not (len(names) == len(tasks) and tasks.dtype.kind in "iu"):
+            raise ValueError(f"{what} has no column for task {missing[0]!r}; it has {names}")
     width = np.shape(y)[1] if np.ndim(y) == 2 else 1
-    require(width == len(tasks), f"{what} has {width} columns, but the model has {len(tasks)} tasks")
+    if width != len(tasks):
+        raise ValueError(f"{what} has {width} columns, but the model has {len(tasks)} tasks")
     return y
 
 
@@ -205,7 +207,8 @@ def column_names(Y: Any, n_tasks: int) -> Array:
     """Task names from the columns of a frame (or the name of a series); positions otherwise."""
     if hasattr(Y, "columns"):
         names = list(Y.columns)
-        require(len(set(names)) == len(names), f"the columns of Y must have different (unique) names, got {names}")
+        if len(set(names)) != len(names):
+            raise ValueError(f"the columns of Y must have different (unique) names, got {names}")
         return _objects(names)
     if n_tasks == 1 and getattr(Y, "name", None) is not None:
         return _objects([Y.name])
@@ -252,29 +255,36 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
     [0.0, 1.0]
     """
     names = list(Xs) if isinstance(Xs, Mapping) else list(range(len(Xs)))
-    require(len(names) > 0, "stack needs at least one task, got none")
-    require(
-        isinstance(Xs, Mapping) == isinstance(ys, Mapping) and len(ys) == len(names),
-        f"Xs and ys must both be dicts or both be sequences, of one length; got {len(names)} inputs and {len(ys)} targets",
-    )
+    if len(names) == 0:
+        raise ValueError("stack needs at least one task, got none")
+    if not (isinstance(Xs, Mapping) == isinstance(ys, Mapping) and len(ys) == len(names)):
+        raise ValueError(
+            f"Xs and ys must both be dicts or both be sequences, of one length; got {len(names)} inputs and {len(ys)} targets"
+        )
     if isinstance(Xs, Mapping):
         strangers = [name for name in names if name not in ys]
-        require(not strangers, f"ys has no task {strangers[0] if strangers else ''!r}, which Xs has")
+        if strangers:
+            raise ValueError(f"ys has no task {strangers[0]!r}, which Xs has")
     inputs = [Xs[name] for name in names]
     targets = [np.asarray(ys[name]) for name in names]
     width = np.shape(inputs[0])[1] if np.ndim(inputs[0]) == 2 else -1
     for name, X, y in zip(names, inputs, targets, strict=True):
-        require(np.ndim(X) == 2, f"the inputs of task {name!r} must be a matrix, got shape {np.shape(X)}")
-        require(np.shape(X)[1] == width, f"task {name!r} has {np.shape(X)[1]} columns, the first task has {width}")
-        require(y.ndim == 1, f"the targets of task {name!r} must be one-dimensional, got shape {y.shape}")
-        require(len(y) == np.shape(X)[0], f"task {name!r} has {np.shape(X)[0]} rows of inputs and {len(y)} targets")
+        if np.ndim(X) != 2:
+            raise ValueError(f"the inputs of task {name!r} must be a matrix, got shape {np.shape(X)}")
+        if np.shape(X)[1] != width:
+            raise ValueError(f"task {name!r} has {np.shape(X)[1]} columns, the first task has {width}")
+        if y.ndim != 1:
+            raise ValueError(f"the targets of task {name!r} must be one-dimensional, got shape {y.shape}")
+        if len(y) != np.shape(X)[0]:
+            raise ValueError(f"task {name!r} has {np.shape(X)[0]} rows of inputs and {len(y)} targets")
     labels = [name for name, y in zip(names, targets, strict=True) for _ in range(len(y))]
     y = np.concatenate(targets)
     if hasattr(inputs[0], "columns"):
         return _stack_frames(inputs, labels), y
     numeric = all(isinstance(name, Real) for name in names)
     if any(issparse(X) for X in inputs):
-        require(numeric, f"sparse inputs hold their task as a number; name the tasks by numbers, not {names[0]!r}")
+        if not numeric:
+            raise ValueError(f"sparse inputs hold their task as a number; name the tasks by numbers, not {names[0]!r}")
         return csr_array(sparse_hstack([sparse_vstack(inputs), _numbered(names, labels, np.dtype(float))[:, None]])), y
     whole = np.vstack([np.asarray(X) for X in inputs])
     if not numeric:
@@ -298,9 +308,11 @@ def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:
 
     frames = [nw.from_native(frame, eager_only=True) for frame in frames]
     columns = frames[0].columns
-    require("task" not in columns, "the inputs have a column 'task' already; rename it before stacking")
+    if "task" in columns:
+        raise ValueError("the inputs have a column 'task' already; rename it before stacking")
     for frame in frames:
-        require(frame.columns == columns, f"all inputs must have the columns {columns}, got {frame.columns}")
+        if frame.columns != columns:
+            raise ValueError(f"all inputs must have the columns {columns}, got {frame.columns}")
     whole = nw.concat(frames)
     task = nw.new_series("task", labels, backend=whole.implementation)
     return whole.with_columns(task.alias("task")).to_native()
@@ -315,9 +327,11 @@ def unstack(X: Any, y: Any, task_column: Any = -1) -> tuple[dict[Any, Any], dict
         Inputs without the task column, and targets.
     """
     table = split_table(X, task_column)
-    require(table.labels is not None, "unstack needs the name or the position of the task column, got task_column=None")
+    if table.labels is None:
+        raise ValueError("unstack needs the name or the position of the task column, got task_column=None")
     labels, y = np.asarray(table.labels), np.asarray(y)
-    require(len(y) == len(labels), f"X has {len(labels)} rows and y has {len(y)}")
+    if len(y) != len(labels):
+        raise ValueError(f"X has {len(labels)} rows and y has {len(y)}")
     Xs, ys = {}, {}
     tasks = sorted_labels(labels)
     for label, rows in zip(tasks.tolist(), rows_by_task(labels, tasks), strict=True):

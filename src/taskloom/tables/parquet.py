@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from .._component import require
-
 
 class parquet_blocks:  # noqa: N801 (it is called like a function)
     """The rows of a Parquet file or folder, a block at a time: what ``fit_blocks`` reads.
@@ -62,7 +60,8 @@ class parquet_blocks:  # noqa: N801 (it is called like a function)
         there, aside = self._data.schema.names, [*self._targets(), *self._weight()]
         self.columns = [name for name in there if name not in aside] if columns is None else list(columns)
         missing = [name for name in [*aside, *self.columns] if name not in there]
-        require(not missing, f"{path} has no column {missing[0] if missing else ''!r}; it has {there}")
+        if missing:
+            raise ValueError(f"{path} has no column {missing[0]!r}; it has {there}")
 
     def _targets(self) -> list[str]:
         return [self.target] if isinstance(self.target, str) else self.target

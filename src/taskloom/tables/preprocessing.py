@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._component import require
 from .layout import is_missing
 
 Array = np.ndarray
@@ -74,12 +73,15 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         """
         X = _frame(X)
         names = list(map(str, X.columns))
-        require(len(set(names)) == len(names), f"columns must have different names, got {_twice(names)!r} twice")
+        if len(set(names)) != len(names):
+            raise ValueError(f"columns must have different names, got {_twice(names)!r} twice")
         place = {name: k for k, name in enumerate(names)}
         for name in (*self.categorical, *([self.task_column] if self.task_column is not None else [])):
-            require(name in place, f"the table has no column {name!r}; it has {_some(names)}")
+            if name not in place:
+                raise ValueError(f"the table has no column {name!r}; it has {_some(names)}")
         inputs = [name for name in names if name != self.task_column]
-        require(len(inputs) > 0, "the table has no input columns, only tasks and targets")
+        if len(inputs) == 0:
+            raise ValueError("the table has no input columns, only tasks and targets")
         self.numeric_, self.levels_ = {}, {}
         for name in inputs:
             column = X.iloc[:, place[name]]
@@ -91,18 +93,20 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
         out = self.get_feature_names_out().tolist()
-        require(len(set(out)) == len(out), f"two columns would both be called {_twice(out)!r}; rename one of the inputs")
+        if len(set(out)) != len(out):
+            raise ValueError(f"two columns would both be called {_twice(out)!r}; rename one of the inputs")
         return self
 
     def _levels(self, column: Any, name: str) -> list[str | None]:
         words = _words(column)
         levels = sorted({word for word in words if word is not None})
-        require(len(levels) > 0, f"column {name!r} is empty; leave it out")
-        require(
-            name in self.categorical or len(levels) <= self.max_levels,
-            f"column {name!r} is text with {len(levels)} different values; leave it out (--drop {name}), or name it as "
-            f"categorical (--categorical {name}) if it is no identifier",
-        )
+        if len(levels) == 0:
+            raise ValueError(f"column {name!r} is empty; leave it out")
+        if name not in self.categorical and len(levels) > self.max_levels:
+            raise ValueError(
+                f"column {name!r} is text with {len(levels)} different values; leave it out (--drop {name}), or name it as "
+                f"categorical (--categorical {name}) if it is no identifier"
+            )
         return [*levels, *([None] if None in words else [])]
 
     def transform(self, X):
@@ -198,7 +202,8 @@ def read_targets(column: Any, labels: bool | None = None) -> tuple[Array, bool]:
 def _frame(X: Any) -> Any:
     if hasattr(X, "iloc"):
         return X
-    require(hasattr(X, "to_pandas"), f"a table with column names is needed (a data frame), got {type(X).__name__}")
+    if not hasattr(X, "to_pandas"):
+        raise ValueError(f"a table with column names is needed (a data frame), got {type(X).__name__}")
     return X.to_pandas()
 
 
@@ -223,9 +228,8 @@ def _words(column: Any) -> list[str | None]:
 def _numbers(column: Any, name: str, strict: bool = False, target: bool = False) -> Array | None:
     """Each cell as a number, NaN where it is missing; ``None`` for a column of words, which ``strict`` refuses."""
     kind = column.dtype.kind
-    require(
-        kind not in "mMc", f"column {name!r} holds times or complex numbers; make them numbers, or leave it out (--drop {name})"
-    )
+    if kind in "mMc":
+        raise ValueError(f"column {name!r} holds times or complex numbers; make them numbers, or leave it out (--drop {name})")
     if kind in "biuf":
         values = column.to_numpy(dtype=float, na_value=np.nan)
     else:
@@ -238,11 +242,11 @@ def _numbers(column: Any, name: str, strict: bool = False, target: bool = False)
                 values[strangers] = [_TRUTH[word.lower()] for word in odd]
                 return values
             where = f"{odd[0]!r} in row {column.index[strangers[0]]}"
-            require(
-                not all(_DECIMAL_COMMA.fullmatch(word) for word in odd),
-                f"column {name!r} holds numbers with a comma, such as {where}: write decimals with a point, and thousands "
-                "without a separator",
-            )
+            if all(_DECIMAL_COMMA.fullmatch(word) for word in odd):
+                raise ValueError(
+                    f"column {name!r} holds numbers with a comma, such as {where}: write decimals with a point, and thousands "
+                    "without a separator"
+                )
             if only and not strict:
                 return None
             words_of = "learn it as labels (--classify)" if target else f"read the column as words (--categorical {name})"
@@ -275,12 +279,14 @@ def _parse(words: list[str | None]) -> tuple[Array, list[int]]:
 
 def _scale(values: Array, name: str) -> tuple[float, float, float]:
     """Median, mean and spread after imputation; a constant column keeps a spread of 1."""
-    require(not np.isnan(values).all(), f"column {name!r} is empty; leave it out")
+    if np.isnan(values).all():
+        raise ValueError(f"column {name!r} is empty; leave it out")
     median = float(np.nanmedian(values))
     filled = np.where(np.isnan(values), median, values)
-    require(
-        float(np.abs(filled).max()) < 1e150,
-        f"column {name!r} holds {filled[np.abs(filled).argmax()]:.3g}, whose square is no number; divide it, or leave it out",
-    )
+    if not float(np.abs(filled).max()) < 1e150:
+        raise ValueError(
+            f"column {name!r} holds {filled[np.abs(filled).argmax()]:.3g}, whose square is no number; divide it, or leave it "
+            "out"
+        )
     mean, spread = float(filled.mean()), float(filled.std())
     return median, mean, spread if spread > 1e-12 * max(abs(mean), np.finfo(float).tiny) else 1.0

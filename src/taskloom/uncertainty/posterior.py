@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
 
-from .._component import is_number, require
+from .._component import is_number
 from .._linalg import one_thread, psd_eigh
 from ..features import Matrix, densely, row_squares, weighted_gram
 from ..problem import Problem
@@ -57,10 +57,8 @@ class Posterior:
     """
 
     def __init__(self, problem: Problem, W: Array, b: Array, A: Array, noise: float | None = None, joint: bool = False):
-        require(
-            noise is None or (is_number(noise) and 0 < noise < 1e150),
-            f"noise must be None or a positive number whose square is one, got {noise!r}",
-        )
+        if noise is not None and not (is_number(noise) and 0 < noise < 1e150):
+            raise ValueError(f"noise must be None or a positive number whose square is one, got {noise!r}")
         seen = problem.observations
         rho = problem.ridge / problem.alpha
         turns = turns_of(W, A) if joint and not problem.structure.known else None
@@ -115,11 +113,12 @@ def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
             if np.allclose(c, c[0], rtol=1e-12, atol=0.0):
                 return _SharedTurning(problem, prior, s, float(c[0]))
     N, columns = seen.row.size, prior.n_columns(problem.n_features)
-    require(
-        min(N, columns + T) <= LARGEST,
-        f"return_std would need a dense system of {min(N, columns + T)} rows for {T} related tasks (the limit is {LARGEST}); "
-        "fit a subset of the rows, or use fewer features",
-    )
+    if min(N, columns + T) > LARGEST:
+        raise ValueError(
+            f"return_std would need a dense system of {min(N, columns + T)} rows for {T} related tasks (the limit is "
+            f"{LARGEST}); "
+            "fit a subset of the rows, or use fewer features"
+        )
     return _ByObservation(problem, prior, seen) if columns + T > N else _ByWeight(problem, prior, seen)
 
 

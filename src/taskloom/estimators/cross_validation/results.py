@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..._component import require
 from ...problem.solution import Solution
 from ...structures import Structure
 from ...structures.factored_matrix import FactoredStructure
@@ -48,7 +47,8 @@ class Candidate:
     def best(self) -> int:
         """The strength with the best mean score; of equals the largest."""
         mean = self.mean
-        require(not np.isnan(mean).all(), "every score is NaN: the test parts are too small for this score; lower cv")
+        if np.isnan(mean).all():
+            raise ValueError("every score is NaN: the test parts are too small for this score; lower cv")
         return int(np.nanargmax(mean))
 
     def task_scores(self, k: int, tasks: list[Any]) -> Array:

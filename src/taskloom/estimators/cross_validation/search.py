@@ -21,7 +21,7 @@ from sklearn.model_selection import LeaveOneOut
 from sklearn.utils import indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._component import require, warn
+from ..._component import warn
 from ...structures import Independent, Structure
 from ...tables import as_table, shown
 from ...uncertainty.leave_one_out import leave_one_out
@@ -90,15 +90,15 @@ class CrossValidated(MultiTaskEstimator):
         self
         """
         self._validate_params()
-        require(
-            self.fallback is None or not self._leaves_one_out(),
-            'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5',
-        )
-        require(
-            self.task_column is None or self.kernel != "precomputed",
-            'a kernel matrix with a task column cannot be split by rows and columns: pass the kernel itself (kernel="rbf" or a '
-            "function of X), or y as one column for each task, with NaN, and no task_column",
-        )
+        if self.fallback is not None and self._leaves_one_out():
+            raise ValueError(
+                'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5'
+            )
+        if self.task_column is not None and self.kernel == "precomputed":
+            raise ValueError(
+                'a kernel matrix with a task column cannot be split by rows and columns: pass the kernel itself (kernel="rbf" '
+                "or a function of X), or y as one column for each task, with NaN, and no task_column"
+            )
         X, y = indexable(as_table(X), as_table(y))
         structures = self._candidates()
         trial = Trial(self._plain(_template(structures)), X, y, sample_weight, self.scoring)
@@ -147,14 +147,13 @@ class CrossValidated(MultiTaskEstimator):
     # --- what is tried ------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[Structure]:
-        require(
-            self.structures is None or self.structure is None,
-            "give structure= (one) or structures= (several candidates), not both",
-        )
+        if self.structures is not None and self.structure is not None:
+            raise ValueError("give structure= (one) or structures= (several candidates), not both")
         if self.structures is None:
             return [as_structures(self.structure, self.kernel)]
         given = [self.structures] if isinstance(self.structures, (str, Structure)) else list(self.structures)
-        require(len(given) > 0, "structures is empty: give at least one candidate")
+        if len(given) == 0:
+            raise ValueError("structures is empty: give at least one candidate")
         return [as_structures(structure, self.kernel) for structure in given]
 
     def _strengths(self, data: Prepared, trial: Trial, structure: Structure) -> Array:
@@ -162,10 +161,8 @@ class CrossValidated(MultiTaskEstimator):
         if isinstance(self.alphas, Integral):
             return grid_for(trial.estimator, data, structure, int(self.alphas))
         alphas: Array = np.unique(np.asarray(self.alphas, dtype=np.float64))[::-1]
-        require(
-            alphas.size > 0 and bool(np.isfinite(alphas).all()) and bool((alphas > 0).all()),
-            f"alphas must be a whole number or positive strengths, got {self.alphas!r}",
-        )
+        if not (alphas.size > 0 and bool(np.isfinite(alphas).all()) and bool((alphas > 0).all())):
+            raise ValueError(f"alphas must be a whole number or positive strengths, got {self.alphas!r}")
         return alphas
 
     def _plain(self, structure: Structure) -> MultiTaskEstimator:
@@ -260,8 +257,10 @@ class CrossValidated(MultiTaskEstimator):
 
     def _fall_back(self, trial: Trial, data: Prepared, alone: Candidate) -> None:
         """Tasks that joint learning hurts, by more than one standard error, keep a model of their own."""
-        require(self._by_name(), "fallback is for tasks; here the tasks are the classes of one target")
-        require(not isinstance(self.kernel, (list, tuple)), "fallback needs one kernel, got a list")
+        if not self._by_name():
+            raise ValueError("fallback is for tasks; here the tasks are the classes of one target")
+        if isinstance(self.kernel, (list, tuple)):
+            raise ValueError("fallback needs one kernel, got a list")
         hurt = np.flatnonzero(self.transfer_["gain"] < -self.transfer_["standard_error"])  # unknown errors tell nothing
         self.fallback_tasks_ = self.tasks_[hurt]
         if hurt.size == 0:

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 
-from ..._component import require
 from ...problem.observations import Observations
 from ...tables import shown
 
@@ -25,8 +24,10 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
     may leave no other way): that fold could not do without it. ``random_state`` shuffles the rows first; without
     it the folds depend on the data alone.
     """
-    require(n_splits >= 2, f"cv needs at least 2 folds, got cv={n_splits}")
-    require(n_rows >= n_splits, f"cv={n_splits} folds need at least as many rows, got n_samples = {n_rows}")
+    if not n_splits >= 2:
+        raise ValueError(f"cv needs at least 2 folds, got cv={n_splits}")
+    if not n_rows >= n_splits:
+        raise ValueError(f"cv={n_splits} folds need at least as many rows, got n_samples = {n_rows}")
     order = np.arange(n_rows) if random_state is None else check_random_state(random_state).permutation(n_rows)
     rank = np.empty(n_rows, int)
     rank[order] = np.arange(n_rows)
@@ -50,7 +51,8 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
             f"fold {empty[0]} of {n_splits} is empty: rows of each task are too few, {np.count_nonzero(fixed)} of {n_rows} are "
             "the only one of theirs (or of a class of it) and must be learned from; is task_column the right column?"
         )
-    require(not empty, f"fold {empty[0] if empty else ''} of {n_splits} is empty: {n_rows} rows are too few; lower cv")
+    if empty:
+        raise ValueError(f"fold {empty[0]} of {n_splits} is empty: {n_rows} rows are too few; lower cv")
     return splits
 
 
@@ -89,10 +91,12 @@ def make_folds(
         stratum = seen.task * 2 + (labelled[seen.task] & (seen.y > 0))
         return task_folds(n_rows, seen.row, stratum, 5 if cv is None else int(cv), random_state)
     splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(X, y, groups)]
-    require(len(splits) > 0, f"cv={cv!r} gave no folds")
+    if len(splits) == 0:
+        raise ValueError(f"cv={cv!r} gave no folds")
     for k, (train, test) in enumerate(splits):
         for part, name in ((train, "training"), (test, "test")):
-            require(part.size > 0, f"the {name} part of fold {k} is empty; choose other folds (cv={cv!r})")
+            if part.size == 0:
+                raise ValueError(f"the {name} part of fold {k} is empty; choose other folds (cv={cv!r})")
     return splits
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, like, namespace, to_numpy
-from ..._component import require
 from ..._linalg import psd_root
 from ...features import GROWING, PER_TASK
 from ...structures import Structure
@@ -72,7 +71,8 @@ class KernelInputs(Shared):
         inputs = double(X)
         self.K = kernel(inputs, inputs)
         finite = bool(xp.all(xp.isfinite(self.K)))
-        require(finite, "the kernel gave NaN or infinity; scale X or change the kernel's parameters")
+        if not finite:
+            raise ValueError("the kernel gave NaN or infinity; scale X or change the kernel's parameters")
         if fit_intercept:
             self.k_mean = self.s @ self.K
             self.K -= self.k_mean[:, None]
@@ -102,11 +102,11 @@ class KernelInputs(Shared):
         """All directions, by the eigenvectors of the matrix."""
         k, U = self.xp.linalg.eigh(self.light)
         low, high = float(k[0]), float(k[-1])
-        require(
-            low >= -max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)) * max(high, 0.0) and high >= 0,
-            f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {low:.3g} (largest {high:.3g}); "
-            "choose another kernel, or other parameters of it",
-        )
+        if not (low >= -max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)) * max(high, 0.0) and high >= 0):
+            raise ValueError(
+                f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {low:.3g} (largest {high:.3g}); "
+                "choose another kernel, or other parameters of it"
+            )
         first = first_kept(k)
         d = self.xp.sqrt(k[first:])
         self.S = U[:, first:] / d

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._component import require
 from ...problem import Problem
 from ..base import Iterate, Run, Solver
 from ..supervised.sides import FeatureSide, Supervised
@@ -34,7 +33,8 @@ class Factored(Solver):
     memory: int = 20
 
     def check(self) -> None:
-        require(self.memory >= 1, f"Factored needs memory >= 1, got memory={self.memory!r}")
+        if self.memory < 1:
+            raise ValueError(f"Factored needs memory >= 1, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         if problem.structure.either_side or problem.structure.task_factor:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import issparse
 
-from ..._component import require
 from ...problem import Problem
 from ...structures import Schatten
 from ..base import Iterate, Run, Solver
@@ -44,7 +43,8 @@ class Projected(Solver):
     single: bool = True
 
     def check(self) -> None:
-        require(0 < self.forcing < 1, f"Projected needs 0 < forcing < 1, got forcing={self.forcing!r}")
+        if not (0 < self.forcing < 1):
+            raise ValueError(f"Projected needs 0 < forcing < 1, got forcing={self.forcing!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         trace = isinstance(problem.structure, Schatten) and problem.structure.p == 1

@@ -16,7 +16,6 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..._array_api import row_products
-from ..._component import require
 from ...losses import RowLoss, Squared
 from ...problem import Problem
 from ...problem.memo import LOSS, TARGETS, WEIGHTS
@@ -49,7 +48,8 @@ class Reweighted(Solver):
     narrowing: ClassVar[tuple[float, float]] = (0.1, 4.0)
 
     def check(self) -> None:
-        require(0 < self.forcing < 1, f"Reweighted needs 0 < forcing < 1, got forcing={self.forcing!r}")
+        if not (0 < self.forcing < 1):
+            raise ValueError(f"Reweighted needs 0 < forcing < 1, got forcing={self.forcing!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         trace = isinstance(problem.structure, Schatten) and problem.structure.p == 1

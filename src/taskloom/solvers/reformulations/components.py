@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..._component import require
 from ...equivalences import implied_tasks
 from ...losses import RowLoss
 from ...problem import Problem
@@ -22,11 +21,12 @@ Array = np.ndarray
 
 def in_addends(problem: Problem, inner: Problem, run: Callable[[tuple | None], Solution], start: tuple | None) -> Solution:
     """Solve ``inner``, which has features for each addend; where ``problem`` has them once, its weights are the sum."""
-    require(
-        not isinstance(problem.loss, RowLoss),
-        f"{type(problem.loss).__name__} is a loss of whole rows, and sums (Robust, Dirty, lists of kernels) need one of single "
-        'outputs; use loss="logistic" or "hinge"',
-    )
+    if isinstance(problem.loss, RowLoss):
+        raise ValueError(
+            f"{type(problem.loss).__name__} is a loss of whole rows, and sums (Robust, Dirty, lists of kernels) need one of "
+            "single "
+            'outputs; use loss="logistic" or "hinge"'
+        )
     parts: Parts = inner.structure  # type: ignore[assignment]
     found = run(start if start is None or start[0].shape[0] == inner.n_features else None)
     weights, variables = parts.features_of(found.W), parts.variables(found.A)
