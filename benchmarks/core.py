@@ -76,8 +76,8 @@ def accelerated_proximal_gradient(problem: Problem, target: list[float], time_li
     momentum, last, reached = 1.0, np.inf, [None] * len(target)
     while time.perf_counter() - began < time_limit and reached[-1] is None:
         z = problem.predict(V, intercepts(V))
-        slope = problem.correlate(2 * seen.weight * (z - seen.y))  # centred already: the residuals of a task add up to zero
-        U, s, Vt = np.linalg.svd(V - slope / lipschitz, full_matrices=False)
+        gradient = problem.correlate(2 * seen.weight * (z - seen.y))  # centred already: the residuals of a task add up to zero
+        U, s, Vt = np.linalg.svd(V - gradient / lipschitz, full_matrices=False)
         s = np.maximum(s - tau / lipschitz, 0.0)
         new = (U * s) @ Vt
         value = problem.loss_term(problem.predict(new, intercepts(new))) + tau * s.sum()

@@ -37,7 +37,7 @@ from fig1_table import draw, table
 
 import taskloom
 from taskloom import Problem, alpha_max, solve
-from taskloom.experiments import originals
+from taskloom.experiments import baselines as originals
 from taskloom.experiments.fig1 import CLUSTERS, make
 from taskloom.structures import Clusters, Trace
 
@@ -79,7 +79,7 @@ def objective(problem: Problem, W: np.ndarray) -> float:
 class Cell:
     """One problem, its certified optimum, and how the methods do on it."""
 
-    def __init__(self, problem: Problem, tasks: originals.Tasks, limit: float):
+    def __init__(self, problem: Problem, tasks: originals.TaskList, limit: float):
         self.problem, self.tasks, self.limit = problem, tasks, limit
         self.best = solve(replace(problem), tol=1e-9, max_iter=5000)
         self.targets = [self.best.certificate.dual + level * problem.scale for level in LEVELS]

@@ -58,7 +58,7 @@ class Trip:
 
 
 class Data:
-    """``sum_t ||y_t - X_t w_t||^2`` with the weights inside: residuals and slopes."""
+    """``sum_t ||y_t - X_t w_t||^2`` with the weights inside: residuals and gradients."""
 
     def __init__(self, problem: Problem):
         T, d = problem.n_tasks, problem.n_features
@@ -78,7 +78,7 @@ class Data:
             return float(np.vdot(left, left))
         return self.total + float(np.vdot(W, fit - 2 * self.right))
 
-    def slope(self, fit: Array) -> Array:
+    def gradient(self, fit: Array) -> Array:
         if self.gram is None:
             return 2 * np.matmul((fit - self.y)[:, None, :], self.X)[:, 0]
         return 2 * (fit - self.right)
@@ -88,12 +88,12 @@ class Data:
         w = self.right.copy()
         for _ in range(12):
             w /= np.linalg.norm(w, axis=1)[:, None]
-            w = self.slope(self.fit(w)) + 2 * self.right
+            w = self.gradient(self.fit(w)) + 2 * self.right
         return 1.05 * float(np.linalg.norm(w, axis=1).max())
 
-    def bound(self, loss: float, W: Array, slope: Array, conjugate: float, reach: float) -> float:
+    def bound(self, loss: float, W: Array, gradient: Array, conjugate: float, reach: float) -> float:
         """The best ``D(cG)`` for ``G`` the residual at ``W``: ``c <Gy> - c^2 (||G||^2/4 + conjugate)``, ``c <= reach``."""
-        linear = 2 * loss - float(np.vdot(W, slope))  # <G, y> with G = 2 (y - XW)
+        linear = 2 * loss - float(np.vdot(W, gradient))  # <G, y> with G = 2 (y - XW)
         square = loss + conjugate
         c = min(reach, linear / (2 * square))
         return c * linear - c * c * square
@@ -112,11 +112,11 @@ def fista(problem: Problem, **options) -> Trip:
     fit_W = fit_V = data.fit(W)
     momentum, last = 1.0, np.inf
     while True:
-        slope = data.slope(fit_V)
+        gradient = data.gradient(fit_V)
         if trip.due():
-            steepest = float(np.sqrt(np.linalg.eigvalsh(smaller_gram(slope))[-1]))
-            trip.bound = max(trip.bound, data.bound(data.loss(V, fit_V), V, slope, 0.0, tau / steepest))
-        M = V - length * slope
+            steepest = float(np.sqrt(np.linalg.eigvalsh(smaller_gram(gradient))[-1]))
+            trip.bound = max(trip.bound, data.bound(data.loss(V, fit_V), V, gradient, 0.0, tau / steepest))
+        M = V - length * gradient
         energy, basis = np.linalg.eigh(smaller_gram(M))
         keep = energy > (tau * length) ** 2
         sigma, basis = np.sqrt(energy[keep]), basis[:, keep]
@@ -134,7 +134,7 @@ def fista(problem: Problem, **options) -> Trip:
 
 
 def cluster_norm(structure: Clusters, W: Array) -> tuple[float, Array]:
-    """``min_A tr(A^-1 W'W)`` over the structures, for weights ``T x d``, and half its slope: one eigendecomposition."""
+    """``min_A tr(A^-1 W'W)`` over the structures, for weights ``T x d``, and half its gradient: one eigendecomposition."""
     T, d = W.shape
     mean = W.mean(axis=0)
     C = W - mean
@@ -155,7 +155,7 @@ def cluster_conjugate(structure: Clusters, alpha: float, Z: Array) -> float:
 
 
 def lbfgs(problem: Problem, **options) -> Trip:
-    """scipy's L-BFGS-B on the weights: the cluster norm and its slope from one eigendecomposition."""
+    """scipy's L-BFGS-B on the weights: the cluster norm and its gradient from one eigendecomposition."""
     trip = Trip(problem, **options)
     data, structure, alpha = Data(problem), problem.structure, problem.alpha
     T, d = data.shape
@@ -164,13 +164,13 @@ def lbfgs(problem: Problem, **options) -> Trip:
         W = flat.reshape(T, d)
         norm, turned = cluster_norm(structure, W)
         fit = data.fit(W)
-        loss, slope = data.loss(W, fit), data.slope(fit)
+        loss, gradient = data.loss(W, fit), data.gradient(fit)
         if trip.due():
-            trip.bound = max(trip.bound, data.bound(loss, W, slope, cluster_conjugate(structure, alpha, slope), 1.0))
+            trip.bound = max(trip.bound, data.bound(loss, W, gradient, cluster_conjugate(structure, alpha, gradient), 1.0))
         value = loss + alpha * norm
         if trip.arrived(value, W):
             raise ArrivedError
-        return value, (slope + 2 * alpha * turned).ravel()
+        return value, (gradient + 2 * alpha * turned).ravel()
 
     with suppress(ArrivedError):
         minimize(
@@ -191,14 +191,14 @@ def proof(problem: Problem, tolerance: float = 1e-6) -> Callable[[Array], bool]:
     def proves(W: Array) -> bool:
         W = np.ascontiguousarray(W.T)
         fit = data.fit(W)
-        loss, slope = data.loss(W, fit), data.slope(fit)
+        loss, gradient = data.loss(W, fit), data.gradient(fit)
         if structure.low_rank:
             penalty = tau * float(np.sqrt(np.maximum(np.linalg.eigvalsh(smaller_gram(W)), 0.0)).sum())
-            steepest = float(np.sqrt(np.linalg.eigvalsh(smaller_gram(slope))[-1]))
-            bound = data.bound(loss, W, slope, 0.0, tau / steepest)
+            steepest = float(np.sqrt(np.linalg.eigvalsh(smaller_gram(gradient))[-1]))
+            bound = data.bound(loss, W, gradient, 0.0, tau / steepest)
         else:
             penalty = alpha * cluster_norm(structure, W)[0]
-            bound = data.bound(loss, W, slope, cluster_conjugate(structure, alpha, slope), 1.0)
+            bound = data.bound(loss, W, gradient, cluster_conjugate(structure, alpha, gradient), 1.0)
         return loss + penalty - bound <= tolerance * problem.scale
 
     return proves

@@ -75,7 +75,7 @@ def summary(kind: str, cells: list[Cell]) -> list[str]:
         lines.append(f'- Our solver "{name}" reaches a certified 1e-6 in {len(reached)} of {len(cells)} cells.')
     for share in sorted({cell.share for cell in grid}, reverse=True):
         names = "auto", f"{peer}, certifying"
-        growth = [f"{name} d^{slope:.2f}" for name in names if (slope := slope_in_d(grid, share, name)) is not None]
+        growth = [f"{name} d^{gradient:.2f}" for name in names if (gradient := slope_in_d(grid, share, name)) is not None]
         if growth:
             lines.append(f"- Growth of time in d from 25 on at T = 100, {share} of the maximum: {'; '.join(growth)}.")
     return [*lines, *originals_lines(kind, cells)]

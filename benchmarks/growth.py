@@ -2,10 +2,10 @@
 
     python benchmarks/growth.py [--quick] [--threads 1] [--most 100000]
 
-Tasks: the table of many_tasks.py (30 examples of its own each, d = 50, relative gap 1e-4), from 10 tasks on, every size in a
+TaskList: the table of many_tasks.py (30 examples of its own each, d = 50, relative gap 1e-4), from 10 tasks on, every size in a
 process of its own; under two minutes in all, and 3.3 GiB at 100 000 tasks. Examples (30 to 1000 a task) and features (10 to
-300): 100 tasks, trace penalty, squared loss, 1e-6, the quickest of three fits. A slope is that of a straight line through the
-logarithms; below a tenth of a second what does not grow weighs in.
+300): 100 tasks, trace penalty, squared loss, 1e-6, the quickest of three fits. A gradient is that of a straight line through
+the logarithms; below a tenth of a second what does not grow weighs in.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def own_inputs(n: int, d: int, n_tasks: int = 100) -> dict[str, Any]:
     }
 
 
-def slope(rows: list[dict[str, Any]]) -> float:
+def gradient(rows: list[dict[str, Any]]) -> float:
     return float(np.polyfit(np.log([row["size"] for row in rows]), np.log([row["CPU s"] for row in rows]), 1)[0])
 
 
@@ -58,7 +58,7 @@ def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
     for axes, what in zip(figure.subplots(1, 3, sharey=True), ("tasks", "examples", "features"), strict=True):
         mine = [row for row in rows if row["grows"] == what]
         axes.loglog([row["size"] for row in mine], [row["CPU s"] for row in mine], "o-")
-        axes.set_xlabel(f"{what}: slope {slope(mine):.2f}")
+        axes.set_xlabel(f"{what}: gradient {gradient(mine):.2f}")
         axes.set_ylabel("CPU seconds" if what == "tasks" else "")
 
 
@@ -83,10 +83,10 @@ def main() -> None:
         for size in sizes[what]:
             rows.append({"grows": what, "size": size} | fit(size))
             print(rows[-1], flush=True)
-    notes = [f"Slope in {what}: {slope([row for row in rows if row['grows'] == what]):.2f}." for what in sizes]
+    notes = [f"Gradient in {what}: {gradient([row for row in rows if row['grows'] == what]):.2f}." for what in sizes]
     many = [row for row in rows if row["grows"] == "tasks" and row["size"] >= 1000]
     if len(many) > 1:
-        notes.append(f"Slope in tasks from 1 000 on: {slope(many):.2f}.")
+        notes.append(f"Gradient in tasks from 1 000 on: {gradient(many):.2f}.")
     name = "growth" if THREADS == 1 else f"growth_{THREADS}"
     write(name, f"Growth, {THREADS} BLAS thread(s)", rows, notes, lambda figure: draw(figure, rows), options.quick)
 

@@ -55,7 +55,7 @@ def problem_of(loss: str, n_tasks: int = 100, n: int = 50, d: int = 50) -> Probl
 def proximal_gradient(problem: Problem, target: float | None, limit: float) -> float | None:
     """FISTA with restarts on ``W`` and ``b``, for smooth losses: CPU seconds until the objective is below the target.
 
-    Without a target, until its own duality gap is small: the slopes at every tenth iterate, shrunk until they are feasible.
+    Without a target, until its own duality gap is small: the gradients at every tenth iterate, shrunk until they are feasible.
     """
     seen, tau = problem.observations, 2 * np.sqrt(problem.alpha)
     began = time.process_time()
@@ -67,14 +67,14 @@ def proximal_gradient(problem: Problem, target: float | None, limit: float) -> f
     b = c = problem.best_constants
     momentum, last, count, bound = 1.0, np.inf, 0, -np.inf
     while time.process_time() - began < limit:
-        g = seen.weight * problem.loss.slope(seen.y, problem.predict(V, c))
+        g = seen.weight * problem.loss.gradient(seen.y, problem.predict(V, c))
         U, s, Vt = np.linalg.svd(V - problem.correlate(g) / lipschitz, full_matrices=False)
         s = np.maximum(s - tau / lipschitz, 0.0)
         new, new_b = (U * s) @ Vt, c - seen.sum_by_task(g) / lipschitz
         z = problem.predict(new, new_b)
         value = problem.loss_term(z) + tau * s.sum()
         if target is None and count % 10 == 9:
-            bound = max(bound, problem.dual(problem.dual_candidate(problem.loss.slope(seen.y, z))))
+            bound = max(bound, problem.dual(problem.dual_candidate(problem.loss.gradient(seen.y, z))))
         if value <= (bound + TOL * problem.scale if target is None else target):
             return time.process_time() - began
         count += 1

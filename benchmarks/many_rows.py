@@ -7,7 +7,7 @@ noise. ``MultiTaskRegressor("trace", kernel="rbf", approximation="nystroem").fit
 peak memory is read when the fit ends. Then
 
 - at 50 000 rows (``--memory``) the fit from blocks is compared with the fit in memory;
-- at full size one more pass over the rows compares the objective, the slope of the loss at the fitted weights, and the Gram
+- at full size one more pass over the rows compares the objective, the gradient of the loss at the fitted weights, and the Gram
   matrix along random directions with what the statistics say.
 
 Writes benchmarks/results/many_rows.json and many_rows.md; ``--quick`` is 20 000 rows, 100 features, and writes nothing.
@@ -80,13 +80,13 @@ def check(fitted: Any, n_rows: int) -> dict[str, float]:
 
     W, b, statistics = fitted.coef_.T, fitted.intercept_, fitted._statistics.shared
     V = np.random.default_rng(2).normal(size=(len(W), 3)) / np.sqrt(len(W))
-    loss, slope, along, total, spread = 0.0, np.zeros_like(W), np.zeros_like(V), 0.0, 0.0
+    loss, gradient, along, total, spread = 0.0, np.zeros_like(W), np.zeros_like(V), 0.0, 0.0
     for X, Y in blocks(n_rows):
         for rows in np.array_split(np.arange(len(X)), 10):
             phi = fitted.feature_map_.transform(X[rows]) - statistics.x_mean
             left = phi @ W + b + statistics.x_mean @ W - Y[rows]
             loss += float(np.vdot(left, left))
-            slope += phi.T @ left
+            gradient += phi.T @ left
             along += phi.T @ (phi @ V)
             spread += float(np.sum((Y[rows] - statistics.y_mean) ** 2))
             total += len(rows)
@@ -99,7 +99,7 @@ def check(fitted: Any, n_rows: int) -> dict[str, float]:
     return {
         "r2": 1 - loss / spread,
         "objective_off": abs(loss / total + penalty - primal) / primal,
-        "slope_off": float(np.abs(slope - expected).max() / np.abs(statistics.cross).max()),
+        "slope_off": float(np.abs(gradient - expected).max() / np.abs(statistics.cross).max()),
         "gram_off": float(np.abs(along - statistics.gram @ V).max() / np.abs(along).max()),
     }
 
@@ -141,7 +141,7 @@ def page(fit: dict[str, Any], both: dict[str, Any], machine: str) -> str:
 
 One more pass over the rows agrees with the statistics to (relative)
 
-| objective | slope of the loss | Gram along random directions |
+| objective | gradient of the loss | Gram along random directions |
 |---|---|---|
 | {fit["objective_off"]:.1e} | {fit["slope_off"]:.1e} | {fit["gram_off"]:.1e} |
 

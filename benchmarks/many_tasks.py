@@ -4,7 +4,7 @@
 
 Each task has 30 examples of its own, d = 50: five planted directions, some noise in the weights, noise in the targets, which
 are scaled to unit variance. ``MultiTaskRegressor("trace", task_column=-1)`` at 0.1 of the strength at which nothing is learned.
-Every size runs in a process of its own; memory is the peak of that process, the table included. The slope is that of the
+Every size runs in a process of its own; memory is the peak of that process, the table included. The gradient is that of the
 logarithm of the CPU seconds of ``fit``. Writes benchmarks/results/many_tasks.json and many_tasks.md; ``--quick`` is 300 and
 1 000 tasks and writes nothing.
 """
@@ -55,7 +55,7 @@ def long_table(n_tasks: int, seed: int = 0) -> tuple[Any, Any, float]:
         X[rows, :-1], X[rows, -1] = x.reshape(-1, D), np.repeat(tasks, N)
         y[rows] = np.einsum("tij,tj->ti", x, W).ravel() + rng.normal(size=len(tasks) * N)
     y /= y.std()
-    moments = np.zeros((D, D))  # ZZ' with Z the slopes at the best constants; its largest eigenvalue over 4 is alpha_max
+    moments = np.zeros((D, D))  # ZZ' with Z the gradients at the best constants; its largest eigenvalue over 4 is alpha_max
     for first in range(0, n_tasks, 1000):
         rows = slice(first * N, min(first + 1000, n_tasks) * N)
         g = y[rows].reshape(-1, N)
@@ -95,7 +95,7 @@ def in_a_process(n_tasks: int, threads: int) -> dict[str, Any]:
     return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
-def slope(rows: list[dict[str, Any]], what: str) -> float:
+def gradient(rows: list[dict[str, Any]], what: str) -> float:
     import numpy as np
 
     return float(np.polyfit(np.log([row["tasks"] for row in rows]), np.log([row[what] for row in rows]), 1)[0])
@@ -126,7 +126,7 @@ def main() -> None:
         rows.append(in_a_process(n_tasks, options.threads))
         print(json.dumps(rows[-1]), flush=True)
     text = table(rows)
-    last = f"Slope of the CPU seconds of a fit in the number of tasks: {slope(rows, 'cpu'):.2f}."
+    last = f"Gradient of the CPU seconds of a fit in the number of tasks: {gradient(rows, 'cpu'):.2f}."
     print(f"{text}\n\n{last}")
     if options.quick:
         return
@@ -137,7 +137,7 @@ def main() -> None:
         f"Load of the machine at the end: {os.getloadavg()[0]:.1f} (others ran on it: CPU seconds count, wall seconds do not)."
     )
     (RESULTS / "many_tasks.json").write_text(
-        json.dumps({"machine": machine, "slope": slope(rows, "cpu"), "rows": rows}, indent=1)
+        json.dumps({"machine": machine, "gradient": gradient(rows, "cpu"), "rows": rows}, indent=1)
     )
     (RESULTS / "many_tasks.md").write_text(f"# Growth in the number of tasks\n\n{machine}. {busy}\n\n{text}\n\n{last}\n")
 

@@ -87,11 +87,11 @@ class Traffic:
     """Counts evaluations and the bytes of their messages, as they pass."""
 
     def __init__(self) -> None:
-        from taskloom.distributed.cluster import Tasks
+        from taskloom.distributed.cluster import TaskList
 
         self.out: list[int] = []
         self.back: list[int] = []
-        inner = Tasks.sums
+        inner = TaskList.sums
 
         def sums(tasks: Any, Q: Any, *arguments: Any) -> Any:
             found = inner(tasks, Q, *arguments)
@@ -99,8 +99,8 @@ class Traffic:
             self.back.append(found.nbytes)
             return found
 
-        Tasks.sums = sums  # type: ignore[method-assign]
-        self.close = lambda: setattr(Tasks, "sums", inner)
+        TaskList.sums = sums  # type: ignore[method-assign]
+        self.close = lambda: setattr(TaskList, "sums", inner)
 
 
 def moved(client: Any) -> int:

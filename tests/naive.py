@@ -49,7 +49,7 @@ def projected_objective(problem, Q):
 
 
 def check_point(problem, point, Q, step):
-    """``point(Q)`` has the value, slope and Hessian of ``projected_objective`` along ``step``."""
+    """``point(Q)`` has the value, gradient and Hessian of ``projected_objective`` along ``step``."""
 
     def at(t):
         return point(Q + t * step)
@@ -59,13 +59,13 @@ def check_point(problem, point, Q, step):
 
     assert np.isclose(at(0.3).value - at(0).value, h(0.3) - h(0), rtol=1e-9)
     eps = 1e-4
-    assert np.isclose(np.vdot(at(0).slope, step), (h(eps) - h(-eps)) / (2 * eps), rtol=1e-5)
+    assert np.isclose(np.vdot(at(0).gradient, step), (h(eps) - h(-eps)) / (2 * eps), rtol=1e-5)
     here = at(0)
     here.lift = 0.0  # the plain Hessian
-    assert np.allclose(here.hessian(step), (at(eps).slope - at(-eps).slope) / (2 * eps), rtol=1e-4, atol=1e-5)
+    assert np.allclose(here.hessian(step), (at(eps).gradient - at(-eps).gradient) / (2 * eps), rtol=1e-4, atol=1e-5)
 
 
 def cluster_norm(structure, W):
-    """``min_A tr(A^-1 W'W)`` over those of ``Clusters``, and its slope, for weights ``T x r``: as one big matrix."""
+    """``min_A tr(A^-1 W'W)`` over those of ``Clusters``, and its gradient, for weights ``T x r``: as one big matrix."""
     A = structure.best_structure(W @ W.T)
     return float(np.trace(np.linalg.solve(A, W @ W.T))), 2 * np.linalg.solve(A, W)

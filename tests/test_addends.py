@@ -203,9 +203,9 @@ def test_a_trend_shared_by_all_and_a_smooth_part_shared_in_clusters():
     grid = np.linspace(-1.8, 1.8, 50)[:, None]
     trend, smooth = model.predict_addends(grid)
     np.testing.assert_allclose(trend + smooth + model.intercept_, model.predict(grid), atol=1e-10)
-    slopes = np.polyfit(grid[:, 0], trend, 1)[0]
-    assert np.ptp(slopes) < 0.3
-    assert abs(slopes.mean() - 2) < 0.5
+    gradients = np.polyfit(grid[:, 0], trend, 1)[0]
+    assert np.ptp(gradients) < 0.3
+    assert abs(gradients.mean() - 2) < 0.5
     R = np.corrcoef(smooth.T)
     alike = np.arange(tasks)[:, None] % 2 == np.arange(tasks) % 2
     assert R[alike].min() > 0.65 > 0.3 > R[~alike].max()

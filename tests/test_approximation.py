@@ -12,7 +12,8 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.metrics.pairwise import rbf_kernel
 
 import taskloom
-from taskloom import MultiTaskClassifier, MultiTaskClassifierCV, MultiTaskRegressor, MultiTaskRegressorCV, approximation
+from taskloom import MultiTaskClassifier, MultiTaskClassifierCV, MultiTaskRegressor, MultiTaskRegressorCV
+from taskloom.features import approximate as approximation
 from taskloom.features.approximate import Approximation, Landmarks, Reservoir, leverage_scores, mapped
 from taskloom.persistence import archive
 

@@ -11,7 +11,7 @@ import pytest
 
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor
-from taskloom.solvers import grown
+from taskloom.solvers.reformulations import krylov as grown
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from attack import growing, ledger, shrink, summary

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.losses import Absolute, CustomLoss, EpsilonInsensitive, Hinge, Logistic, Mixed, Quantile, Squared
-from taskloom.solvers.smoothing import Multipliers
+from taskloom.solvers.smoothing import SmoothedProblem
 from taskloom.solvers.supervised.batched_newton import Batch, newton
 from taskloom.solvers.supervised.interior_point import _Path, interior
 from taskloom.solvers.supervised.newton_systems import Columns, Gram, OneEach
@@ -155,8 +155,8 @@ def test_newton_in_a_box_meets_its_conditions():
     H = B @ B.T + 1e-3 * np.eye(6)
     low, high = -np.full(6, 0.5), np.full(6, 0.7)
     x = newton_in_box(lambda x: (x @ H @ x / 2 + c @ x, H @ x + c, lambda free: H[np.ix_(free, free)]), 0 * c, low, high, 1e-12)
-    slope = H @ x + c
-    assert np.abs(x - np.clip(x - slope, low, high)).max() < 1e-10
+    gradient = H @ x + c
+    assert np.abs(x - np.clip(x - gradient, low, high)).max() < 1e-10
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Absolute(), Quantile(0.2), EpsilonInsensitive(0.1)], ids=repr)
@@ -173,7 +173,7 @@ def test_a_smoothed_loss_is_minimised_at_any_strength(loss, dense):
     batch = Batch(smoothed, y, v, design, OneEach((v > 0).astype(float)))
     fit = newton(batch, design.start(np.zeros((2, 40))), np.zeros((2, 1)))
     z = design.predict(fit.coef) + batch.offsets(fit.b)
-    u = -v * smoothed.slope(y, z)
+    u = -v * smoothed.gradient(y, z)
     beta = fit.coef if dense is Columns else np.einsum("bmp,bm->bp", inputs, fit.coef)
     gap = np.square(np.einsum("bmp,bm->bp", inputs, u) - beta).sum() / 2
     assert gap <= 1e-6
@@ -188,9 +188,9 @@ def test_kinks_of_some_tasks_beside_other_losses():
     loss = Mixed([Squared(), Logistic(), Hinge()], which).smoothed(np.zeros((1, 24)), 0.01)
     batch = Batch(loss, y, np.full((1, 24), 1 / 24), Columns(inputs), OneEach(np.ones((1, 24))))
     coef, b = interior(batch, np.zeros((1, 8)), np.zeros((1, 1)))
-    slope = batch.v * loss.slope(y, batch.design.predict(coef) + batch.offsets(b))
-    assert np.square(np.einsum("bmp,bm->bp", inputs, slope) + coef).sum() / 2 <= 1e-9
-    assert abs(slope.sum()) <= 1e-9
+    gradient = batch.v * loss.gradient(y, batch.design.predict(coef) + batch.offsets(b))
+    assert np.square(np.einsum("bmp,bm->bp", inputs, gradient) + coef).sum() / 2 <= 1e-9
+    assert abs(gradient.sum()) <= 1e-9
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1e-5, 1e-12, 1e-38])
@@ -269,7 +269,7 @@ def test_a_smooth_loss_of_a_user_is_known_in_any_unit(unit):
         def value(self, y, z):
             return np.logaddexp((z - y) / unit, (y - z) / unit) - np.log(2)
 
-        def slope(self, y, z):
+        def gradient(self, y, z):
             return np.tanh((z - y) / unit) / unit
 
     model = MultiTaskRegressor(structures.Trace(), loss=LogCosh(), alpha=1e-2 / unit**2).fit(X, unit * Y)
@@ -278,7 +278,7 @@ def test_a_smooth_loss_of_a_user_is_known_in_any_unit(unit):
     y = unit * Y.ravel()
     z = unit * rng.normal(size=y.size)
     assert np.allclose(one.curvature(y, z), np.cosh((z - y) / unit) ** -2 / unit**2, rtol=1e-6)
-    s = one.slope(y, z)
+    s = one.gradient(y, z)
     assert np.allclose(one.conjugate(y, s), s * z - one.value(y, z), rtol=1e-9, atol=1e-12)
 
 
@@ -292,7 +292,7 @@ def test_a_task_of_zeros_under_an_absolute_loss_beside_other_losses():
         structures.SharedMean(3.0),
         1e-3,
     )
-    width = Multipliers(problem).width
+    width = SmoothedProblem(problem).width
     assert np.min(width) > 0.1
     assert solve(problem).certificate.optimal
 
@@ -320,5 +320,5 @@ class Plateau:
     def value(self, y, z):
         return np.logaddexp(z - y, y - z) - np.log(2)
 
-    def slope(self, y, z):
+    def gradient(self, y, z):
         return np.tanh(z - y)

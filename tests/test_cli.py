@@ -16,7 +16,7 @@ import taskloom
 from taskloom import cli
 from taskloom.cli.gains_table import compare_tasks, variances
 from taskloom.cli.structure_names import every, parse, written
-from taskloom.cli.table_roles import Data
+from taskloom.cli.table_roles import TableRoles
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -195,7 +195,7 @@ def test_fit_wide_with_a_kernel_and_rows_held_out(folder, capsys, tmp_path):
 def test_a_few_rows_held_out_are_scored_by_the_spread_of_all():
     """Two rows of a task may be alike by chance; their own variance would make nonsense of its score."""
     frame = pd.DataFrame({"x": np.arange(6.0), "task": "a"})
-    data = Data(
+    data = TableRoles(
         frame, np.array([0.0, 4.0, 2.0, 2.0, 1.0, 3.0]), False, "task", (), ["a"], np.arange(6), np.zeros(6, int), "long"
     )
     kept = data.part(np.array([2, 3]))

@@ -10,7 +10,7 @@ import pytest
 from test_cli import LONG, environment, taskloom_
 
 from taskloom import cli
-from taskloom.cli import show
+from taskloom.cli import output as show
 from taskloom.cli.table_files import TableFile, TableWriter
 
 pytest.importorskip("safetensors")

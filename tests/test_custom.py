@@ -286,7 +286,7 @@ class TestPenaltiesFromMethods:
         [
             (lambda: CustomStructure(3), "a function of a CVXPY variable, or an object with the methods value and prox; got 3"),
             (lambda: CustomStructure(MyTrace), "MyTrace is a class; pass an object of it"),
-            (lambda: losses.CustomLoss(3), "methods value and slope, or value and prox; got 3"),
+            (lambda: losses.CustomLoss(3), "methods value and gradient, or value and prox; got 3"),
             (lambda: losses.CustomLoss(Poisson), "Poisson is a class"),
             (lambda: structures.as_structure(3), "got 3"),
         ],
@@ -321,7 +321,7 @@ class TestPoisson:
         model = MultiTaskRegressor(F, loss=Poisson(), alpha=0.05, tol=1e-7, fit_intercept=fit_intercept).fit(X, Y)
         certificate = model.certificate_
         assert certificate.relative_gap <= 1e-7
-        assert "The conjugate of the loss was bounded numerically, from its slopes" in certificate.message
+        assert "The conjugate of the loss was bounded numerically, from its gradients" in certificate.message
         truth = oracle.minimum(X, Y, Poisson(), structures.as_structure(F), 0.05, fit_intercept=fit_intercept)
         assert abs(certificate.primal - truth) <= 1e-6
         assert certificate.dual <= truth + 1e-7
@@ -367,7 +367,7 @@ class TestPoisson:
         assert np.all(loss.conjugate(y, s) >= exact.conjugate(y, s) - 1e-13 * (1 + np.abs(s * z)))
         assert np.all(loss.conjugate(y, -y - 0.1) == np.inf)
         assert np.allclose(loss.curvature(y, z), np.exp(z), rtol=1e-6)
-        lower, upper = loss.slopes(y)
+        lower, upper = loss.gradient_bounds(y)
         assert np.allclose(lower, -y)
         assert np.all(upper == np.inf)
 
@@ -424,11 +424,11 @@ class TestChecks:
         [
             ("value", lambda _, z: -np.exp(z), "must not be negative"),
             ("value", lambda _, z: np.sqrt(np.abs(z)), "must be convex"),
-            ("slope", lambda _, z: np.exp(z), "slope must be the derivative"),
+            ("gradient", lambda _, z: np.exp(z), "gradient must be the derivative"),
             ("curvature", lambda _, z: 2 * np.exp(z), "curvature must be the derivative"),
             ("conjugate", lambda y, s: ExactPoisson().conjugate(y, s) - 0.1, "conjugate is too small"),
             ("conjugate", lambda y, s: ExactPoisson().conjugate(y, s) + 0.1, "conjugate is too large"),
-            ("slopes", lambda y: (-y / 2, np.inf), "slopes must give an interval that holds every slope"),
+            ("gradients", lambda y: (-y / 2, np.inf), "gradients must give an interval that holds every gradient"),
         ],
     )
     def test_a_wrong_loss_is_caught(self, method, wrong, words):
@@ -490,7 +490,7 @@ class _TooLarge:
     def conjugate(self, y, s):
         return np.where(np.abs(s) <= 1 + 1e-12, s * y + 0.3, np.inf)
 
-    def slopes(self, y):
+    def gradient_bounds(self, y):
         return -1.0, 1.0
 
 

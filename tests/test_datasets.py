@@ -11,7 +11,8 @@ import pytest
 from scipy.io import savemat
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, datasets
-from taskloom.datasets import real, store
+from taskloom.datasets import download as store
+from taskloom.datasets import real
 from taskloom.datasets.synthetic import STRUCTURES
 
 SHARED = Path(os.environ.get("TASKLOOM_DATA") or Path(__file__).parents[2] / "shared" / "data")

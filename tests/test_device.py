@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import taskloom
 from taskloom import MultiTaskRegressor, _array_api, structures
-from taskloom.estimators import on_device
-from taskloom.solvers.device import kernel
+from taskloom.estimators import device_fit as on_device
+from taskloom.solvers.device import kernel_inputs as kernel
 from taskloom.solvers.factor.objective import Point
 from taskloom.solvers.factor.task_data import Rows
 from taskloom.tables import as_table
@@ -255,8 +255,8 @@ def test_rows_have_the_slope_and_the_hessian_of_their_value(p):
 
     here = at(0)
     here.lift = 0.0
-    assert np.isclose(np.vdot(here.slope, step), (at(eps).value - at(-eps).value) / (2 * eps), rtol=1e-6)
-    assert np.allclose(here.hessian(step), (at(eps).slope - at(-eps).slope) / (2 * eps), rtol=1e-5, atol=1e-6)
+    assert np.isclose(np.vdot(here.gradient, step), (at(eps).value - at(-eps).value) / (2 * eps), rtol=1e-6)
+    assert np.allclose(here.hessian(step), (at(eps).gradient - at(-eps).gradient) / (2 * eps), rtol=1e-5, atol=1e-6)
     naive = here.charge
     for d, y in zip(data[0].d, data[0].y, strict=True):
         P = d * data[0].root[:, None] * Q

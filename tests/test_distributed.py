@@ -10,7 +10,7 @@ import pytest
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV, distributed, load, structures
 from taskloom.distributed.cluster import owners
 from taskloom.distributed.factor_descent import Descent, Objective
-from taskloom.distributed.task_summaries import Shared, merge, summarise
+from taskloom.distributed.task_summaries import PooledRows, merge, summarise
 from taskloom.distributed.worker_sums import Held
 
 dask_distributed = pytest.importorskip("distributed")
@@ -76,8 +76,10 @@ def test_statistics_are_never_larger_than_the_rows():
 @pytest.mark.parametrize("centre", [True, False])
 def test_shared_statistics_of_parts_are_those_of_the_whole(centre):
     X, Y = np.random.default_rng(0).normal(3, size=(60, 4)), np.random.default_rng(1).normal(size=(60, 3))
-    merged = Shared.merged([Shared.of(X[cut], Y[cut], centre) for cut in (slice(0, 2), slice(2, 40), slice(40, 60))], centre)
-    whole = Shared.of(X, Y, centre)
+    merged = PooledRows.merged(
+        [PooledRows.of(X[cut], Y[cut], centre) for cut in (slice(0, 2), slice(2, 40), slice(40, 60))], centre
+    )
+    whole = PooledRows.of(X, Y, centre)
     for one in (merged, whole):
         Xc, Yc = X - one.mean, Y - one.target_mean
         assert np.allclose(one.root.T @ one.root, Xc.T @ Xc)
@@ -109,11 +111,11 @@ def test_slopes_are_those_of_the_value_however_they_were_sent(structure, ridge):
     Q, step = np.random.default_rng(1).normal(size=(2, 6, 2))
     whole, slim = objective.at(Q), objective.at(Q, due=False)
     assert whole.moments is not None
-    assert slim.moments is None  # two columns of six: the slope is the smaller message
-    assert np.allclose(whole.slope, slim.slope, rtol=1e-10, atol=1e-10)
+    assert slim.moments is None  # two columns of six: the gradient is the smaller message
+    assert np.allclose(whole.gradient, slim.gradient, rtol=1e-10, atol=1e-10)
     eps = 1e-5
     rise = (objective.at(Q + eps * step).value - objective.at(Q - eps * step).value) / (2 * eps)
-    assert np.isclose(np.vdot(whole.slope, step), rise, rtol=1e-6)
+    assert np.isclose(np.vdot(whole.gradient, step), rise, rtol=1e-6)
 
 
 def test_directions_that_are_lacking_are_found():

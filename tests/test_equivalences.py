@@ -9,7 +9,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
 
-from taskloom import MultiTaskRegressor, Problem, losses, maps, path, solve, structures
+from taskloom import MultiTaskRegressor, Problem, losses, path, solve, structures
+from taskloom import equivalences as maps
 from taskloom.solvers import Alternating, alpha_max
 from taskloom.structures import Clusters, Fixed, Independent, Schatten, SharedMean, TaskGraph, Trace, UnitTrace
 
@@ -227,7 +228,7 @@ class TestTheorems:
         def q(C, A):
             return v * np.sum((Y - K @ C @ A) ** 2) + alpha * np.trace(A @ C.T @ K @ C) + np.sum(A**2)
 
-        def slopes(C, A):
+        def gradients(C, A):
             R = K @ C @ A - Y
             inA = 2 * v * (K @ C).T @ R
             return 2 * v * K @ R @ A + 2 * alpha * K @ C @ A, (inA + inA.T) / 2 + alpha * C.T @ K @ C + 2 * A
@@ -236,10 +237,10 @@ class TestTheorems:
         best = solve(problem, tol=1e-12, max_iter=5000)
         assert np.linalg.eigvalsh(best.A)[0] > 0
         C, A = maps.r_to_q(maps.weights_to_dual(X, best.W), best.A)
-        assert all(np.abs(slope).max() < 1e-3 for slope in slopes(C, A))
+        assert all(np.abs(gradient).max() < 1e-3 for gradient in gradients(C, A))
         assert np.isclose(q(C, A), best.certificate.primal, rtol=1e-6)
         zero = np.zeros_like(C), np.zeros_like(A)
-        assert all(np.abs(slope).max() == 0 for slope in slopes(*zero))  # stationary, on the boundary
+        assert all(np.abs(gradient).max() == 0 for gradient in gradients(*zero))  # stationary, on the boundary
         assert q(*zero) > 1.5 * best.certificate.primal  # and not global
 
 

@@ -7,7 +7,10 @@ import pytest
 from sklearn.model_selection import KFold
 
 from taskloom import MultiTaskRegressor, solve
-from taskloom.experiments import corrections, fig1, learn, readings, reproduce, sarcos, scenes, school
+from taskloom.experiments import compared_methods as learn
+from taskloom.experiments import errata as corrections
+from taskloom.experiments import fig1, reproduce, sarcos, scenes, school
+from taskloom.experiments import sarcos_variants as readings
 from taskloom.experiments.baselines import (
     ClusterSet,
     accelerated_proximal_gradient,

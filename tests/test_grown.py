@@ -8,11 +8,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, alpha_max, path, solve
 from taskloom.features.factorizations import cholesky, pivoted_cholesky
-from taskloom.solvers import grown
 from taskloom.solvers.base import Iterate
-from taskloom.solvers.record import Book
-from taskloom.solvers.reformulations.eigenbasis import Reduced
-from taskloom.solvers.reformulations.krylov import Grown
+from taskloom.solvers.record import Record
+from taskloom.solvers.reformulations import krylov as grown
+from taskloom.solvers.reformulations.eigenbasis import Eigenbasis
+from taskloom.solvers.reformulations.krylov import KrylovBasis
 
 rng = np.random.default_rng(0)
 N, T = 240, 6
@@ -47,7 +47,7 @@ def problem_of(kernel, loss="squared", structure="trace", gaps=False, share=0.05
 def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit_intercept):
     """The gap is that of the whole problem, and the optimum is that of the whole problem, found without a basis."""
     problem, whole = (problem_of(kernel, loss, structure, gaps, fit_intercept=fit_intercept) for _ in range(2))
-    assert isinstance(Grown.of(problem), Grown)
+    assert isinstance(KrylovBasis.of(problem), KrylovBasis)
     whole.once("grown", lambda: None)
     sure = solve(whole, tol=1e-7)
     for tol in (1e-3, 1e-6):
@@ -65,7 +65,7 @@ def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit
 )
 def test_the_basis_predicts_what_its_weights_predict(loss, gaps, reduces):
     problem = problem_of("rough", loss, gaps=gaps)
-    form = Grown.of(problem)
+    form = KrylovBasis.of(problem)
     inner = form.at(problem.alpha, problem.structure)
     assert (form.inner is not None) == reduces
     W, b, z = form.posed(problem, np.ones((inner.n_features, T)), np.ones(T))
@@ -78,20 +78,20 @@ def test_the_basis_predicts_what_its_weights_predict(loss, gaps, reduces):
 def test_the_basis_is_orthonormal_and_grows_with_what_the_certificate_asks_for(gaps):
     problem = problem_of("rough", gaps=gaps)
     top = problem.alpha / 0.05
-    first = Grown.of(problem)
+    first = KrylovBasis.of(problem)
     assert solve(problem.at(0.5 * top), tol=1e-2).certificate.optimal
-    assert Grown.of(problem) is first
+    assert KrylovBasis.of(problem) is first
     solutions = path(problem, [0.3 * top, 0.1 * top], tol=1e-6)
     assert all(solution.certificate.optimal for solution in solutions)
-    larger = Grown.of(problem)
-    assert isinstance(larger, Grown)
+    larger = KrylovBasis.of(problem)
+    assert isinstance(larger, KrylovBasis)
     assert len(larger.V) > len(first.V)
     assert np.array_equal(larger.V[: len(first.V)], first.V)
     assert np.abs(larger.V @ larger.V.T - np.eye(len(larger.V))).max() < 1e-13
     assert np.allclose(larger.P, larger.V @ problem.features.T, atol=1e-13)
     assert solve(problem.at(1e-7 * top), tol=1e-9).certificate.relative_gap <= 1e-9
-    assert not isinstance(Grown.of(problem), Grown)  # all features
-    assert (Grown.of(problem) is None) == gaps
+    assert not isinstance(KrylovBasis.of(problem), KrylovBasis)  # all features
+    assert (KrylovBasis.of(problem) is None) == gaps
 
 
 def test_directions_that_are_worth_nothing_stay_out():
@@ -102,9 +102,9 @@ def test_directions_that_are_worth_nothing_stay_out():
     for targets in (flat, Y):
         problem = Problem(FEATURES["rough"], targets, "squared", "trace", problem_of("rough").alpha)
         assert solve(problem, tol=1e-6).certificate.optimal
-        sizes.append(len(Grown.of(problem).V))
+        sizes.append(len(KrylovBasis.of(problem).V))
     assert sizes[0] < sizes[1]
-    first = Grown.of(Problem(FEATURES["rough"], flat))
+    first = KrylovBasis.of(Problem(FEATURES["rough"], flat))
     assert len(first.V) <= 2 * grown.DEPTH
 
 
@@ -125,7 +125,7 @@ def test_the_history_is_that_of_all_runs(loss, share):
         assert dual <= said.primal <= objective + 1e-12
         assert gap >= objective - said.primal - 1e-12
     assert said.optimal
-    assert isinstance(Grown.of(problem), Grown) == (share == 0.1)  # the basis grows, or all features end it
+    assert isinstance(KrylovBasis.of(problem), KrylovBasis) == (share == 0.1)  # the basis grows, or all features end it
     assert calls == list(range(1, len(history) + 1)) == history.iteration
     assert (history.objective[-1], history.dual[-1], history.gap[-1]) == (said.primal, said.dual, said.gap)
     assert np.all(np.diff(history.objective) <= 0)
@@ -136,11 +136,11 @@ def test_the_history_is_that_of_all_runs(loss, share):
 
 def test_the_basis_grows_by_the_last_certificate_though_an_earlier_bound_may_be_better():
     problem = problem_of("rough", gaps=True)
-    book, found = Book(problem, 1e-9), solve(problem, tol=1e-6)
+    book, found = Record(problem, 1e-9), solve(problem, tol=1e-6)
     for W in (found.W, 0.5 * found.W):
         z = problem.predict(W, found.b)
-        slopes = problem.loss.slope(problem.observations.y, z)
-        book.record(Iterate(W, found.b, z, slopes, Z=problem.correlate(-problem.observations.weight * slopes)))
+        gradients = problem.loss.gradient(problem.observations.y, z)
+        book.record(Iterate(W, found.b, z, gradients, Z=problem.correlate(-problem.observations.weight * gradients)))
     last = book.latest[0]
     assert not np.allclose(last, book.G)
     assert np.allclose(book.correlations, problem.correlate(last))
@@ -160,7 +160,7 @@ def test_targets_far_from_zero():
     near, far = (
         Problem(FEATURES["rough"], Y + shift, "huber", "trace", problem_of("rough", "huber").alpha) for shift in (0, 1e5)
     )
-    assert Grown.of(far).move is not None
+    assert KrylovBasis.of(far).move is not None
     one, other = solve(near, tol=1e-6), solve(far, tol=1e-6)
     assert other.certificate.optimal
     assert other.certificate.primal == pytest.approx(one.certificate.primal, abs=2e-6 * near.scale)
@@ -169,17 +169,17 @@ def test_targets_far_from_zero():
 def test_no_basis_where_there_cannot_be_one(monkeypatch):
     phi = FEATURES["rough"]
     mostly_missing = np.where(np.arange(N)[:, None] % T == np.arange(T), Y, np.nan)
-    assert Grown.of(Problem(phi, mostly_missing)) is None
-    assert not isinstance(Grown.of(Problem(phi, np.ones((N, T)))), Grown)  # there is nothing to learn
-    assert Grown.of(Problem(phi, Y, "absolute")) is None  # it has kinks
-    assert Grown.of(Problem(csr_array(phi), Y)) is None
-    assert Grown.of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax")) is None  # no faster
-    assert Grown.of(Problem(phi, Y, "huber", "feature_selection")) is None
-    assert type(Grown.of(Problem(phi, np.tile(Y, 6)))) is Reduced  # too many tasks
+    assert KrylovBasis.of(Problem(phi, mostly_missing)) is None
+    assert not isinstance(KrylovBasis.of(Problem(phi, np.ones((N, T)))), KrylovBasis)  # there is nothing to learn
+    assert KrylovBasis.of(Problem(phi, Y, "absolute")) is None  # it has kinks
+    assert KrylovBasis.of(Problem(csr_array(phi), Y)) is None
+    assert KrylovBasis.of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax")) is None  # no faster
+    assert KrylovBasis.of(Problem(phi, Y, "huber", "feature_selection")) is None
+    assert type(KrylovBasis.of(Problem(phi, np.tile(Y, 6)))) is Eigenbasis  # too many tasks
     monkeypatch.setattr(grown, "GROWING", 1000)
-    assert type(Grown.of(Problem(phi, Y))) is Reduced  # too few features, and none of them small
-    assert isinstance(Grown.of(Problem(phi, Y, "huber")), Grown)
-    assert isinstance(Grown.of(Problem(FEATURES["smooth"], Y)), Grown)
+    assert type(KrylovBasis.of(Problem(phi, Y))) is Eigenbasis  # too few features, and none of them small
+    assert isinstance(KrylovBasis.of(Problem(phi, Y, "huber")), KrylovBasis)
+    assert isinstance(KrylovBasis.of(Problem(FEATURES["smooth"], Y)), KrylovBasis)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5])

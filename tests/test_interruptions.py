@@ -21,7 +21,8 @@ from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, cli, compare_to_s
 from taskloom.experiments.process_pool import end_with_parent
 from taskloom.experiments.runner import _as_csv
 from taskloom.persistence import atomic_path, atomic_write
-from taskloom.solvers import book, path
+from taskloom.solvers import path
+from taskloom.solvers import record as book
 
 pytest.importorskip("safetensors")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and locks are those of POSIX")
@@ -49,7 +50,7 @@ FITS = {
 
 def interrupted_at(monkeypatch, step):
     """Ctrl-C while the given iterate is certified."""
-    original, seen = book.Book._certify, []
+    original, seen = book.Record._certify, []
 
     def certify(self, point):
         seen.append(point)
@@ -57,7 +58,7 @@ def interrupted_at(monkeypatch, step):
             raise KeyboardInterrupt
         return original(self, point)
 
-    monkeypatch.setattr(book.Book, "_certify", certify)
+    monkeypatch.setattr(book.Record, "_certify", certify)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
@@ -79,7 +80,7 @@ def test_every_solver_keeps_its_best_iterate(name, after, monkeypatch):
 
 
 def test_ctrl_c_in_a_callback(monkeypatch):
-    original = book.Book.record
+    original = book.Record.record
 
     def record(self, point):
         gap = original(self, point)
@@ -87,7 +88,7 @@ def test_ctrl_c_in_a_callback(monkeypatch):
             raise KeyboardInterrupt
         return gap
 
-    monkeypatch.setattr(book.Book, "record", record)
+    monkeypatch.setattr(book.Record, "record", record)
     with pytest.warns(ConvergenceWarning, match="Interrupted after 2 iterations"):
         model = MultiTaskRegressor(solver="proximal", tol=1e-15).fit(X, Y)
     assert len(model.history_["gap"]) == 2
@@ -109,7 +110,7 @@ def test_ctrl_c_ends_a_walk_and_a_search(monkeypatch):
 
 
 def test_the_folds_that_are_complete_decide(monkeypatch):
-    from taskloom.estimators import trial
+    from taskloom.estimators.cross_validation import folds_fit as trial
 
     original, runs = trial._run_fold, []
 

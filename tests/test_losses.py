@@ -21,8 +21,8 @@ def points(loss, n=400):
 
 
 def inside(loss, y):
-    """Random slopes of the interval on which the conjugate is finite."""
-    lower, upper = (np.clip(np.broadcast_to(edge, y.shape), -5, 5) for edge in loss.slopes(y))
+    """Random gradients of the interval on which the conjugate is finite."""
+    lower, upper = (np.clip(np.broadcast_to(edge, y.shape), -5, 5) for edge in loss.gradient_bounds(y))
     return lower + (upper - lower) * np.random.default_rng(2).random(y.shape)
 
 
@@ -44,7 +44,7 @@ def test_the_conjugate_is_the_supremum(loss):
 @EVERY
 def test_the_conjugate_is_infinite_outside_its_interval(loss):
     y, _ = points(loss, 10)
-    lower, upper = (np.broadcast_to(edge, y.shape) for edge in loss.slopes(y))
+    lower, upper = (np.broadcast_to(edge, y.shape) for edge in loss.gradient_bounds(y))
     assert np.all(lower <= 0)
     assert np.all(upper >= 0)
     for edge, step in ((lower, -0.01), (upper, 0.01)):
@@ -64,9 +64,9 @@ def test_slope_and_curvature_are_derivatives(loss):
     y, z = points(loss)
     h = 1e-5
     numeric = (loss.value(y, z + h) - loss.value(y, z - h)) / (2 * h)
-    assert np.allclose(loss.slope(y, z), numeric, atol=1e-4)
-    bends = np.abs(loss.slope(y, z + h) - loss.slope(y, z - h)) / (2 * h)
-    away = np.abs(loss.curvature(y, z + 1e-3) - loss.curvature(y, z - 1e-3)) < 0.1  # not at a bend of the slope
+    assert np.allclose(loss.gradient(y, z), numeric, atol=1e-4)
+    bends = np.abs(loss.gradient(y, z + h) - loss.gradient(y, z - h)) / (2 * h)
+    away = np.abs(loss.curvature(y, z + 1e-3) - loss.curvature(y, z - 1e-3)) < 0.1  # not at a bend of the gradient
     assert np.allclose(loss.curvature(y, z)[away], bends[away], atol=1e-3)
     assert bends.max() <= loss.max_curvature + 1e-6
 
@@ -75,14 +75,14 @@ def test_slope_and_curvature_are_derivatives(loss):
 def test_the_majorant_lies_above_the_loss(loss):
     y, z = points(loss)
     for other in (z[::-1], z + 3, z - 0.1):
-        parabola = loss.value(y, z) + loss.slope(y, z) * (other - z) + loss.majorant(y, z) * (other - z) ** 2 / 2
+        parabola = loss.value(y, z) + loss.gradient(y, z) * (other - z) + loss.majorant(y, z) * (other - z) ** 2 / 2
         assert np.all(loss.value(y, other) <= parabola + 1e-12)
 
 
 @SMOOTH
 def test_fenchel_young_is_an_equality_along_the_slope(loss):
     y, z = points(loss)
-    s = loss.slope(y, z)
+    s = loss.gradient(y, z)
     assert np.allclose(loss.value(y, z) + loss.conjugate(y, s), s * z, atol=1e-10)
 
 
@@ -101,12 +101,12 @@ def test_the_prox_beats_every_other_point(loss, step):
 def test_the_smoothed_loss_obeys_the_laws_of_smooth_losses(loss, width):
     y, z = points(loss)
     smooth = Smoothed(loss, 0.5 * inside(loss, y), width)
-    s = smooth.slope(y, z)
+    s = smooth.gradient(y, z)
     assert np.allclose(smooth.value(y, z) + smooth.conjugate(y, s), s * z, atol=1e-9)
     assert np.all(np.isfinite(loss.conjugate(y, s)))
     assert np.all(smooth.value(y, z) <= loss.value(y, z) + 1e-12)
     h = 1e-6 * width
-    numeric = (smooth.slope(y, z + h) - smooth.slope(y, z - h)) / (2 * h)
+    numeric = (smooth.gradient(y, z + h) - smooth.gradient(y, z - h)) / (2 * h)
     assert np.mean(np.abs(numeric - smooth.curvature(y, z)) < 1e-3 / width) > 0.97
 
 
@@ -154,7 +154,7 @@ def test_the_logistic_loss_far_out_and_its_best_constant():
     for y in (-1.0, 1.0):
         m = y * z
         assert np.allclose(loss.value(np.full(9, y), z), np.logaddexp(0.0, -m), rtol=1e-15)
-        assert np.allclose(loss.slope(np.full(9, y), z), -y * expit(-m), rtol=1e-14, atol=0)
+        assert np.allclose(loss.gradient(np.full(9, y), z), -y * expit(-m), rtol=1e-14, atol=0)
         assert np.allclose(loss.curvature(np.full(9, y), z), expit(z) * expit(-z), rtol=1e-14, atol=0)
     up, down = np.array([3.0, 1.0]), np.array([1.0, 4.0])
     at = loss.best_constant(up, down)

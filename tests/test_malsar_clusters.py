@@ -78,7 +78,7 @@ def project_as_coded(M):
     return V.real, within_trace(m.real)
 
 
-def slope(W, inverse):
+def gradient(W, inverse):
     return -COST * inverse @ W.T @ W @ inverse
 
 
@@ -147,7 +147,7 @@ def test_without_the_condition_the_minimum_is_lower(minimum, certified):
 def test_the_derivative_as_coded_does_not_reach_the_minimum(minimum, certified):
     """The true derivative gets to the minimum; the coded one ends above even the higher minimum that we certify."""
     assert value(minimum.W) == pytest.approx(minimum.value, rel=1e-6)
-    assert value(descend(slope, project, 300)[-1]) == pytest.approx(minimum.value, rel=1e-6)
+    assert value(descend(gradient, project, 300)[-1]) == pytest.approx(minimum.value, rel=1e-6)
     ends = [value(W) for W in descend(slope_as_coded, project_as_coded, 600)]
     assert min(ends) > 1.1 * minimum.value
     assert 2 * DATA.share * min(ends) > 1.1 * certified.certificate_.primal
@@ -165,5 +165,5 @@ def test_the_derivative_itself():
 
     inverse = np.linalg.inv(E * np.eye(T) + M)
     change = (penalty(M + step * direction) - penalty(M - step * direction)) / (2 * step)
-    assert np.sum(slope(W, inverse) * direction) == pytest.approx(change, rel=1e-6)
+    assert np.sum(gradient(W, inverse) * direction) == pytest.approx(change, rel=1e-6)
     assert np.sum(slope_as_coded(W, inverse) * direction) != pytest.approx(change, rel=0.1)

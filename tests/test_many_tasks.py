@@ -9,10 +9,11 @@ import pytest
 from sklearn.base import clone
 
 import taskloom
-from taskloom import FactoredStructure, MultiTaskClassifier, MultiTaskRegressor, Problem, factors, solve, structures
+from taskloom import FactoredStructure, MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.inspection.task_order import every_pair
 from taskloom.problem.observations import Observations
-from taskloom.solvers import sides
+from taskloom.solvers.supervised import sides
+from taskloom.structures import factored_matrix as factors
 
 
 @pytest.fixture

@@ -44,8 +44,8 @@ def points(parts, shape):
 
 
 def inside(loss, y):
-    """Random slopes of the interval on which the conjugate is finite."""
-    lower, upper = (np.clip(edge, -5, 5) for edge in loss.slopes(y))
+    """Random gradients of the interval on which the conjugate is finite."""
+    lower, upper = (np.clip(edge, -5, 5) for edge in loss.gradient_bounds(y))
     return lower + (upper - lower) * np.random.default_rng(2).random(y.shape)
 
 
@@ -69,7 +69,7 @@ def test_fenchel_young(parts, shape):
 @SHAPES
 def test_fenchel_young_is_an_equality_along_the_slope(shape):
     loss, y, z = points(SMOOTH, shape)
-    s = loss.slope(y, z)
+    s = loss.gradient(y, z)
     assert np.allclose(loss.value(y, z) + loss.conjugate(y, s), s * z, atol=1e-10)
 
 
@@ -82,7 +82,7 @@ def test_each_entry_is_under_its_own_loss(parts, shape):
         own = loss.which == k
         for mine, theirs in [(loss.value(y, z), part.value(y, z)), (loss.conjugate(y, s), part.conjugate(y, s))]:
             assert np.array_equal(mine[own], theirs[own])
-        for mine, theirs in zip(loss.slopes(y), part.slopes(y), strict=True):
+        for mine, theirs in zip(loss.gradient_bounds(y), part.gradients(y), strict=True):
             assert np.array_equal(mine[own], np.broadcast_to(theirs, shape)[own])
 
 
@@ -101,11 +101,11 @@ def test_smoothing_touches_kinks_alone(parts, shape):
 @MIXES
 def test_the_stand_in_obeys_the_laws_of_smooth_losses(parts, shape):
     loss, smooth, y, z = stand_in(parts, shape)
-    s = smooth.slope(y, z)
+    s = smooth.gradient(y, z)
     assert np.allclose(smooth.value(y, z) + smooth.conjugate(y, s), s * z, atol=1e-9)
     assert np.all(np.isfinite(loss.conjugate(y, s)))
     h = 1e-8
-    numeric = (smooth.slope(y, z + h) - smooth.slope(y, z - h)) / (2 * h)
+    numeric = (smooth.gradient(y, z + h) - smooth.gradient(y, z - h)) / (2 * h)
     assert np.mean(np.abs(numeric - smooth.curvature(y, z)) < 1e-4 * (1 + numeric)) > 0.97
     assert numeric.max() <= smooth.max_curvature * (1 + 1e-5)
     for other in (z[::-1], z + 3, z - 0.1):
@@ -118,7 +118,7 @@ def test_a_selection_is_under_the_same_losses(parts):
     _, smooth, y, z = stand_in(parts, (400,))
     place = np.random.default_rng(4).integers(400, size=(7, 30))  # as a padded batch: repeated, in any order
     picked, rows = smooth.pick(place), np.array([2, 5])
-    for method in ("value", "slope", "curvature", "conjugate"):
+    for method in ("value", "gradient", "curvature", "conjugate"):
         whole = getattr(smooth, method)(y, z)[place]
         assert np.array_equal(getattr(picked, method)(y[place], z[place]), whole, equal_nan=True)
         assert np.array_equal(getattr(picked.pick(rows), method)(y[place][rows], z[place][rows]), whole[rows], equal_nan=True)

@@ -44,7 +44,7 @@ def eliminated(problem, A):
     return float(seen.y @ np.linalg.solve(K / problem.alpha + np.diag(1 / seen.weight), seen.y))
 
 
-def slope_of(f, x, step=1e-6):
+def gradient_of(f, x, step=1e-6):
     out = np.zeros_like(x)
     for place in np.ndindex(x.shape):
         up, down = x.copy(), x.copy()
@@ -139,8 +139,8 @@ def test_the_residual_of_a_factor_is_the_slope_by_finite_differences(n_steps):
     solution = solve(problem, tol=0.0, max_iter=n_steps)
     a, V = np.linalg.eigh(solution.A)
     B = V[:, -2:] * np.sqrt(a[-2:])
-    slope = slope_of(lambda B: eliminated(problem, B @ B.T) + np.vdot(B, B), B)
-    expected = np.linalg.norm(slope) / (2 * np.sqrt(problem.scale))
+    gradient = gradient_of(lambda B: eliminated(problem, B @ B.T) + np.vdot(B, B), B)
+    expected = np.linalg.norm(gradient) / (2 * np.sqrt(problem.scale))
     assert expected > 1e-5
     assert np.isclose(solution.certificate.stationarity, expected, rtol=1e-3)
 
@@ -155,10 +155,10 @@ def test_the_residual_of_a_graph_is_the_projected_slope_by_finite_differences():
         A = np.linalg.inv(F.precision(w, T))
         return eliminated(problem, A) + np.trace(A) + 0.01 * w.sum()
 
-    slope = slope_of(cost, w)
+    gradient = gradient_of(cost, w)
     one, other = np.triu_indices(T, 1)
     resistance = solution.A[one, one] + solution.A[other, other] - 2 * solution.A[one, other]
-    expected = np.linalg.norm(np.where(slope > 0, slope * np.maximum(w, 0), slope / resistance)) / problem.scale
+    expected = np.linalg.norm(np.where(gradient > 0, gradient * np.maximum(w, 0), gradient / resistance)) / problem.scale
     assert expected > 1e-5
     assert np.isclose(solution.certificate.stationarity, expected, rtol=1e-3)
 
@@ -173,13 +173,13 @@ def test_a_sparse_precision_is_stationary_by_finite_differences():
         A = np.linalg.inv((P + P.T) / 2)
         return eliminated(problem, A) + 0.1 * np.linalg.slogdet(A)[1] + 0.001 * np.trace(P)
 
-    slope, off = slope_of(smooth, P, 1e-5), ~np.eye(len(P), dtype=bool)
+    gradient, off = gradient_of(smooth, P, 1e-5), ~np.eye(len(P), dtype=bool)
     edge = off & (np.abs(P) > 1e-9 * np.abs(P).max())
     assert edge.any()
     assert (off & ~edge).any()
-    assert np.allclose(np.diag(slope), 0.0, atol=1e-7)
-    assert np.allclose(slope[edge], -0.003 * np.sign(P[edge]), atol=1e-7)
-    assert np.all(np.abs(slope[off & ~edge]) <= 0.003 + 1e-7)
+    assert np.allclose(np.diag(gradient), 0.0, atol=1e-7)
+    assert np.allclose(gradient[edge], -0.003 * np.sign(P[edge]), atol=1e-7)
+    assert np.all(np.abs(gradient[off & ~edge]) <= 0.003 + 1e-7)
     assert np.isclose(solution.certificate.primal, eliminated(problem, solution.A) + F.value(solution.A), rtol=1e-9)
 
 

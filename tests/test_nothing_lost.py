@@ -100,7 +100,7 @@ class Offset:
 
 
 class Bent:
-    """Huber's loss, of which nothing is known but value and slope."""
+    """Huber's loss, of which nothing is known but value and gradient."""
 
     def __init__(self, width):
         self.width = width
@@ -109,7 +109,7 @@ class Bent:
         r = np.abs(z - y)
         return np.where(r <= self.width, r**2, self.width * (2 * r - self.width))
 
-    def slope(self, y, z):
+    def gradient(self, y, z):
         return 2 * np.clip(z - y, -self.width, self.width)
 
 
@@ -117,7 +117,7 @@ class Parabola:
     def value(self, y, z):
         return (y - z) ** 2
 
-    def slope(self, y, z):
+    def gradient(self, y, z):
         return 2 * (z - y)
 
 
@@ -142,7 +142,7 @@ def test_a_loss_that_was_changed_is_not_remembered_and_does_not_carry_data():
         assert said.primal == fresh.primal
         assert said.dual == fresh.dual
     assert len(pickle.dumps(loss)) < 1000
-    assert np.allclose(pickle.loads(pickle.dumps(loss)).slopes(np.array([0.5]))[1], 0.4)
+    assert np.allclose(pickle.loads(pickle.dumps(loss)).gradients(np.array([0.5]))[1], 0.4)
 
 
 def test_a_matrix_that_was_written_to_is_read_again():

@@ -13,15 +13,8 @@ from sklearn.base import clone
 from sklearn.kernel_approximation import Nystroem
 
 import taskloom
-from taskloom import (
-    MultiTaskClassifier,
-    MultiTaskRegressor,
-    MultiTaskRegressorCV,
-    approximation,
-    parquet_blocks,
-    stack,
-    structures,
-)
+from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV, parquet_blocks, stack, structures
+from taskloom.features import approximate as approximation
 from taskloom.problem.sufficient_statistics import Moments
 
 rng = np.random.default_rng(0)

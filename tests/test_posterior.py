@@ -9,8 +9,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import LeaveOneOut
 
-from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, posterior, stack, structures
+from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, stack, structures
 from taskloom.solvers import solve
+from taskloom.uncertainty import posterior
 from taskloom.uncertainty.leave_one_out import leave_one_out
 
 BOTH_SIDES = [

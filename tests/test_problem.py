@@ -50,8 +50,8 @@ def test_no_dual_candidate_exceeds_any_primal_point(loss, F, fit_intercept):
         solution = solve(problem, tol=1e-6)
         for _ in range(5):
             W = solution.W + 0.3 * rng.normal(size=solution.W.shape)
-            slopes = rng.normal(size=problem.observations.y.size)
-            G = problem.dual_candidate(slopes)
+            gradients = rng.normal(size=problem.observations.y.size)
+            G = problem.dual_candidate(gradients)
             if fit_intercept:
                 size = problem.observations.sum_by_task(np.abs(G))
                 assert np.all(np.abs(problem.observations.sum_by_task(G)) <= 1e-12 * size)

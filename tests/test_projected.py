@@ -1,4 +1,4 @@
-"""Newton's method on the factor: value, slope and Hessian against a naive twin, and the optimum it must reach."""
+"""Newton's method on the factor: value, gradient and Hessian against a naive twin, and the optimum it must reach."""
 
 from dataclasses import replace
 
@@ -9,12 +9,13 @@ import pytest
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.experiments.fig1 import make
 from taskloom.problem.observations import Observations
-from taskloom.solvers import Projected, Proximal, task_blocks
-from taskloom.solvers import blocks as blocks_module
-from taskloom.solvers.dual_projection import repaired_pair
-from taskloom.solvers.factor.newton import Walk
+from taskloom.solvers import Projected, Proximal
+from taskloom.solvers.dual_projection import project_dual_pair
+from taskloom.solvers.factor import stacked_inputs as blocks_module
+from taskloom.solvers.factor import task_data as task_blocks
+from taskloom.solvers.factor.newton import FactorNewton
 from taskloom.solvers.factor.objective import Point
-from taskloom.solvers.factor.stacked_inputs import Block, GramBlock, blocks
+from taskloom.solvers.factor.stacked_inputs import GramTasks, StackedTasks, blocks
 from taskloom.solvers.path import strength_grid
 
 
@@ -64,7 +65,7 @@ def test_every_shape_is_solved_in_few_rounds(d, n_tasks, n):
 def test_first_weights_are_those_of_tasks_on_their_own(grams):
     data, _ = blocks(problem_of((12,) * 4, 5 if grams else 20))
     block, shrink = data[0], 0.3
-    assert isinstance(block, GramBlock if grams else Block)
+    assert isinstance(block, GramTasks if grams else StackedTasks)
     G = block.G if grams else block.X.transpose(0, 2, 1) @ block.X
     c = block.c if grams else np.einsum("bmd,bm->bd", block.X, block.y)
     naive_twin = np.linalg.solve(G + shrink * block.size[:, None, None] * np.eye(G.shape[1]), c[:, :, None])[:, :, 0]
@@ -76,11 +77,11 @@ def test_first_weights_are_those_of_tasks_on_their_own(grams):
 def test_first_weights_are_shrunk_less_where_the_penalty_is_weak(monkeypatch):
     _, problem = make(100, 5, 0)
     problem, steps = problem.with_structure(structures.Trace()), []
-    plain = Walk._newton_step
-    monkeypatch.setattr(Walk, "_newton_step", lambda walk, *given: steps.append(walk) or plain(walk, *given))
+    plain = FactorNewton._newton_step
+    monkeypatch.setattr(FactorNewton, "_newton_step", lambda walk, *given: steps.append(walk) or plain(walk, *given))
     assert solve(problem.at(3e-3 * alpha_max(problem)), "projected", tol=1e-6).certificate.optimal
     few = len(steps)
-    monkeypatch.setattr(Walk, "_shrinkage", 0.3)
+    monkeypatch.setattr(FactorNewton, "_shrinkage", 0.3)
     assert solve(problem.at(3e-3 * alpha_max(problem)), "projected", tol=1e-6).certificate.optimal
     assert few < len(steps) - few
 
@@ -102,7 +103,9 @@ def test_tasks_that_need_no_help_are_solved_in_few_rounds(missing):
 
 
 def test_the_metric_knows_that_tasks_undo_changes_within_the_span():
-    """Symmetric, positive, and it promises what a Newton step gains; that of inputs that are alike promises less."""
+    """Symmetric, positive, and it predicted_decreases what a Newton step gains; that of inputs that are alike
+    predicted_decreases less.
+    """
     rng = np.random.default_rng(0)
     n, n_tasks, scale = 200, 5, np.geomspace(30, 0.3, 8)
     task = np.repeat(np.arange(n_tasks), n)
@@ -120,11 +123,11 @@ def test_the_metric_knows_that_tasks_undo_changes_within_the_span():
     assert np.linalg.eigvalsh((M + M.T) / 2)[0] > 0
 
     H = np.array([point.hessian(one).ravel() for one in basis])
-    slope = point.slope.ravel()
-    fall = slope @ np.linalg.solve(H, slope)
-    assert 0.7 * fall < slope @ M @ slope < 1.4 * fall
-    alike = point._metric()(point.slope).ravel()
-    assert slope @ alike < 0.5 * fall
+    gradient = point.gradient.ravel()
+    fall = gradient @ np.linalg.solve(H, gradient)
+    assert 0.7 * fall < gradient @ M @ gradient < 1.4 * fall
+    alike = point._metric()(point.gradient).ravel()
+    assert gradient @ alike < 0.5 * fall
 
 
 def test_weights_to_start_from_keep_the_rank_that_they_have():
@@ -146,7 +149,7 @@ def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit,
     problem = replace(problem, features=unit * problem.features).at(unit**2)
     best = solve(problem, "projected", tol=1e-8)
     (data, _), top = blocks(problem), np.linalg.svd(best.W)[0][:, :1]
-    walk = Walk(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T @ top @ top.T)
+    walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T @ top @ top.T)
     assert walk.here.Q.shape[1] == 1
     before, tried, at = walk.here.value, [], walk._at
     monkeypatch.setattr(walk, "_at", lambda Q: tried.append(Q) or at(Q))
@@ -154,7 +157,7 @@ def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit,
     assert len(tried) <= 2
     assert walk.here.Q.shape[1] > 1
     assert walk.here.value < before
-    whole = Walk(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T)
+    whole = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T)
     assert before - walk.here.value > 0.3 * (before - whole.here.value)
     assert not whole._grow()  # nothing lacks
 
@@ -163,7 +166,7 @@ def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit,
 def test_the_length_of_a_proximal_step_is_a_number_in_any_units_and_where_nothing_bends(unit):
     problem = problem_of()
     data, _ = blocks(problem)
-    walk = Walk(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
+    walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
     outside = unit * np.ones((problem.n_tasks, problem.n_features))
     assert 0 < walk._proximal_length(outside, 5.0) < np.inf
     assert walk._proximal_length(outside, 5.0) == 2 * walk._proximal_length(outside, 10.0)
@@ -174,7 +177,7 @@ def test_the_length_of_a_proximal_step_is_a_number_in_any_units_and_where_nothin
 
 def test_a_path_takes_fewer_points_than_single_fits(monkeypatch):
     problem, points = problem_of((12,) * 30, 20), []
-    monkeypatch.setattr(Walk, "_at", lambda walk, Q, at=Walk._at: points.append(Q) or at(walk, Q))
+    monkeypatch.setattr(FactorNewton, "_at", lambda walk, Q, at=FactorNewton._at: points.append(Q) or at(walk, Q))
     alphas = strength_grid(problem, 12, 3.0)
     solutions = path(problem, alphas, "projected", tol=1e-5)
     along, points[:] = len(points), []
@@ -189,7 +192,7 @@ def test_a_path_takes_fewer_points_than_single_fits(monkeypatch):
 def test_small_columns_go_where_the_dual_says_so_and_a_step_takes_most_of_them(left, goes):
     problem = problem_of(alpha=1e4)  # so strong that the dual wants every direction to vanish
     data, _ = blocks(problem)
-    walk = Walk(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
+    walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
     Q = np.eye(problem.n_features)[:, :3] * [1.0, 0.9, 0.1]
     walk.here = Point(data, Q, problem.alpha)
     whole, trimmed = walk._trimmed(Q * [1.0, 1.0, left])
@@ -201,7 +204,7 @@ def test_small_columns_go_where_the_dual_says_so_and_a_step_takes_most_of_them(l
 
 @pytest.mark.parametrize("columns", ["independent", "alike", "constant"])
 def test_long_tasks_are_known_by_their_products(columns):
-    """The same value, slope and answers as from the rows, in both precisions and along any directions."""
+    """The same value, gradient and answers as from the rows, in both precisions and along any directions."""
     rng = np.random.default_rng(0)
     X, y, Q, U = rng.normal(size=(3, 40, 5)), rng.normal(size=(3, 40)), rng.normal(size=(5, 4)), rng.normal(size=(5, 2))
     if columns == "alike":  # as far as products can tell
@@ -210,11 +213,11 @@ def test_long_tasks_are_known_by_their_products(columns):
         X[1:, :, 2] = 0.0
     G = X.transpose(0, 2, 1) @ X
     size = np.einsum("bii->b", G) / 5
-    short = GramBlock(G, np.einsum("bmr,bm->br", X, y), np.square(y).sum(axis=1), size, slice(None))
-    whole = Block(X, y, size, slice(None))
+    short = GramTasks(G, np.einsum("bmr,bm->br", X, y), np.square(y).sum(axis=1), size, slice(None))
+    whole = StackedTasks(X, y, size, slice(None))
     here, there = Point([short], Q, 0.3), Point([whole], Q, 0.3)
     assert np.isclose(here.value, there.value, rtol=1e-12)
-    assert np.allclose(here.slope, there.slope, rtol=1e-10, atol=1e-10)
+    assert np.allclose(here.gradient, there.gradient, rtol=1e-10, atol=1e-10)
     step = rng.normal(size=Q.shape)
     assert np.allclose(here.hessian(step), there.hessian(step), rtol=1e-9, atol=1e-9)
     assert np.allclose(here.metric()(step), there.metric()(step), rtol=1e-9)
@@ -231,7 +234,7 @@ def test_long_tasks_are_known_by_their_products(columns):
 def test_long_tasks_give_what_the_naive_twin_gives(fit_intercept):
     problem = problem_of((40, 90, 4, 200, 35), 5, fit_intercept=fit_intercept)
     (data, _), rng = blocks(problem), np.random.default_rng(1)
-    assert [type(block) for block in data] == [Block, GramBlock]
+    assert [type(block) for block in data] == [StackedTasks, GramTasks]
     Q, other = rng.normal(size=(2, 5, 3))
     gain = Point(data, Q, problem.alpha).value - Point(data, other, problem.alpha).value
     assert np.isclose(gain, naive.projected_objective(problem, Q) - naive.projected_objective(problem, other), rtol=1e-9)
@@ -293,10 +296,10 @@ def test_a_second_repair_brings_the_bound_closer_than_the_first():
     problem = make(20, 25, 0)[1]
     problem = problem.at(0.02 * alpha_max(problem))
     best, near = solve(problem, "projected", tol=1e-10), solve(problem, "projected", tol=1e-3)
-    G = problem.dual_candidate(problem.loss.slope(problem.observations.y, problem.predict(near.W, near.b)))
+    G = problem.dual_candidate(problem.loss.gradient(problem.observations.y, problem.predict(near.W, near.b)))
     short = [best.certificate.primal - problem.dual(G, near.W)]
     for k in range(2):
-        G = repaired_pair(problem, G, problem.correlate(G), near.W, lifts=k == 0)[0]
+        G = project_dual_pair(problem, G, problem.correlate(G), near.W, lifts=k == 0)[0]
         short.append(best.certificate.primal - problem.dual(G, near.W))
     assert short[0] > 10 * short[1] > 20 * short[2] > 0
 

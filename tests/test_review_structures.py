@@ -14,12 +14,12 @@ from taskloom.structures import Clusters, CustomStructure, Dirty, Frobenius, Log
 
 
 class Poisson:
-    """As in docs/custom.md: curvatures come from differences of slopes."""
+    """As in docs/custom.md: curvatures come from differences of gradients."""
 
     def value(self, y, z):
         return np.exp(z) - y * z + xlogy(y, y) - y
 
-    def slope(self, y, z):
+    def gradient(self, y, z):
         return np.exp(z) - y
 
 

@@ -8,9 +8,10 @@ import zoo
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.losses.mixed import Mixed
 from taskloom.problem.observations import Observations
-from taskloom.solvers import Reweighted, fitted_tasks
+from taskloom.solvers import Reweighted
 from taskloom.solvers.auto import choose
 from taskloom.solvers.base import Run
+from taskloom.solvers.factor import smooth_loss_tasks as fitted_tasks
 from taskloom.solvers.factor.reweighted import ReweightedRun
 from taskloom.solvers.factor.smooth_loss_tasks import FittedPoint, gathered
 from taskloom.solvers.supervised.sides import FeatureSide
@@ -64,7 +65,7 @@ def test_slope_and_hessian_are_those_of_the_objective_with_the_tasks_eliminated(
     here, V = at(0)
     assert np.isclose(here.value, h(0), rtol=1e-10)
     eps, turned = 1e-4, move @ V.T
-    assert np.isclose(np.vdot(here.slope, turned), (h(eps) - h(-eps)) / (2 * eps), rtol=1e-5, atol=1e-7)
+    assert np.isclose(np.vdot(here.gradient, turned), (h(eps) - h(-eps)) / (2 * eps), rtol=1e-5, atol=1e-7)
     here.lift = 0.0  # the plain Hessian
     bend = (h(eps) - 2 * h(0) + h(-eps)) / eps**2
     assert np.isclose(np.vdot(here.hessian(turned), turned), bend, rtol=1e-2, atol=1e-4)
@@ -77,9 +78,9 @@ def test_first_weights_are_those_of_tasks_on_their_own(fit_intercept):
     for block in gathered(problem)[0]:
         h, g = block.v * rng.uniform(0.1, 1, size=block.v.shape), block.v * rng.normal(size=block.v.shape)
         block = block.sized(h)
-        for found, X, curved, slopes, size in zip(block.alone(h, g, fit_intercept), block.X, h, g, block.size, strict=True):
+        for found, X, curved, gradients, size in zip(block.alone(h, g, fit_intercept), block.X, h, g, block.size, strict=True):
             centred = X - (curved @ X / curved.sum() if fit_intercept else 0)
-            naive_twin = np.linalg.solve(centred.T @ (curved[:, None] * centred) + 0.6 * size * eye, -centred.T @ slopes)
+            naive_twin = np.linalg.solve(centred.T @ (curved[:, None] * centred) + 0.6 * size * eye, -centred.T @ gradients)
             assert np.linalg.norm(found - naive_twin) <= 0.2 * np.linalg.norm(naive_twin)  # three conjugate gradients
 
 
@@ -176,8 +177,8 @@ def test_auto_takes_it_for_all_but_the_squared_loss():
 def test_the_best_constants_are_stationary(loss):
     problem = Problem(*zoo.data(loss, "missing"), loss)
     seen, b = problem.observations, problem.best_constants
-    slope = seen.sum_by_task(seen.weight * loss.slope(seen.y, b[seen.task]))
-    assert np.abs(slope).max() < 1e-12
+    gradient = seen.sum_by_task(seen.weight * loss.gradient(seen.y, b[seen.task]))
+    assert np.abs(gradient).max() < 1e-12
     if isinstance(loss, losses.Logistic):
         positive = seen.sum_by_task(seen.weight * (seen.y > 0))
         assert np.allclose(b, np.log(positive / (1 - positive)), atol=1e-12)

@@ -29,8 +29,8 @@ from taskloom import (
     structures,
 )
 from taskloom.problem import Observations
-from taskloom.problem.whole_rows import row_slopes
-from taskloom.solvers import rows as row_steps
+from taskloom.problem.whole_rows import row_gradients
+from taskloom.solvers.supervised import multiclass_newton as row_steps
 from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
 
 EVERY = pytest.mark.parametrize("loss", zoo.ROW_LOSSES, ids=zoo.name)
@@ -89,11 +89,11 @@ class TestLaws:
     @settings(max_examples=30)
     def test_slope_and_equality_in_fenchel_and_young(self, loss, z, shift):
         y = one_row(1)
-        slope = loss.slope(y, z)
-        assert np.allclose(slope, approx_fprime(z, lambda z: loss.value(y, z).sum(), 1e-7), atol=1e-5)
-        assert np.isclose(slope @ z, loss.value(y, z).sum() + loss.conjugate(y, slope).sum(), atol=1e-10)
-        assert np.allclose(loss.slope(y, z + shift), slope, atol=1e-12)  # a constant on the whole row says nothing
-        assert abs(slope.sum()) < 1e-15
+        gradient = loss.gradient(y, z)
+        assert np.allclose(gradient, approx_fprime(z, lambda z: loss.value(y, z).sum(), 1e-7), atol=1e-5)
+        assert np.isclose(gradient @ z, loss.value(y, z).sum() + loss.conjugate(y, gradient).sum(), atol=1e-10)
+        assert np.allclose(loss.gradient(y, z + shift), gradient, atol=1e-12)  # a constant on the whole row says nothing
+        assert abs(gradient.sum()) < 1e-15
 
     @pytest.mark.parametrize("loss", SMOOTH, ids=["softmax", "smoothed hinge"])
     def test_the_hessian_is_what_curvature_says_and_lies_under_the_bound(self, loss):
@@ -102,7 +102,7 @@ class TestLaws:
             z, y = rng.normal(size=T), one_row(1)
             h = loss.curvature(y, z)
             hessian = np.diag(h) - np.outer(h, h) / max(h.sum(), 1e-300)
-            steps = np.array([loss.slope(y, z + 1e-6 * e) - loss.slope(y, z - 1e-6 * e) for e in np.eye(T)]) / 2e-6
+            steps = np.array([loss.gradient(y, z + 1e-6 * e) - loss.gradient(y, z - 1e-6 * e) for e in np.eye(T)]) / 2e-6
             assert np.allclose(hessian, steps, atol=1e-4)
             bound = loss.max_curvature * (np.eye(T) - 1 / T)
             assert np.linalg.eigvalsh(bound - hessian)[0] >= -1e-12
@@ -139,30 +139,30 @@ class TestLaws:
         rng = np.random.default_rng(seed)
         Y = zoo.classes(seed)[2]
         seen = Observations.from_wide(Y, rng.uniform(0.1, 2, size=len(Y)))
-        s = row_slopes(seen, wild * rng.normal(size=Y.size), balance).reshape(T, -1).T
+        s = row_gradients(seen, wild * rng.normal(size=Y.size), balance).reshape(T, -1).T
         p = s + (Y > 0)
         assert p.min() >= -1e-15
         assert np.allclose(p.sum(axis=1), 1)
         assert not balance or np.abs(seen.weight[: len(Y)] @ s).max() < 1e-14
 
     def test_balance_leaves_certain_rows_certain(self):
-        """Slopes of a hinge are mostly zero: what balances them must not wake all of them up."""
+        """Gradients of a hinge are mostly zero: what balances them must not wake all of them up."""
         rng = np.random.default_rng(0)
         Y = zoo.classes(1, n=200)[2]
         seen = Observations.from_wide(Y)
         own = (Y > 0).T
         p = np.where(rng.random(200) < 0.5, own, np.where(rng.random(own.shape) < 0.5, 0.0, 1.0) + own)
         s = (p / p.sum(axis=0) - own).ravel()
-        balanced = row_slopes(seen, row_slopes(seen, s, True) * (1 + 1e-7 * rng.normal(size=s.size)), True).reshape(T, -1)
+        balanced = row_gradients(seen, row_gradients(seen, s, True) * (1 + 1e-7 * rng.normal(size=s.size)), True).reshape(T, -1)
         assert np.abs(balanced @ np.full(200, 1 / 200)).max() < 1e-15
-        once = row_slopes(seen, s, True).reshape(T, -1)
+        once = row_gradients(seen, s, True).reshape(T, -1)
         assert np.abs(balanced - once).max() < 1e-6
         assert np.median(balanced[~own & (p == 0)]) < 1e-12
 
     @EVERY
     @pytest.mark.parametrize("fit_intercept", [True, False])
     def test_any_candidate_is_below_any_point(self, loss, fit_intercept):
-        """Weak duality, far from the optimum: random slopes, random weights."""
+        """Weak duality, far from the optimum: random gradients, random weights."""
         rng = np.random.default_rng(0)
         for seed, F in enumerate(zoo.STRUCTURES):
             X, _, Y = zoo.classes(seed)
@@ -262,10 +262,10 @@ class TestSupervisedStep:
             assert np.allclose(dense.W, other.W, atol=1e-6)
             assert np.allclose(dense.z, other.z, atol=1e-6)
             assert np.isclose(dense.norm, other.norm, rtol=1e-6)
-        gradient = problem.correlate(problem.observations.weight * dense.slopes) + 2 * (0.05 + 0.02) * dense.W
+        gradient = problem.correlate(problem.observations.weight * dense.gradients) + 2 * (0.05 + 0.02) * dense.W
         assert np.abs(gradient).max() < 1e-9
         if fit_intercept:
-            assert np.abs(problem.observations.sum_by_task(problem.observations.weight * dense.slopes)).max() < 1e-9
+            assert np.abs(problem.observations.sum_by_task(problem.observations.weight * dense.gradients)).max() < 1e-9
 
     @EVERY
     def test_sparse_features_give_the_dense_solution(self, loss):

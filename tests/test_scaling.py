@@ -79,7 +79,7 @@ class TestUnits:
     @pytest.mark.parametrize("unit", [1e-40, 1e-15, 1e30])
     @pytest.mark.parametrize("structure", ["independent", "trace"])
     def test_bounds_of_losses_with_a_width_are_true_in_any_units(self, structure, unit):
-        """The slopes of a task must add up to zero beside their own size, or the dual value is no bound."""
+        """The gradients of a task must add up to zero beside their own size, or the dual value is no bound."""
         deep = np.random.default_rng(7)
         X = deep.normal(size=(20, 3))
         Y = X @ deep.normal(size=(3, 2)) + deep.standard_t(1.5, size=(20, 2)) + 0.5

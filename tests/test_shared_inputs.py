@@ -5,8 +5,8 @@ import pytest
 
 from taskloom import Problem, solve, structures
 from taskloom.problem.observations import Observations
-from taskloom.solvers.dual_projection import repaired
-from taskloom.solvers.reformulations.eigenbasis import Reduced
+from taskloom.solvers.dual_projection import project_dual
+from taskloom.solvers.reformulations.eigenbasis import Eigenbasis
 from taskloom.solvers.reformulations.eliminated_weights import Eliminated
 from taskloom.solvers.supervised.coupled import Coupled, MeanGram
 from taskloom.solvers.supervised.coupled_least_squares import CoupledSquares
@@ -26,7 +26,7 @@ def data(missing=0.0, seed=0):
 def reduced_problem(structure, alpha=0.3):
     X, Y = data()
     problem = Problem(X, Observations.from_wide(Y, task_weight=np.arange(1.0, T + 1)), "squared", structure, alpha)
-    return Reduced.of(problem).problem
+    return Eigenbasis.of(problem).problem
 
 
 def random_structure(rank=T, seed=1):
@@ -39,11 +39,11 @@ def test_with_the_weights_eliminated_value_and_slope_are_those_of_the_supervised
     problem, A = reduced_problem(structures.Trace()), random_structure(rank)
     side = TaskSide(problem)
     fit = side.supervise(problem.structure.root(A))
-    value, slope, P, shrunk = Eliminated.of(problem, side).at(A)
+    value, gradient, P, shrunk = Eliminated.of(problem, side).at(A)
     assert np.isclose(value, problem.loss_term(fit.z) + fit.norm, rtol=1e-12)
-    assert np.allclose(slope, -fit.Z.T @ fit.Z / (4 * problem.alpha), rtol=1e-9, atol=1e-12 * np.abs(slope).max())
+    assert np.allclose(gradient, -fit.Z.T @ fit.Z / (4 * problem.alpha), rtol=1e-9, atol=1e-12 * np.abs(gradient).max())
     G = 2 * problem.alpha * P @ shrunk
-    assert np.allclose(G.ravel(), problem.dual_candidate(fit.slopes), atol=1e-10 * np.abs(G).max())
+    assert np.allclose(G.ravel(), problem.dual_candidate(fit.gradients), atol=1e-10 * np.abs(G).max())
 
 
 @pytest.mark.parametrize("structure", [structures.Trace(), structures.Frobenius(), structures.UnitTrace()], ids=repr)
@@ -55,11 +55,11 @@ def test_the_gap_told_from_the_structure_alone_is_that_of_the_certificate(struct
         step = size * random_structure(seed=2) / T
         A = (1 - size) * best + step * np.trace(best) / np.trace(random_structure(seed=2))
         fit = side.supervise(structure.root(A))
-        value, slope, *candidate = (quick := Eliminated.of(problem, side)).at(A)
-        G = problem.dual_candidate(fit.slopes)
-        better = repaired(problem, G, fit.Z, fit.W)
+        value, gradient, *candidate = (quick := Eliminated.of(problem, side)).at(A)
+        G = problem.dual_candidate(fit.gradients)
+        better = project_dual(problem, G, fit.Z, fit.W)
         gap = value + structure.value(A) - problem.dual(G if better is None else better, fit.W)
-        told = quick.gap(A, slope, *candidate)
+        told = quick.gap(A, gradient, *candidate)
         assert 0.5 * gap <= told <= 2 * gap
 
 
@@ -96,7 +96,7 @@ def test_coupled_squares_solve_the_normal_equations(intercept, guess):
     assert np.allclose(W, x[: D * T].reshape(T, D).T, atol=1e-8)
     assert np.allclose(b, x[D * T :], atol=1e-8)
     assert np.allclose(z, problem.predict(W, b), atol=1e-10)
-    assert np.allclose(Z, problem.correlate(-seen.weight * problem.loss.slope(seen.y, z)), atol=1e-9)
+    assert np.allclose(Z, problem.correlate(-seen.weight * problem.loss.gradient(seen.y, z)), atol=1e-9)
     assert np.isclose(norm, problem.alpha * problem.structure.charge(W, A), rtol=1e-8)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.problem.observations import Observations
-from taskloom.solvers import Smooth, smooth
+from taskloom.solvers import Smooth
+from taskloom.solvers import cluster_newton as smooth
 from taskloom.solvers.cluster_newton import SmoothRun, SquaredLoss
 from taskloom.structures.base import Structure
 from taskloom.structures.cluster_norm import ClusterNorm
@@ -34,9 +35,9 @@ def test_the_norm_is_that_of_the_naive_twin(T, r):
     structure = structures.Clusters(min(4, T), mean=0.3, between=1.0, within=4.0)
     W = rng.normal(size=(T, r)) * np.linspace(0.2, 1, r)
     norm = ClusterNorm(structure, W)
-    value, slope = naive.cluster_norm(structure, W)
+    value, gradient = naive.cluster_norm(structure, W)
     assert np.isclose(norm.value, value, rtol=1e-10)
-    assert np.allclose(norm.slope, slope, rtol=1e-8, atol=1e-8)
+    assert np.allclose(norm.gradient, gradient, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -48,7 +49,7 @@ def test_the_inverse_undoes_the_curvature_of_the_norm(T, r, seed):
     here, there, back = (ClusterNorm(structure, W + t * E) for t in (0, eps, -eps))
     kinked = (here.k, _inner(here)) != (there.k, _inner(there)) or (here.k, _inner(here)) != (back.k, _inner(back))
     assert not kinked, "take another seed: the curvature jumps here"
-    bent = 2.0 * (there.slope - back.slope) / (2 * eps) + 0.1 * E
+    bent = 2.0 * (there.gradient - back.gradient) / (2 * eps) + 0.1 * E
     assert np.allclose(here.inverse(2.0, 0.1)(bent), E, atol=1e-5)
 
 
@@ -174,7 +175,7 @@ def test_a_path_starts_each_fit_from_the_last():
 
 @pytest.mark.parametrize("counts", [(4, 9, 3, 7, 5, 30), (1, 40, 2, 35), (30, 40), (2, 3, 2)])
 def test_the_squared_loss_of_short_and_long_tasks(counts):
-    """Value and slope as the problem has them, and a Hessian that is the change of the slope."""
+    """Value and gradient as the problem has them, and a Hessian that is the change of the gradient."""
     problem = problem_of(counts, d=12)
     loss, rng = SquaredLoss(problem), np.random.default_rng(1)
     W, E = rng.normal(size=(2, len(counts), 12))
@@ -182,12 +183,12 @@ def test_the_squared_loss_of_short_and_long_tasks(counts):
     def best(W):
         means = problem.task_means(problem.observations.y - problem.predict(W.T, np.zeros(len(counts))))
         z = problem.predict(W.T, means)
-        slopes = problem.loss.slope(problem.observations.y, z)
-        return problem.loss_term(z), problem.correlate(-problem.observations.weight * slopes).T
+        gradients = problem.loss.gradient(problem.observations.y, z)
+        return problem.loss_term(z), problem.correlate(-problem.observations.weight * gradients).T
 
-    (value, Z), (other, ahead), (true, slope), (true_other, _) = loss.at(W), loss.at(W + E), best(W), best(W + E)
+    (value, Z), (other, ahead), (true, gradient), (true_other, _) = loss.at(W), loss.at(W + E), best(W), best(W + E)
     assert np.isclose(value - other, true - true_other, rtol=1e-9)  # the value is known up to a constant
-    assert np.allclose(Z, slope, rtol=1e-8, atol=1e-8)
+    assert np.allclose(Z, gradient, rtol=1e-8, atol=1e-8)
     assert np.allclose(loss.product(E), Z - ahead, rtol=1e-8, atol=1e-8)
 
 

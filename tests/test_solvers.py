@@ -12,8 +12,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from taskloom import Problem, alpha_max, losses, solve, structures
 from taskloom.problem.observations import Observations
-from taskloom.solvers import Alternating, Block, Factored, Proximal, path, reduced, strength_grid
-from taskloom.solvers.dual_projection import repaired
+from taskloom.solvers import Alternating, Block, Factored, Proximal, path, strength_grid
+from taskloom.solvers.dual_projection import project_dual
+from taskloom.solvers.reformulations import eigenbasis as reduced
 from taskloom.solvers.solve import PATIENCE
 
 LAYOUTS = ["shared", "own", "missing"]
@@ -129,11 +130,11 @@ def test_ctrl_c_keeps_the_best_iterate_and_restores_threads(after, monkeypatch, 
     before, steps = two_threads(), []
     original = Problem.dual_candidate
 
-    def interrupt(self, slopes):
+    def interrupt(self, gradients):
         steps.append(two_threads())
         if len(steps) == after + 1:
             raise KeyboardInterrupt
-        return original(self, slopes)
+        return original(self, gradients)
 
     monkeypatch.setattr(Problem, "dual_candidate", interrupt)
     solution = solve(problem, "proximal", tol=1e-12)
@@ -304,7 +305,7 @@ def wide_problem(F, alpha=0.02, intercept=True, task_weight="equal"):
 def test_the_reduced_problem_is_the_problem(F, intercept, monkeypatch):
     """Rotated, centred and freed of what does not change, it has the same minimum; and the certificate is the original's."""
     posed = wide_problem(F, intercept=intercept, task_weight=np.arange(1.0, zoo.T + 1))
-    assert reduced.Reduced.of(posed) is not None
+    assert reduced.Eigenbasis.of(posed) is not None
     quick = solve(posed, tol=1e-8)
     monkeypatch.setattr(reduced, "WORTHWHILE", 10**9)
     plain = wide_problem(F, intercept=intercept, task_weight=np.arange(1.0, zoo.T + 1))
@@ -331,9 +332,9 @@ def test_a_repaired_candidate_is_a_true_bound_and_a_better_one(layout, ridge):
     rng, gains = np.random.default_rng(0), []
     for _ in range(20):
         W = best.W + 1e-2 * np.abs(best.W).max() * rng.normal(size=best.W.shape)
-        slopes = problem.loss.slope(problem.observations.y, problem.predict(W, best.b))
-        G = problem.dual_candidate(slopes)
-        better = repaired(problem, G, problem.correlate(G), W)
+        gradients = problem.loss.gradient(problem.observations.y, problem.predict(W, best.b))
+        G = problem.dual_candidate(gradients)
+        better = project_dual(problem, G, problem.correlate(G), W)
         if better is None:
             continue
         assert np.abs(problem.observations.sum_by_task(better)).max() <= 1e-12 * np.abs(better).max()

@@ -9,9 +9,10 @@ import zoo
 from scipy import sparse
 from sklearn.gaussian_process.kernels import RBF
 
-from taskloom import MultiTaskRegressor, Problem, alpha_max, features, losses, path, solve, structures
+from taskloom import MultiTaskRegressor, Problem, alpha_max, losses, path, solve, structures
 from taskloom._linalg import psd_root
 from taskloom.features import LinearFeatures, build_features
+from taskloom.features import kernels as features
 from taskloom.problem.observations import Observations
 from taskloom.solvers.reformulations.shared_inputs import SharedInputs
 from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
@@ -160,7 +161,7 @@ def test_both_sides_give_the_dense_step(loss, layout, fit_intercept):
     roots += [(FeatureSide, rng.normal(size=(9, q))) for q in (1, 5, 9)]
     for side, root in roots:
         one, other = side(dense).supervise(root), side(thinned).supervise(root)
-        for name in ("W", "b", "z", "slopes", "Z", "norm"):
+        for name in ("W", "b", "z", "gradients", "Z", "norm"):
             assert np.allclose(getattr(one, name), getattr(other, name), atol=1e-7), (side, root.shape, name)
 
 

@@ -11,7 +11,8 @@ from taskloom import Problem, alpha_max, solve, structures
 from taskloom.problem.observations import Observations
 from taskloom.solvers import proximal
 from taskloom.solvers.supervised.sides import TaskSide
-from taskloom.structures import Clusters, Frobenius, LogDet, Sparse, Sum, Trace, UnitTrace, relations
+from taskloom.structures import Clusters, Frobenius, LogDet, Sparse, Sum, Trace, UnitTrace
+from taskloom.structures import l1_penalty as relations
 
 
 def own_inputs(n_tasks, n=30, d=50, seed=0):
@@ -30,9 +31,9 @@ def test_the_prox_is_that_of_its_naive_twin(F, plain, step):
     twin = naive.l1_prox(plain, F.l1, B + B.T, step)
     assert np.allclose(F.prox(B + B.T, step), twin, atol=1e-6)
     around = zoo.random_psd(np.random.default_rng(1), size=6, rank=6)
-    memory, slope = F.remembering(), (around - B - B.T) / step
+    memory, gradient = F.remembering(), (around - B - B.T) / step
     for _ in range(60):  # a step of a few rounds goes on where the last one stopped
-        found = memory.proximal_step(around, slope, step)
+        found = memory.proximal_step(around, gradient, step)
     exact = F.prox(B + B.T, step)
     assert np.linalg.norm(found - exact) <= 0.5 * np.linalg.norm(exact - around)
     memory.proximal_step(exact, (exact - B - B.T) / step, step)

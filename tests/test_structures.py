@@ -110,11 +110,11 @@ def test_slopes_come_back_through_the_factor(F):
         landed = F.land(Q)
         return np.vdot(landed, M @ landed) + F.f(np.linalg.svd(landed, compute_uv=False) ** 2)
 
-    slope = F.pull_back(Q, 2 * M @ F.land(Q))
+    gradient = F.pull_back(Q, 2 * M @ F.land(Q))
     for _ in range(5):
         D = rng.normal(size=Q.shape)
         numeric = (value(Q + 1e-6 * D) - value(Q - 1e-6 * D)) / 2e-6
-        assert np.isclose(np.vdot(slope, D), numeric, rtol=1e-5, atol=1e-6)
+        assert np.isclose(np.vdot(gradient, D), numeric, rtol=1e-5, atol=1e-6)
 
 
 @EVERY

@@ -1,4 +1,4 @@
-"""What a user installs: bounds that are named, licences that are listed, no network, promises that have tests."""
+"""What a user installs: bounds that are named, licences that are listed, no network, predicted_decreases that have tests."""
 
 import ast
 import re
@@ -114,7 +114,7 @@ def test_lower_bounds_become_pins():
 
 @pytest.mark.parametrize("page", ["SECURITY.md", "docs/robustness.md"])
 def test_promises_name_tests_that_exist(page):
-    """A promise without its test is a wish."""
+    """A predicted_decrease without its test is a wish."""
     named = re.findall(r"`(?:tests/)?(test_\w+\.py)(?:::([\w:]+))?`", (ROOT / page).read_text())
     assert named
     for file, test in named:

@@ -9,11 +9,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 from taskloom import Problem, alpha_max, solve
 from taskloom._array_api import left_vectors
 from taskloom.problem.observations import Observations
-from taskloom.solvers import table_block
-from taskloom.solvers.factor.input_spectrum import Spread
+from taskloom.solvers.factor import table_with_gaps as table_block
+from taskloom.solvers.factor.input_spectrum import InputSpectrum
 from taskloom.solvers.factor.objective import Point, spread_metric
 from taskloom.solvers.factor.stacked_inputs import blocks, rough
-from taskloom.solvers.factor.table_with_gaps import Table
+from taskloom.solvers.factor.table_with_gaps import TableWithGaps
 from taskloom.solvers.solve import as_solver
 
 N, D, T = 40, 12, 5
@@ -36,7 +36,7 @@ def gaps(missing=0.4, d=D, fit_intercept=True, seed=0, repeated=False):
 @pytest.mark.parametrize("q", [2, T])
 def test_a_table_is_what_the_naive_twin_is(q, fit_intercept, repeated):
     problem, rng = gaps(fit_intercept=fit_intercept, repeated=repeated), np.random.default_rng(1)
-    data = [Table.of(problem)]
+    data = [TableWithGaps.of(problem)]
     Q, step = rng.normal(size=(2, D, q))
     naive.check_point(problem, lambda Q: Point(data, Q, problem.alpha), Q, step)
 
@@ -44,7 +44,7 @@ def test_a_table_is_what_the_naive_twin_is(q, fit_intercept, repeated):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_a_table_is_what_blocks_of_tasks_are(fit_intercept):
     problem, rng = gaps(fit_intercept=fit_intercept), np.random.default_rng(2)
-    table, (data, spread) = Table.of(problem), blocks(problem)
+    table, (data, spread) = TableWithGaps.of(problem), blocks(problem)
     order = np.concatenate([np.atleast_1d(np.arange(T)[block.tasks]) for block in data])
     Q, step, U = (rng.normal(size=(D, q)) for q in (3, 3, 4))
     one, other = Point([table], Q, 0.1), Point(data, Q, 0.1)
@@ -62,7 +62,7 @@ def test_a_table_is_what_blocks_of_tasks_are(fit_intercept):
 
 def test_in_single_precision_a_table_answers_alike():
     problem, rng = gaps(), np.random.default_rng(3)
-    table = Table.of(problem)
+    table = TableWithGaps.of(problem)
     Q, step = rng.normal(size=(2, D, 3))
     here, single = Point([table], Q, 0.1), table.single()
     answer = here.lightened([single]).hessian(step.astype(np.float32))
@@ -78,16 +78,16 @@ def test_the_metric_is_a_kronecker_sum_inverted(turned):
     rng = np.random.default_rng(4)
     roots = rng.normal(size=(50, D)) * 0.5 ** np.arange(D)
     moments = roots.T @ roots if turned else np.diag(0.5 ** np.arange(D))
-    spread = Spread.of(moments)
+    spread = InputSpectrum.of(moments)
     K, pull = (M @ M.T + np.eye(3) for M in rng.normal(size=(2, 3, 3)))
     naive_twin = np.kron(np.eye(D), K) + np.kron(moments * (spread.filled / np.trace(moments)), pull)
-    slope = rng.normal(size=(D, 3))
-    found = spread_metric(K, pull, spread)(slope)
-    assert np.allclose(found, np.linalg.solve(naive_twin, slope.ravel()).reshape(D, 3), rtol=1e-8, atol=1e-10)
+    gradient = rng.normal(size=(D, 3))
+    found = spread_metric(K, pull, spread)(gradient)
+    assert np.allclose(found, np.linalg.solve(naive_twin, gradient.ravel()).reshape(D, 3), rtol=1e-8, atol=1e-10)
     assert not spread.even
-    assert Spread.of(np.eye(D)).even
-    assert np.allclose(Spread.of(np.eye(D)).variances, 1)
-    assert np.isfinite(Spread.of(np.zeros((D, D))).variances).all()
+    assert InputSpectrum.of(np.eye(D)).even
+    assert np.allclose(InputSpectrum.of(np.eye(D)).variances, 1)
+    assert np.isfinite(InputSpectrum.of(np.zeros((D, D))).variances).all()
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.9])
@@ -100,11 +100,11 @@ def test_few_products_tell_whether_inputs_are_even(decay):
         asked.append(True)
         return moments
 
-    exact, probed = Spread.of(moments), Spread.probed(d, np.trace(moments), lambda V: moments @ V, all_of_them)
+    exact, probed = InputSpectrum.of(moments), InputSpectrum.probed(d, np.trace(moments), lambda V: moments @ V, all_of_them)
     assert probed.even == exact.even == (decay == 1)
     assert bool(asked) == (decay < 1)
     assert np.isclose(probed.filled, exact.filled, rtol=0.1)
-    assert Spread.probed(d, 0.0, lambda V: 0 * V, lambda: 0 * moments).even == Spread.of(0 * moments).even
+    assert InputSpectrum.probed(d, 0.0, lambda V: 0 * V, lambda: 0 * moments).even == InputSpectrum.of(0 * moments).even
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -112,7 +112,7 @@ def test_few_products_tell_whether_inputs_are_even(decay):
 def test_tables_reach_what_proximal_steps_reach(share, fit_intercept, monkeypatch):
     monkeypatch.setattr(table_block, "WORTHWHILE", 0)
     problem = gaps(fit_intercept=fit_intercept)
-    assert Table.suits(problem)
+    assert TableWithGaps.suits(problem)
     problem = problem.at(share * alpha_max(problem))
     quick, slow = solve(problem, "projected", tol=1e-8), solve(problem, "proximal", tol=1e-8, max_iter=20_000)
     assert quick.certificate.optimal, quick.certificate.message
@@ -165,12 +165,12 @@ def test_auto_knows_where_tables_suit():
     full = Problem(X, Y.copy())
     Y[rng.random(Y.shape) < 0.5] = np.nan
     some = Problem(X, Y)
-    assert Table.suits(some)
+    assert TableWithGaps.suits(some)
     tall = rng.normal(size=(4000, 54))
-    assert not Table.suits(Problem(tall[:, :50], tall[:, 50:]))  # products of the tasks' own are smaller
-    assert not Table.suits(Problem(X[:40, :20], Y[:40]))
+    assert not TableWithGaps.suits(Problem(tall[:, :50], tall[:, 50:]))  # products of the tasks' own are smaller
+    assert not TableWithGaps.suits(Problem(X[:40, :20], Y[:40]))
     Y[rng.random(Y.shape) < 0.7] = np.nan
-    assert not Table.suits(Problem(X, Y))  # tasks of their own have fewer rows by far
+    assert not TableWithGaps.suits(Problem(X, Y))  # tasks of their own have fewer rows by far
     assert {as_solver("auto", each).name for each in (full, some, Problem(X, Y))} == {"projected"}
 
 

@@ -18,7 +18,7 @@ class LogCosh:
     def value(self, y, z):
         return np.logaddexp(z - y, y - z) - np.log(2)
 
-    def slope(self, y, z):
+    def gradient(self, y, z):
         return np.tanh(z - y)
 
     def __repr__(self):

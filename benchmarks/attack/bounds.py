@@ -17,7 +17,7 @@ from taskloom.problem.observations import Observations
 from .build import Instance, a_loss, a_structure
 from .values import Array, Long, _known, observation_weights, rounding_of_the_loss
 
-EDGE = 1e-9  # how far rounding may carry slopes out of the domain of a conjugate
+EDGE = 1e-9  # how far rounding may carry gradients out of the domain of a conjugate
 
 
 def solved(instance: Instance, solver: str) -> Any:
@@ -53,20 +53,20 @@ def dual(instance: Instance, G: Array, enough: float = np.inf) -> tuple[float, f
     if ray is None:
         return None
     reach, conjugate = ray
-    slopes = -G.astype(Long) / v
+    gradients = -G.astype(Long) / v
 
     def bound(c: Any) -> Any:
-        return -_loss_conjugates(instance, order, v, y, c * slopes) - conjugate(c * c)
+        return -_loss_conjugates(instance, order, v, y, c * gradients) - conjugate(c * c)
 
-    blur = float((v * np.abs(slopes * y)).sum()) * 1e-12 + rounding_of_the_loss(instance)
+    rounding_floor = float((v * np.abs(gradients * y)).sum()) * 1e-12 + rounding_of_the_loss(instance)
     high = min(Long(1), np.sqrt(reach))
     low, best = Long(0), bound(high)
     if best >= enough:
-        return float(best), blur
+        return float(best), rounding_floor
     for _ in range(150):
         left, right = low + (high - low) / 3, high - (high - low) / 3
         low, high = (left, high) if bound(left) <= bound(right) else (low, right)
-    return float(max(bound((low + high) / 2), best)), blur
+    return float(max(bound((low + high) / 2), best)), rounding_floor
 
 
 def _loss_conjugates(instance: Instance, order: tuple[Array, Array], v: Array, y: Array, s: Array) -> Any:
@@ -87,7 +87,7 @@ def _loss_conjugates(instance: Instance, order: tuple[Array, Array], v: Array, y
 
 
 def _within(s: Array, low: Any, high: Any) -> Array:
-    """Slopes inside an interval, rounding at its ends forgiven; ``inf`` where they are not."""
+    """Gradients inside an interval, rounding at its ends forgiven; ``inf`` where they are not."""
     room = EDGE * (1 + np.maximum(np.abs(low), np.abs(high)))
     return np.where((s >= low - room) & (s <= high + room), np.clip(s, low, high), np.inf)
 

@@ -30,7 +30,7 @@ class LogCosh:
         r = (z - y) / self.width
         return np.logaddexp(r, -r) - np.log(2)
 
-    def slope(self, y, z):
+    def gradient(self, y, z):
         return np.tanh((z - y) / self.width) / self.width
 
 
@@ -337,16 +337,16 @@ def _dropped(instance: Instance, drop: dict[str, list[int]]) -> Instance:
 def _reference(instance: Instance) -> np.longdouble:
     """About the strength at which little is left to learn, in numbers that cannot overflow.
 
-    With ``Z`` the correlations of the inputs with the slopes at a constant, that is ``Z'Z/4`` under a trace penalty; structures
-    of a given size, and those that grow with a power of it, compare it with the loss.
+    With ``Z`` the correlations of the inputs with the gradients at a constant, that is ``Z'Z/4`` under a trace penalty;
+    structures of a given size, and those that grow with a power of it, compare it with the loss.
     """
     from .values import kernel_matrices, loss_term, observation_weights
 
     v = observation_weights(instance)
     Y = np.nan_to_num(instance.Y).astype(np.longdouble)
     mean = (v * Y).sum(axis=0) / v.sum(axis=0) if instance.fit_intercept else np.zeros(Y.shape[1])
-    slopes = np.column_stack([_slopes(spec, Y[:, t] - mean[t]) for t, spec in enumerate(instance.losses)])
-    E = v * slopes
+    gradients = np.column_stack([_slopes(spec, Y[:, t] - mean[t]) for t, spec in enumerate(instance.losses)])
+    E = v * gradients
     size = sum(np.trace(E.T @ K @ E) for K in kernel_matrices(instance)) / 4
     loss = loss_term(instance, np.broadcast_to(mean, Y.shape).astype(np.longdouble))
     name, p = instance.structure["name"], {"frobenius": 2, "sum": 2, "custom": 2}.get(instance.structure["name"], 0)
@@ -357,7 +357,7 @@ def _reference(instance: Instance) -> np.longdouble:
 
 
 def _slopes(spec: dict[str, Any], away: Array) -> Array:
-    """The slopes of a loss where predictions are off by so much; labels are wrong by about a half."""
+    """The gradients of a loss where predictions are off by so much; labels are wrong by about a half."""
     match spec["name"]:
         case "squared" | "squared_hinge":
             return 2 * away

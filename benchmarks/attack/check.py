@@ -155,12 +155,14 @@ def _claims(instance: Instance, model: Any, convex: bool) -> None:
     own = values.objective(instance, model)
     nothing = values.loss_of_nothing(instance)
     if own is not None:
-        slack = own.blur + 1e-7 * (abs(said.primal) + abs(own.total)) + 0.02 * TOL * nothing
+        slack = own.rounding_floor + 1e-7 * (abs(said.primal) + abs(own.total)) + 0.02 * TOL * nothing
         if model.intercept_.dtype == np.float32:
             slack += 1e-4 * (abs(said.primal) + nothing)
         if not abs(own.total - said.primal) <= slack:
             kind = "false certificate" if own.total > said.primal else "certificate"
-            raise WrongError(kind, f"primal={said.primal!r}, but the model's is {own.total!r} (rounding {own.blur:.1e})")
+            raise WrongError(
+                kind, f"primal={said.primal!r}, but the model's is {own.total!r} (rounding {own.rounding_floor:.1e})"
+            )
     far = 1e-6 * nothing + 1e-10 * (abs(said.primal) + abs(said.dual)) + values.rounding_of_the_targets(instance)
     if convex and np.isfinite(said.gap) and said.gap > far:
         ratio = said.relative_gap * nothing / said.gap
@@ -201,7 +203,12 @@ def _another_way(about: Description, instance: Instance, model: Any) -> None:
             continue
         value = values.objective(instance, other)
         if value is not None and other.intercept_.dtype == np.float64:
-            _below(said.dual, value.total, value.blur + 1e-8 * abs(value.total) + room, f"which solver={solver!r} attains")
+            _below(
+                said.dual,
+                value.total,
+                value.rounding_floor + 1e-8 * abs(value.total) + room,
+                f"which solver={solver!r} attains",
+            )
         _below(other.certificate_.dual, said.primal, room, f"the primal of solver={about['solver']!r}; it is of {solver!r}")
         return
 
@@ -213,8 +220,8 @@ def _bound(instance: Instance) -> None:
     own = bounds.dual(instance, solution.G, said.dual)
     if own is None:
         return
-    value, blur = own
-    slack = blur + 1e-9 * (abs(said.dual) + abs(said.primal))
+    value, rounding_floor = own
+    slack = rounding_floor + 1e-9 * (abs(said.dual) + abs(said.primal))
     if np.isfinite(said.dual) and said.dual > value + slack:
         raise WrongError("false certificate", f"dual={said.dual!r}, but that of its G is {value!r} (primal {said.primal!r})")
 
@@ -297,7 +304,7 @@ def _invariant(about: Description, instance: Instance, model: Any, how: str) -> 
     room = 1e-9 * (abs(said.primal) + abs(said.dual)) + 1e-12 * abs(other.primal)
     if hasattr(model, "dual_coef_") and (value := values.objective(instance, model)) is not None:
         # Where the last digit of a kernel moves the minimum, another order is another problem, by as much as ours is off.
-        room += value.blur + 3 * abs(float(value.total) - said.primal)
+        room += value.rounding_floor + 3 * abs(float(value.total) - said.primal)
     if instance.X.dtype == np.float32:
         room *= 10
     _below(said.dual, other.primal, room, f"the primal with {how}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import taskloom.features.kernels
-from taskloom.solvers import grown
+from taskloom.solvers.reformulations import krylov as grown
 
 ASKED = "TASKLOOM_ATTACK_GROWS"  # in the environment, which workers have from their parent
 

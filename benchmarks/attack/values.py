@@ -26,7 +26,7 @@ class Value(NamedTuple):
     """The objective at a fitted model, and how far rounding of the fitted numbers may have moved it."""
 
     total: float
-    blur: float
+    rounding_floor: float
 
 
 # --- data -------------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def objective(instance: Instance, model: Any) -> Value | None:
     except np.linalg.LinAlgError:
         return None
     assert rounded is not None
-    return value._replace(blur=value.blur + abs(value.total - rounded.total))
+    return value._replace(rounding_floor=value.rounding_floor + abs(value.total - rounded.total))
 
 
 def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | None:
@@ -354,9 +354,9 @@ def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | 
             lost += float(instance.ridge) * off
     loss = loss_term(instance, Z)
     room = eps * (instance.X.shape[1] + 10) * room
-    blur = max(abs(loss_term(instance, Z + room) - loss), abs(loss_term(instance, Z - room) - loss))
+    rounding_floor = max(abs(loss_term(instance, Z + room) - loss), abs(loss_term(instance, Z - room) - loss))
     rough = 40 * eps * (abs(loss) + abs(paid) + abs(ridge))
-    return Value(float(loss + paid + ridge), float(blur + rough) + lost + rounding_of_the_loss(instance))
+    return Value(float(loss + paid + ridge), float(rounding_floor + rough) + lost + rounding_of_the_loss(instance))
 
 
 def objective_at(instance: Instance, phi: Array, W: Array, b: Array) -> float | None:

@@ -23,11 +23,11 @@ def _insist(condition: Any, sentence: str) -> None:
 
 
 def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
-    """Check that a loss is convex, and that its slope or prox, its curvature and its conjugate belong to its value.
+    """Check that a loss is convex, and that its gradient or prox, its curvature and its conjugate belong to its value.
 
     Parameters
     ----------
-    loss : Loss, name, or object with ``value`` and ``slope`` or ``prox``
+    loss : Loss, name, or object with ``value`` and ``gradient`` or ``prox``
     y : array, optional
         Targets to try; small counts, or -1 and +1 for a loss of signs, if they are not given.
     random_state : int
@@ -50,14 +50,16 @@ def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
     middle = loss.value(y, (z + other) / 2)
     _insist(middle <= (value + far) / 2 + size, f"{name}.value must be convex in z: it lies above a chord")
     if loss.smooth:
-        _check_slope(loss, name, y, z)
-        at, s = z, loss.slope(y, z)
+        _check_gradient(loss, name, y, z)
+        at, s = z, loss.gradient(y, z)
     else:
-        at, s = _slopes_of_prox(loss, name, y, z, rng)
-    lower, upper = (np.broadcast_to(edge, y.shape) for edge in loss.slopes(y))
-    _insist((lower <= 0) & (upper >= 0), f"{name}.slopes must give an interval that holds 0")
+        at, s = _gradients_of_prox(loss, name, y, z, rng)
+    lower, upper = (np.broadcast_to(edge, y.shape) for edge in loss.gradient_bounds(y))
+    _insist((lower <= 0) & (upper >= 0), f"{name}.gradient_bounds must give an interval that holds 0")
     room = 1e-8 * (1 + np.abs(s))
-    _insist((s >= lower - room) & (s <= upper + room), f"{name}.slopes must give an interval that holds every slope")
+    _insist(
+        (s >= lower - room) & (s <= upper + room), f"{name}.gradient_bounds must give an interval that holds every gradient"
+    )
     s = np.clip(s, lower, upper)
     star = loss.conjugate(y, s)
     for point, there in ((z, value), (other, far)):
@@ -68,27 +70,27 @@ def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
     value = loss.value(y, at)
     _insist(
         np.abs(value + star - s * at) <= 1e-6 * (1 + np.abs(value) + np.abs(s * at)),
-        f"{name}.conjugate is too large: l(y, z) + l*(y, s) = s z must hold at the slope s of z",
+        f"{name}.conjugate is too large: l(y, z) + l*(y, s) = s z must hold at the gradient s of z",
     )
 
 
-def _check_slope(loss: Any, name: str, y: Array, z: Array) -> None:
+def _check_gradient(loss: Any, name: str, y: Array, z: Array) -> None:
     h = 1e-5
-    slope = loss.slope(y, z)
+    gradient = loss.gradient(y, z)
     numeric = (loss.value(y, z + h) - loss.value(y, z - h)) / (2 * h)
-    close = np.abs(slope - numeric) <= 1e-4 * (1 + np.abs(slope))
-    _insist(np.mean(close) > 0.97, f"{name}.slope must be the derivative of value in z")  # a few points may meet a bend
-    bends = (loss.slope(y, z + h) - loss.slope(y, z - h)) / (2 * h)
-    close = np.abs(loss.curvature(y, z) - bends) <= 1e-3 * (1 + np.abs(bends))
-    _insist(np.mean(close) > 0.97, f"{name}.curvature must be the derivative of slope in z")
+    close = np.abs(gradient - numeric) <= 1e-4 * (1 + np.abs(gradient))
+    _insist(np.mean(close) > 0.97, f"{name}.gradient must be the derivative of value in z")  # a few points may meet a kink
+    curvature = (loss.gradient(y, z + h) - loss.gradient(y, z - h)) / (2 * h)
+    close = np.abs(loss.curvature(y, z) - curvature) <= 1e-3 * (1 + np.abs(curvature))
+    _insist(np.mean(close) > 0.97, f"{name}.curvature must be the derivative of gradient in z")
     _insist(
-        np.max(bends) <= loss.max_curvature * (1 + 1e-6) + 1e-6,
+        np.max(curvature) <= loss.max_curvature * (1 + 1e-6) + 1e-6,
         f"{name}.max_curvature must bound every curvature; leave it out where there is no bound",
     )
 
 
-def _slopes_of_prox(loss: Any, name: str, y: Array, z: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Check the prox against nearby and faraway points; where it lands, and the slopes that it finds there."""
+def _gradients_of_prox(loss: Any, name: str, y: Array, z: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Check the prox against nearby and faraway points; where it lands, and the gradients that it finds there."""
     step = 0.7
     u = loss.prox(y, z, step)
     at = step * loss.value(y, u) + (u - z) ** 2 / 2
@@ -179,16 +181,16 @@ def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], r
                 at <= beaten + rtol * share * (1 + abs(beaten)),
                 f"{name}.prox must minimise step * value(B) + ||B - A||^2 / 2 over positive semidefinite B",
             )
-    N = (M - P) / step  # a slope of F at P: the conjugate is known there
+    N = (M - P) / step  # a gradient of F at P: the conjugate is known there
     if np.linalg.eigvalsh(symmetric(N))[0] >= 0:
         exact, found = float(np.vdot(N, P)) - F.value(P), F.conjugate((1 - 1e-9) * N, P)
         _insist(
             found >= exact - rtol * (1 + abs(exact)),
-            f"{name}.conjugate is too small: F(A) + F*(S) = <S, A> must hold at a slope S of F at A",
+            f"{name}.conjugate is too small: F(A) + F*(S) = <S, A> must hold at a gradient S of F at A",
         )
         _insist(
             found <= exact + 1e-3 * (1 + abs(exact)),
-            f"{name}.conjugate is too large: F(A) + F*(S) = <S, A> must hold at a slope S of F at A",
+            f"{name}.conjugate is too large: F(A) + F*(S) = <S, A> must hold at a gradient S of F at A",
         )
 
 

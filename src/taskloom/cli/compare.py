@@ -19,7 +19,7 @@ from . import options
 def compare(**given: Any) -> int:
     """All structures side by side on TABLE, on the same folds, with certified fits and standard errors.
 
-    Data options are those of fit.
+    TableRoles options are those of fit.
     """
     from .comparing import run_compare
 

@@ -13,7 +13,7 @@ from .fitting import READING, SETTINGS
 from .gains_table import Folds, Settings, folds_of, search
 from .output import Output, ended_well, number, percent
 from .structure_names import SLOW, every, parse, written
-from .table_roles import Data, read_data
+from .table_roles import TableRoles, read_data
 
 
 def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, **given: Any) -> int:
@@ -64,7 +64,7 @@ def run_compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, *
     return 0 if all(row["ended_well"] for row in rows) else NOT_PROVED
 
 
-def _one(output: Output, data: Data, X: Any, candidate: Any, settings: Settings, folds: Folds) -> dict[str, Any]:
+def _one(output: Output, data: TableRoles, X: Any, candidate: Any, settings: Settings, folds: Folds) -> dict[str, Any]:
     began = time.perf_counter()
     model = search(output, data, X, [candidate], settings, folds, written(candidate))
     results = model.cv_results_

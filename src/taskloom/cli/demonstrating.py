@@ -16,16 +16,16 @@ from .output import Output, ended_well, ledger, number, percent
 from .reports import report_writer
 from .structure_names import written
 from .table_files import TableWriter
-from .table_roles import Data
+from .table_roles import TableRoles
 
 Array = np.ndarray
 STRUCTURES: list[Structure] = [Independent(), Trace(), UnitTrace()]
 
 
 class Demonstration:
-    """Data to learn from, more of the same to test on, and what is known about them."""
+    """TableRoles to learn from, more of the same to test on, and what is known about them."""
 
-    def __init__(self, title: str, train: Data, test: Data, kind: Array | None):
+    def __init__(self, title: str, train: TableRoles, test: TableRoles, kind: Array | None):
         self.title, self.train, self.test, self.kind = title, train, test, kind
 
 
@@ -140,9 +140,9 @@ def shops() -> Demonstration:
     bunch = datasets.load_shops()
     names = np.array(bunch.task_names)
 
-    def part(X: Array, y: Array, task: Array) -> Data:
+    def part(X: Array, y: Array, task: Array) -> TableRoles:
         frame = pandas.DataFrame(X, columns=bunch.feature_names).assign(shop=names[task])
-        return Data(frame, y, False, "shop", (), list(names), np.arange(y.size), task, "long")
+        return TableRoles(frame, y, False, "shop", (), list(names), np.arange(y.size), task, "long")
 
     return Demonstration(
         "Sixty simulated shops of four hidden kinds: eleven weeks of sales each to learn from, forty to test on, six inputs",
@@ -161,10 +161,10 @@ def digits(per_class: int = 5) -> Demonstration:
     first = np.sort(np.concatenate([draw.choice(np.flatnonzero(y == k), per_class, replace=False) for k in range(10)]))
     rest = np.setdiff1d(np.arange(y.size), first)
 
-    def part(rows: Array) -> Data:
+    def part(rows: Array) -> TableRoles:
         frame = pandas.DataFrame(X[rows], columns=names)
         labels = y[rows].astype(str)
-        return Data(frame, labels, True, None, (), [str(k) for k in range(10)], np.arange(rows.size), y[rows], "classes")
+        return TableRoles(frame, labels, True, None, (), [str(k) for k in range(10)], np.arange(rows.size), y[rows], "classes")
 
     return Demonstration(
         f"Handwritten digits: {first.size} images to learn from, {rest.size} to test on; each digit against the rest is a task",

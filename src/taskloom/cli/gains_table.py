@@ -16,7 +16,7 @@ from ..estimators import MultiTaskClassifier, MultiTaskClassifierCV, MultiTaskRe
 from ..estimators.cross_validation.splitters import task_folds
 from ..structures import Independent, Structure
 from .output import Output, watched
-from .table_roles import Data
+from .table_roles import TableRoles
 
 Array = np.ndarray
 Folds = list[tuple[Array, Array]]
@@ -38,7 +38,7 @@ class Settings:
     fallback: bool = False
 
 
-def folds_of(data: Data, n_splits: int, seed: int | None) -> Folds:
+def folds_of(data: TableRoles, n_splits: int, seed: int | None) -> Folds:
     """Folds that hold every task, and both classes of a labelled one."""
     stratum = data.task
     if data.labelled and data.layout != "classes":
@@ -52,7 +52,7 @@ def folds_of(data: Data, n_splits: int, seed: int | None) -> Folds:
 class PooledR2:
     """A scorer: one minus the mean over observations of the squared error, in units of the variance of its task."""
 
-    def __init__(self, data: Data):
+    def __init__(self, data: TableRoles):
         self.variance = dict(zip(data.tasks, np.maximum(variances(data), 1e-300), strict=True))
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
@@ -65,7 +65,7 @@ class PooledR2:
 
 
 def search(
-    output: Output, data: Data, X: Any, structures: list[Structure], settings: Settings, folds: Folds, title: str
+    output: Output, data: TableRoles, X: Any, structures: list[Structure], settings: Settings, folds: Folds, title: str
 ) -> Any:
     """A fitted search over strengths and structures."""
     options: dict[str, Any] = {
@@ -101,7 +101,7 @@ def plain_model(model: Any) -> Any:
     return cls(clone(model.best_structure_, safe=False), **params).set_params(alpha=model.alpha_)
 
 
-def out_of_fold(output: Output, model: Any, data: Data, X: Any, folds: Folds) -> Array:
+def out_of_fold(output: Output, model: Any, data: TableRoles, X: Any, folds: Folds) -> Array:
     """What the model says about each observation when it was fitted without it; ``None`` where no fold leaves it out."""
     guess = np.full(data.row.size, None, dtype=object)
     with output.progress("predicting rows that were left out", len(folds)) as bar:
@@ -122,7 +122,7 @@ def pick(predictions: Array, row: Array, task: Array) -> Array:
     return predictions[row, task] if predictions.ndim == 2 else predictions[row]
 
 
-def variances(data: Data) -> Array:
+def variances(data: TableRoles) -> Array:
     """Of the targets of each task; 1 where they are labels."""
     if data.labelled:
         return np.ones(len(data.tasks))
@@ -131,7 +131,7 @@ def variances(data: Data) -> Array:
         return np.array([np.var(values[data.task == t]) for t in range(len(data.tasks))])
 
 
-def compare_tasks(data: Data, guesses: tuple[Array, Array], variance: Array) -> dict[str, Any]:
+def compare_tasks(data: TableRoles, guesses: tuple[Array, Array], variance: Array) -> dict[str, Any]:
     """The ledger: each task's score alone and together over the same observations, and the standard error of its gain.
 
     The score is the share of hits, or one minus the mean squared error in units of the ``variance`` of the task, which is that
@@ -162,7 +162,9 @@ def _points(labelled: bool, truth: Array, guess: Array, variance: float) -> Arra
     return 1 - (guess.astype(float) - truth.astype(float)) ** 2 / variance
 
 
-def alone_and_together(output: Output, data: Data, structures: list[Structure], settings: Settings) -> tuple[Any, Any, dict]:
+def alone_and_together(
+    output: Output, data: TableRoles, structures: list[Structure], settings: Settings
+) -> tuple[Any, Any, dict]:
     """A fitted preprocessor, the chosen model fitted on all rows, and the ledger."""
     preprocessor = data.preprocessor().fit(data.inputs)
     X = preprocessor.transform(data.inputs)
@@ -173,7 +175,7 @@ def alone_and_together(output: Output, data: Data, structures: list[Structure], 
     return preprocessor, model, compare_tasks(data, guesses, variances(data))
 
 
-def held_out(output: Output, data: Data, structures: list[Structure], settings: Settings, share: float) -> dict:
+def held_out(output: Output, data: TableRoles, structures: list[Structure], settings: Settings, share: float) -> dict:
     """The ledger on rows that had no part in choosing anything."""
     train, test = folds_of(data, max(round(1 / share), 2), settings.seed)[0]
     rest, kept = data.part(train), data.part(test)

@@ -49,7 +49,7 @@ class TableFile:
         self._check_names()
 
     def pieces(self, rows: int = ROWS, numbers: Set[str] = frozenset()) -> Iterator[Any]:
-        """Data frames of about so many rows; their index counts rows from 1.
+        """TableRoles frames of about so many rows; their index counts rows from 1.
 
         Cells of a CSV file are texts, but those of the columns ``numbers`` may be numbers already.
         """

@@ -17,7 +17,7 @@ Array = np.ndarray
 
 
 @dataclass(eq=False)
-class Data:
+class TableRoles:
     """Inputs as a frame (with the task column of a long table), targets, and one entry for each observation."""
 
     inputs: Any
@@ -35,13 +35,13 @@ class Data:
         """The target of each observation."""
         return np.asarray(self.y)[self.row, self.task] if self.layout == "wide" else np.asarray(self.y)[self.row]
 
-    def part(self, rows: Array) -> Data:
+    def part(self, rows: Array) -> TableRoles:
         """Some of the rows; tasks keep their positions."""
         place = np.full(len(self.inputs), -1)
         place[rows] = np.arange(len(rows))
         keep = place[self.row] >= 0
         y = self.y.iloc[rows] if self.layout == "wide" else self.y[rows]
-        return Data(
+        return TableRoles(
             self.inputs.iloc[rows],
             y,
             self.labelled,
@@ -68,7 +68,7 @@ def read_data(
     classify: bool | None,
     delimiter: str | None,
     encoding: str,
-) -> Data:
+) -> TableRoles:
     """Read a table and decide what is what; every decision is said."""
     if (target is None) == (targets is None):
         raise click.UsageError("Give --target COLUMN (with --task COLUMN) for a long table, or --targets A,B,C for a wide one.")
@@ -113,7 +113,7 @@ def _known(name: str, source: TableFile) -> None:
 
 def _long(
     output: Output, frame: Any, inputs: Any, target: str, task: str | None, categorical: tuple[str, ...], classify: bool | None
-) -> Data:
+) -> TableRoles:
     y, labelled = read_targets(frame[target], classify)
     there = np.array([value is not None for value in y]) if labelled else ~np.isnan(y)
     if not there.any():
@@ -133,14 +133,14 @@ def _long(
             raise ValueError(
                 f"column {target!r} has {classes.size} different labels; --regress reads numbers, --task names tasks"
             )
-        return Data(inputs, y, True, None, categorical, classes.tolist(), np.arange(y.size), code, "classes")
+        return TableRoles(inputs, y, True, None, categorical, classes.tolist(), np.arange(y.size), code, "classes")
     names, code = np.unique(np.array(task_names(inputs[task])), return_inverse=True)
-    return Data(inputs, y, labelled, task, categorical, names.tolist(), np.arange(y.size), code, "long")
+    return TableRoles(inputs, y, labelled, task, categorical, names.tolist(), np.arange(y.size), code, "long")
 
 
 def _wide(
     output: Output, frame: Any, inputs: Any, targets: tuple[str, ...], categorical: tuple[str, ...], classify: bool | None
-) -> Data:
+) -> TableRoles:
     columns = {name: read_targets(frame[name], classify) for name in targets}
     kinds = {labelled for _, labelled in columns.values()}
     if len(kinds) > 1:
@@ -157,4 +157,4 @@ def _wide(
     if not rows.all():
         output.note(f"{int((~rows).sum())} rows without any target are left out")
     row, task = np.nonzero(there[rows])
-    return Data(inputs[rows], y[rows], labelled, None, categorical, list(targets), row, task, "wide")
+    return TableRoles(inputs[rows], y[rows], labelled, None, categorical, list(targets), row, task, "wide")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .task_summaries import Statistics, merge
+from .task_summaries import TaskSummary, merge
 from .worker_sums import Held, What, add
 
 Array = np.ndarray
@@ -55,11 +55,11 @@ def _same(Q: Array) -> Array:
     return Q
 
 
-def _taken(statistics: Statistics, places: Array, labels: Array) -> Statistics:
+def _taken(statistics: TaskSummary, places: Array, labels: Array) -> TaskSummary:
     return statistics.take(places, labels)
 
 
-def _held(parts: Sequence[Statistics], centre: bool, strength: Array) -> Held:
+def _held(parts: Sequence[TaskSummary], centre: bool, strength: Array) -> Held:
     return Held.of(merge(parts, centre), strength)
 
 

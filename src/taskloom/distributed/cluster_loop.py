@@ -10,7 +10,7 @@ import numpy as np
 
 from ..problem.solution import Certificate, History, sentence
 from .checkpoint import Checkpoint
-from .factor_descent import CHECK, Descent, Objective, Point
+from .factor_descent import CHECK, Descent, DescentPoint, Objective
 from .progress_bar import Report
 
 Array = np.ndarray
@@ -28,14 +28,14 @@ class Limits:
 
 
 @dataclass(eq=False)
-class Book:
+class ClusterRecord:
     """The best bounds so far. They may come from different iterations: both stay true."""
 
     scale: float  # the loss of the best constants
-    blur: float  # what rounding alone may leave of it
+    rounding_floor: float  # what rounding alone may leave of it
     primal: float = np.inf
     dual: float = -np.inf
-    point: Point | None = None  # the best so far; none where nothing is learned
+    point: DescentPoint | None = None  # the best so far; none where nothing is learned
     history: History = field(default_factory=History)
     began: float = field(default_factory=time.perf_counter)
 
@@ -47,11 +47,11 @@ class Book:
     @property
     def relative_gap(self) -> float:
         gap, size = self.gap, abs(self.primal) + abs(self.dual)
-        if self.scale <= self.blur and gap <= max(self.blur, 1e-12 * size):
+        if self.scale <= self.rounding_floor and gap <= max(self.rounding_floor, 1e-12 * size):
             return 0.0
         return gap / self.scale if self.scale > 0 else np.inf
 
-    def record(self, objective: Objective, point: Point) -> None:
+    def record(self, objective: Objective, point: DescentPoint) -> None:
         if point.value < self.primal:
             self.primal, self.point = point.value, point
         if point.moments is not None:
@@ -82,7 +82,7 @@ class Book:
         return Certificate(self.primal, self.dual, self.gap, self.relative_gap, status, message)
 
 
-def run(objective: Objective, book: Book, checkpoint: Checkpoint | None, limits: Limits, report: Report) -> str:
+def run(objective: Objective, book: ClusterRecord, checkpoint: Checkpoint | None, limits: Limits, report: Report) -> str:
     """Iterate until something stops it; the status says what. Ctrl-C leaves the best point so far, and a checkpoint."""
     if book.relative_gap <= limits.tol:  # at this strength nothing is learned, and that is proved
         book.note()
@@ -107,7 +107,7 @@ def run(objective: Objective, book: Book, checkpoint: Checkpoint | None, limits:
 
 
 def _iterate(
-    objective: Objective, descent: Descent, book: Book, checkpoint: Checkpoint | None, limits: Limits, report: Report
+    objective: Objective, descent: Descent, book: ClusterRecord, checkpoint: Checkpoint | None, limits: Limits, report: Report
 ) -> str:
     while book.relative_gap > limits.tol:
         k = len(book.history) + 1

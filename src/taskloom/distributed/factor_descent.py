@@ -24,20 +24,20 @@ from ..solvers.supervised.sides import ridged
 from .worker_sums import What, unpacked
 
 Array = np.ndarray
-CHECK = 3  # iterations after which a certificate is due, where it is a larger message than a slope
-SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
+CHECK = 3  # iterations after which a certificate is due, where it is a larger message than a gradient
+SMALL = 0.1  # columns below this share of the mean squared_norm may go, if the dual says that they should vanish
 WARY = 8  # steps after which to try again whether a column may go
 TINY = np.finfo(float).tiny
 PAIRS = 20  # past steps that the quasi-Newton direction remembers
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """``h`` at ``Q``, its slope, and the sums it came from; ``moments`` (of ``Z``) where they were asked for."""
+class DescentPoint:
+    """``h`` at ``Q``, its gradient, and the sums it came from; ``moments`` (of ``Z``) where they were asked for."""
 
     Q: Array
     value: float
-    slope: Array
+    gradient: Array
     scalars: Array
     moments: Array | None
 
@@ -54,20 +54,20 @@ class Objective:
     n_tasks: int
     curvature: float  # the mean over tasks and inputs of the weighted sums of squares
 
-    def at(self, Q: Array, due: bool = True) -> Point:
-        """Where half the matrix of moments is no more than the slope, it is asked for anyway."""
+    def at(self, Q: Array, due: bool = True) -> DescentPoint:
+        """Where half the matrix of moments is no more than the gradient, it is asked for anyway."""
         structure, (d, q) = self.structure, Q.shape
         landed = structure.land(Q)
-        energy, V = psd_eigh(landed.T @ landed)
-        what: What = "moments" if due or d + 1 <= 2 * q else "pull"
+        squared_norm, V = psd_eigh(landed.T @ landed)
+        what: What = "moments" if due or d + 1 <= 2 * q else "correlation"
         scalars, matrix = unpacked(self.sums(self.root(Q), what), Q.shape, what)
         if what == "moments":
-            pull = matrix @ landed
+            correlation = matrix @ landed
         else:  # the tasks saw the factor less what the ridge takes
-            pull = matrix @ compose(np.sqrt(1 + self.ridge / self.alpha * energy), V)
-        value = float(scalars[0] + scalars[2] / 2) + structure.f(energy)
-        slope = structure.pull_back(Q, -pull / (2 * self.alpha))
-        return Point(Q, value, slope, scalars, matrix if what == "moments" else None)
+            correlation = matrix @ compose(np.sqrt(1 + self.ridge / self.alpha * squared_norm), V)
+        value = float(scalars[0] + scalars[2] / 2) + structure.f(squared_norm)
+        gradient = structure.pull_back(Q, -correlation / (2 * self.alpha))
+        return DescentPoint(Q, value, gradient, scalars, matrix if what == "moments" else None)
 
     def root(self, Q: Array) -> Array:
         """The factor that the tasks see."""
@@ -83,11 +83,11 @@ class Objective:
         landed = self.structure.land(Q)
         return np.linalg.inv(0.4 * np.eye(Q.shape[1]) + self.curvature / self.alpha * (landed.T @ landed))
 
-    def alone(self) -> Point:
+    def alone(self) -> DescentPoint:
         """Where the structure is known: every task on its own."""
         eye = np.eye(self.n_features)
         scalars, moments = unpacked(self.sums(self.root(eye), "moments"), eye.shape, "moments")
-        return Point(eye, float(scalars[0] + scalars[2] / 2), np.zeros_like(eye), scalars, moments)
+        return DescentPoint(eye, float(scalars[0] + scalars[2] / 2), np.zeros_like(eye), scalars, moments)
 
     def bound(self, scalars: Array, moments: Array) -> float:
         """The best ``D(c)`` over ``0 <= c <= 1``: no predictor costs less."""
@@ -110,8 +110,8 @@ class Objective:
         _, moments = unpacked(self.sums(self.root(eye), "weights"), eye.shape, "weights")
         w, U = psd_eigh(moments)
         q = min(self.n_features, self.n_tasks)
-        energy = self.alpha * w[-q:]
-        return U[:, -q:] * np.sqrt(self.structure.f_best(energy + 1e-2 * energy.mean() + 1e-300))
+        squared_norm = self.alpha * w[-q:]
+        return U[:, -q:] * np.sqrt(self.structure.f_best(squared_norm + 1e-2 * squared_norm.mean() + 1e-300))
 
 
 class ScaledMemory(Memory):
@@ -123,8 +123,8 @@ class ScaledMemory(Memory):
             for s, y, _ in pairs:
                 self.add(s @ by, y @ by)
 
-    def direction_in(self, metric: Array, slope: Array) -> Array:
-        q, taken = slope.copy(), []
+    def direction_in(self, metric: Array, gradient: Array) -> Array:
+        q, taken = gradient.copy(), []
         for s, y, sy in reversed(self.pairs):
             taken.append(float(np.vdot(s, q)) / sy)
             q -= taken[-1] * y
@@ -147,7 +147,7 @@ class Descent:
         self.wary = 0  # steps in which no column is dropped
         self.finished = False
 
-    def step(self, due: bool) -> Point:
+    def step(self, due: bool) -> DescentPoint:
         grown = self._lacks() and self._proximal()
         if not grown and not self._quasi_newton(due) and not self._proximal():
             self.finished = True
@@ -166,12 +166,12 @@ class Descent:
 
     def _quasi_newton(self, due: bool) -> bool:
         here, memory = self.here, self.memory
-        direction = memory.direction_in(self.objective.metric(here.Q), here.slope)
-        fall = float(np.vdot(direction, here.slope))
+        direction = memory.direction_in(self.objective.metric(here.Q), here.gradient)
+        fall = float(np.vdot(direction, here.gradient))
         if fall >= 0:
             memory.pairs = []
-            direction = -here.slope
-            fall = float(np.vdot(direction, here.slope))
+            direction = -here.gradient
+            fall = float(np.vdot(direction, here.gradient))
         t = 1.0
         if not memory.pairs:
             t = min(1.0, float(np.linalg.norm(here.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
@@ -181,11 +181,11 @@ class Descent:
             Q, turn = self._trimmed(here.Q + t * direction, keep=blamed)
             there, along = self.objective.at(Q, due), direction @ turn
             low = there.value <= here.value + 1e-4 * t * fall
-            # where rounding hides the decrease, the slope along the step decides (Hager and Zhang)
+            # where rounding hides the decrease, the gradient along the step decides (Hager and Zhang)
             flat = there.value <= here.value + 1e-12 * abs(here.value)
-            if low or (flat and float(np.vdot(there.slope, along)) <= -0.9 * fall):
+            if low or (flat and float(np.vdot(there.gradient, along)) <= -0.9 * fall):
                 memory.turn(turn)
-                memory.add(Q - here.Q @ turn, there.slope - here.slope @ turn)
+                memory.add(Q - here.Q @ turn, there.gradient - here.gradient @ turn)
                 self.here = there
                 self.wary = WARY if blamed else self.wary
                 return True
@@ -203,12 +203,12 @@ class Descent:
             here = objective.at(here.Q)
         landed = objective.structure.land(here.Q)
         assert here.moments is not None
-        D, pull = landed @ landed.T, here.moments / (4 * objective.alpha)
+        D, correlation = landed @ landed.T, here.moments / (4 * objective.alpha)
         for _ in range(12):
-            energy, U = np.linalg.eigh(symmetric(D + self.jump * pull))
-            energy = objective.structure.f_prox(energy, self.jump)
-            keep = energy > 0
-            if keep.any() and (there := objective.at(U[:, keep] * np.sqrt(energy[keep]))).value < here.value:
+            squared_norm, U = np.linalg.eigh(symmetric(D + self.jump * correlation))
+            squared_norm = objective.structure.f_prox(squared_norm, self.jump)
+            keep = squared_norm > 0
+            if keep.any() and (there := objective.at(U[:, keep] * np.sqrt(squared_norm[keep]))).value < here.value:
                 self.here, self.memory.pairs = there, []
                 self.jump *= 2
                 return True
@@ -222,9 +222,11 @@ class Descent:
         M = self.here.moments
         if keep or self.wary > 0 or M is None or not self.objective.structure.low_rank:
             return Q, np.eye(Q.shape[1])
-        energy, V = psd_eigh(Q.T @ Q)
-        share, along = energy / max(float(energy.mean()), TINY), Q @ V
-        pull = np.einsum("dq,dq->q", along, M @ along)
-        level = float(pull.sum()) / max(float(energy.sum()), TINY)  # what directions that stay have, at the optimum
-        stay = (share >= SMALL) | (pull >= (1 - 2 * share) * level * energy)
+        squared_norm, V = psd_eigh(Q.T @ Q)
+        share, along = squared_norm / max(float(squared_norm.mean()), TINY), Q @ V
+        correlation = np.einsum("dq,dq->q", along, M @ along)
+        level = float(correlation.sum()) / max(
+            float(squared_norm.sum()), TINY
+        )  # what directions that stay have, at the optimum
+        stay = (share >= SMALL) | (correlation >= (1 - 2 * share) * level * squared_norm)
         return (Q, np.eye(Q.shape[1])) if stay.all() or not stay.any() else (along[:, stay], V[:, stay])

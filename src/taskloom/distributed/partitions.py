@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..tables import code_labels, sorted_labels, split_table
-from .task_summaries import Shared, Statistics, summarise
+from .task_summaries import PooledRows, TaskSummary, summarise
 
 Array = np.ndarray
 
@@ -95,7 +95,7 @@ def _columns(Y: Array) -> Array:
     return Y if Y.ndim == 2 else Y[:, None]
 
 
-def read_long(inputs: Any, y: Any, task_column: Any, centre: bool, place: int) -> Statistics:
+def read_long(inputs: Any, y: Any, task_column: Any, centre: bool, place: int) -> TaskSummary:
     """The statistics of the tasks of a block, from a table with a task column."""
     inputs, y = apart(inputs, y)
     table = split_table(inputs, task_column)
@@ -108,7 +108,7 @@ def read_long(inputs: Any, y: Any, task_column: Any, centre: bool, place: int) -
     return summarise(np.column_stack([X, Y])[seen], code_labels(labels[seen], names), names, centre)
 
 
-def read_wide(inputs: Any, y: Any, centre: bool, place: int) -> Statistics:
+def read_wide(inputs: Any, y: Any, centre: bool, place: int) -> TaskSummary:
     """The same where every task has a column of targets, and its own rows: those in which it was observed.
 
     One task at a time: all of them at once would be a copy of the inputs each.
@@ -121,13 +121,13 @@ def read_wide(inputs: Any, y: Any, centre: bool, place: int) -> Statistics:
         if seen.any():
             rows = np.column_stack([X[seen], Y[seen, t]])
             parts.append(summarise(rows, np.zeros(len(rows), int), np.array([t]), centre))
-    return Statistics.side_by_side(parts, X.shape[1] + 1)
+    return TaskSummary.side_by_side(parts, X.shape[1] + 1)
 
 
-def read_shared(inputs: Any, y: Any, centre: bool, place: int) -> Shared:
+def read_shared(inputs: Any, y: Any, centre: bool, place: int) -> PooledRows:
     """The statistics of a block in which every task was observed in every row."""
     X, Y = _checked(inputs, y, place)
-    return Shared.of(X, _columns(Y), centre)
+    return PooledRows.of(X, _columns(Y), centre)
 
 
 def count_observed(inputs: Any, y: Any, _: int) -> Array:
@@ -136,6 +136,6 @@ def count_observed(inputs: Any, y: Any, _: int) -> Array:
     return np.append(len(Y), np.count_nonzero(~np.isnan(_columns(Y)), axis=0))
 
 
-def names_of(statistics: Statistics) -> tuple[Array, Array]:
+def names_of(statistics: TaskSummary) -> tuple[Array, Array]:
     """Which tasks are in a block, and how many rows they have there: all of a block that its reader is told."""
     return statistics.labels, statistics.counts

@@ -15,7 +15,7 @@ from ..problem.solution import History
 from ..solvers import solve
 from .job import Job
 from .partitions import read_shared
-from .task_summaries import Shared
+from .task_summaries import PooledRows
 
 
 def fit_shared(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
@@ -25,7 +25,7 @@ def fit_shared(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
         )
     model, limits, n_tasks, structure = job.model, job.limits, job.n_tasks, job.structure()
     parts = job.workers.read("statistics", read_shared, blocks, job.centre)
-    shared: Shared = job.workers.gather(job.workers.total("sum", parts, Shared.merged, job.centre))
+    shared: PooledRows = job.workers.gather(job.workers.total("sum", parts, PooledRows.merged, job.centre))
     inputs = np.vstack([shared.root, np.zeros(job.n_features)])  # the last row holds what no weights could explain
     targets = np.vstack([shared.targets, np.sqrt(shared.rest)])
     weight = job.strengths(np.full(n_tasks, float(shared.count))) / shared.count

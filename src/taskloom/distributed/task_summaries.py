@@ -19,7 +19,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Statistics:
+class TaskSummary:
     """Tasks in some order: rows that stand for their own (``sum m_t x (d + 1)``, targets last), counts, and means."""
 
     labels: Array
@@ -28,17 +28,17 @@ class Statistics:
     counts: Array  # how many rows they stand for
     means: Array  # of the inputs and of the targets, ``K x (d + 1)``; 0 without intercepts
 
-    def take(self, places: Array, labels: Array) -> Statistics:
+    def take(self, places: Array, labels: Array) -> TaskSummary:
         """Some of the tasks (places rise), under other names."""
         if len(places) == len(self.labels):  # all of them, in order: nothing to copy
             return replace(self, labels=labels)
         held = np.diff(self.starts)[places]
         starts = np.concatenate([[0], np.cumsum(held)])
         rows = np.arange(starts[-1]) + np.repeat(self.starts[places] - starts[:-1], held)
-        return Statistics(labels, self.rows[rows], starts, self.counts[places], self.means[places])
+        return TaskSummary(labels, self.rows[rows], starts, self.counts[places], self.means[places])
 
     @classmethod
-    def side_by_side(cls, parts: Sequence[Statistics], width: int) -> Statistics:
+    def side_by_side(cls, parts: Sequence[TaskSummary], width: int) -> TaskSummary:
         """Of different tasks; ``width`` says how wide rows would be, were there any."""
         if not parts:
             return cls(np.zeros(0, int), np.zeros((0, width)), np.zeros(1, int), np.zeros(0, int), np.zeros((0, width)))
@@ -49,10 +49,10 @@ class Statistics:
         return cls(labels, rows, np.concatenate([[0], np.cumsum(held)]), counts, means)
 
 
-def summarise(rows: Array, task: Array, labels: Array, centre: bool) -> Statistics:
+def summarise(rows: Array, task: Array, labels: Array, centre: bool) -> TaskSummary:
     """The statistics of tasks from rows ``[x, y]`` of ``task`` (positions in ``labels``, in any order)."""
     if not len(labels):
-        return Statistics.side_by_side([], rows.shape[1])
+        return TaskSummary.side_by_side([], rows.shape[1])
     order = np.argsort(task, kind="stable")
     rows, task = rows[order], task[order]
     counts = np.bincount(task, minlength=len(labels))
@@ -64,7 +64,7 @@ def summarise(rows: Array, task: Array, labels: Array, centre: bool) -> Statisti
         means += (drift := np.add.reduceat(rows, starts[:-1], axis=0) / counts[:, None])  # a second pass: the first one rounds
         rows -= drift[task]
     kept, starts = shortened(rows, counts, starts)
-    return Statistics(labels, kept, starts, counts, means)
+    return TaskSummary(labels, kept, starts, counts, means)
 
 
 def shortened(rows: Array, counts: Array, starts: Array) -> tuple[Array, Array]:
@@ -82,7 +82,7 @@ def shortened(rows: Array, counts: Array, starts: Array) -> tuple[Array, Array]:
     return out, ends
 
 
-def merge(parts: Sequence[Statistics], centre: bool) -> Statistics:
+def merge(parts: Sequence[TaskSummary], centre: bool) -> TaskSummary:
     """The statistics of the union of rows: tasks may be in several parts, and the parts come in a fixed order."""
     parts = [part for part in parts if len(part.labels)]
     if len(parts) == 1:
@@ -103,11 +103,11 @@ def merge(parts: Sequence[Statistics], centre: bool) -> Statistics:
     order = np.argsort(by, kind="stable")
     sizes = np.bincount(by, minlength=len(labels))
     kept, ends = shortened(stacked[order], sizes, np.concatenate([[0], np.cumsum(sizes)]))
-    return Statistics(labels, kept, ends, total, mean)
+    return TaskSummary(labels, kept, ends, total, mean)
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
+class PooledRows:
     """Inputs that all tasks share: a root of their moments, the targets turned with it, and what no weights could explain."""
 
     root: Array  # at most ``d x d``
@@ -118,21 +118,21 @@ class Shared:
     target_mean: Array
 
     @classmethod
-    def of(cls, X: Array, Y: Array, centre: bool) -> Shared:
+    def of(cls, X: Array, Y: Array, centre: bool) -> PooledRows:
         mean, target_mean = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
         if centre and len(X):
             mean, target_mean = X.mean(axis=0), Y.mean(axis=0)
         return cls._decomposed(X - mean, Y - target_mean, np.zeros(Y.shape[1]), len(X), mean, target_mean)
 
     @classmethod
-    def _decomposed(cls, X: Array, Y: Array, rest: Array, count: int, mean: Array, target_mean: Array) -> Shared:
+    def _decomposed(cls, X: Array, Y: Array, rest: Array, count: int, mean: Array, target_mean: Array) -> PooledRows:
         U, root = np.linalg.qr(X)
         targets = U.T @ Y
         left = Y - U @ targets
         return cls(root, targets, rest + np.einsum("nt,nt->t", left, left), count, mean, target_mean)
 
     @classmethod
-    def merged(cls, parts: Sequence[Shared], centre: bool) -> Shared:
+    def merged(cls, parts: Sequence[PooledRows], centre: bool) -> PooledRows:
         if len(parts) == 1:
             return parts[0]
         counts = np.array([part.count for part in parts])

@@ -17,7 +17,7 @@ from ..structures.spectral import EitherSide
 from ..tables import code_labels, sorted_labels
 from .checkpoint import Checkpoint
 from .cluster import Tasks
-from .cluster_loop import Book, run
+from .cluster_loop import ClusterRecord, run
 from .factor_descent import Objective
 from .job import Job
 from .partitions import names_of, read_long, read_wide
@@ -89,12 +89,12 @@ def _fit(job: Job, statistics: list[Any], present: list[Array], counts: list[Arr
     tasks = Tasks(job.workers, statistics, present, counts)
     tasks.settle(job.strengths(total), job.centre)
     alpha, ridge = float(model.alpha), float(model.ridge)
-    blur, squares = tasks.sizes().tolist()
+    rounding_floor, squares = tasks.sizes().tolist()
     objective = Objective(
         lambda Q, what: tasks.sums(Q, alpha, ridge, what), structure, alpha, ridge, d, n_tasks, squares / (d * n_tasks)
     )
     scalars, moments = objective.nothing()
-    book = Book(float(scalars[0]), blur, float(scalars[0]), objective.bound(scalars, moments))
+    book = ClusterRecord(float(scalars[0]), rounding_floor, float(scalars[0]), objective.bound(scalars, moments))
     file = None if checkpoint is None else Checkpoint(checkpoint, _described(job, structure, total, scalars, moments))
     status = run(objective, book, file, job.limits, job.report)
     _hand_back(job, objective, tasks, book, status)
@@ -117,12 +117,12 @@ def _described(job: Job, structure: Structure, total: Array, scalars: Array, mom
     }
 
 
-def _hand_back(job: Job, objective: Objective, tasks: Tasks, book: Book, status: str) -> None:
+def _hand_back(job: Job, objective: Objective, tasks: Tasks, book: ClusterRecord, status: str) -> None:
     """The weights come to the client; the best structure for them is what is certified."""
     d, n_tasks = job.n_features, job.n_tasks
     root = np.zeros((d, 0)) if book.point is None else objective.root(book.point.Q)
     W, Z, b = tasks.weights(root, objective.alpha, n_tasks)
-    A, penalty = objective.structure.handed_back(np.sqrt(objective.alpha) * W)
+    A, penalty = objective.structure.final_structure(np.sqrt(objective.alpha) * W)
     if book.point is not None:
         book.primal = min(book.primal, float(book.point.scalars[0]) + penalty + objective.ridge * float(np.vdot(W, W)))
     certificate = book.certificate(

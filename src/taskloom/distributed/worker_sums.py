@@ -11,14 +11,14 @@ import numpy as np
 
 from .._linalg import one_thread
 from ..solvers.supervised.sides import buckets
-from .task_summaries import Statistics
+from .task_summaries import TaskSummary
 
 Array = np.ndarray
-What = Literal["pull", "moments", "weights"]
+What = Literal["correlation", "moments", "weights"]
 SCALARS = 4  # the loss, <y, residuals>, <W, Z> and ||W||^2
 
 
-class Block(NamedTuple):
+class WorkerBlock(NamedTuple):
     """Tasks of similar size: inputs (``B x m x d``) and targets (``B x m``), centred, times the roots of their weights."""
 
     tasks: Array
@@ -31,7 +31,7 @@ class Held:
     """The tasks of a worker, ready to be solved again and again."""
 
     places: Array  # positions among all tasks
-    blocks: list[Block]
+    blocks: list[WorkerBlock]
     means: Array
     sizes: Array  # what rounding alone may leave of the loss where every target is constant, and the weighted sum of squares
 
@@ -40,29 +40,29 @@ class Held:
         return self.means.shape[1] - 1
 
     @classmethod
-    def of(cls, statistics: Statistics, strength: Array) -> Held:
+    def of(cls, statistics: TaskSummary, strength: Array) -> Held:
         """Of tasks whose labels are their positions among all; ``strength`` is the weight of each, ``c_t``."""
         root, blocks = np.sqrt(strength / statistics.counts), []
         for bucket in buckets(np.diff(statistics.starts), statistics.starts):
             rows = statistics.rows[bucket.place] * (bucket.mask * root[bucket.tasks][:, None])[:, :, None]
-            blocks.append(Block(bucket.tasks, np.ascontiguousarray(rows[:, :, :-1]), rows[:, :, -1].copy()))
+            blocks.append(WorkerBlock(bucket.tasks, np.ascontiguousarray(rows[:, :, :-1]), rows[:, :, -1].copy()))
         squares = np.add.reduceat(statistics.rows[:, -1] ** 2, statistics.starts[:-1]) / statistics.counts
         off = np.finfo(float).eps * (4 + statistics.counts)
-        blur = float(strength @ (off**2 * (squares + statistics.means[:, -1] ** 2)))
+        rounding_floor = float(strength @ (off**2 * (squares + statistics.means[:, -1] ** 2)))
         curvature = sum(float(np.vdot(block.X, block.X)) for block in blocks)
-        return cls(statistics.labels, blocks, statistics.means, np.array([blur, curvature]))
+        return cls(statistics.labels, blocks, statistics.means, np.array([rounding_floor, curvature]))
 
     def sums(self, Q: Array, alpha: float, ridge: float, what: What) -> Array:
-        """Scalars, then one small matrix: the triangle of the ``"moments"`` of ``Z``, or their product with ``Q`` (``"pull"``),
+        """Scalars, then one small matrix: the triangle of the ``"moments"`` of ``Z``, or their product with ``Q``,
         or the triangle of the moments of the ``"weights"``."""
         d, scalars = self.width, np.zeros(SCALARS)
-        out = np.zeros((d, Q.shape[1] if what == "pull" else d))
+        out = np.zeros((d, Q.shape[1] if what == "correlation" else d))
         for block, B, left in self._solved(Q, alpha):
             W, Z = B @ Q.T, _pull(block, left)
             scalars += [np.vdot(left, left), np.vdot(block.y, left), np.vdot(W, Z), np.vdot(W, W)]
             R = W if what == "weights" else Z - 2 * ridge * W
-            out += R.T @ (R @ Q) if what == "pull" else R.T @ R
-        return np.concatenate([scalars, out.ravel() if what == "pull" else out[np.triu_indices(d)]])
+            out += R.T @ (R @ Q) if what == "correlation" else R.T @ R
+        return np.concatenate([scalars, out.ravel() if what == "correlation" else out[np.triu_indices(d)]])
 
     def weights(self, Q: Array, alpha: float) -> tuple[Array, Array, Array, Array]:
         """Positions, weights and ``Z`` (a row for each task), and intercepts."""
@@ -71,7 +71,7 @@ class Held:
             W[block.tasks], Z[block.tasks] = B @ Q.T, _pull(block, left)
         return self.places, W, Z, self.means[:, -1] - np.einsum("td,td->t", self.means[:, :-1], W)
 
-    def _solved(self, Q: Array, alpha: float) -> Iterator[tuple[Block, Array, Array]]:
+    def _solved(self, Q: Array, alpha: float) -> Iterator[tuple[WorkerBlock, Array, Array]]:
         """For each block ``argmin_b ||y - XQb||^2 + alpha ||b||^2`` and the residuals, by the smaller of two systems."""
         q = Q.shape[1]
         with one_thread():
@@ -87,7 +87,7 @@ class Held:
                     yield block, B[..., 0], block.y - np.matmul(P, B)[..., 0]
 
 
-def _pull(block: Block, left: Array) -> Array:
+def _pull(block: WorkerBlock, left: Array) -> Array:
     """``Z = X'G`` of each task, with ``G`` twice the residuals."""
     return 2 * np.matmul(left[:, None, :], block.X)[:, 0]
 
@@ -100,7 +100,7 @@ def add(parts: Sequence[Array]) -> Array:
 def unpacked(vector: Array, shape: tuple[int, int], what: What) -> tuple[Array, Array]:
     """Scalars, and the matrix: whole where its triangle was sent. ``shape`` is that of ``Q``."""
     scalars, rest, d = vector[:SCALARS], vector[SCALARS:], shape[0]
-    if what == "pull":
+    if what == "correlation":
         return scalars, rest.reshape(shape)
     M = np.zeros((d, d))
     M[np.triu_indices(d)] = rest

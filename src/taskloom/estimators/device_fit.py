@@ -15,7 +15,15 @@ from .._array_api import card_array, double, library, namespace, on_card, place,
 from .._component import warn
 from ..losses import as_loss
 from ..problem.observations import Observations, task_strengths
-from ..solvers.device import KernelInputs, OwnInputs, SharedInputs, accelerated_kernel, is_definite, refusal, solve_on_device
+from ..solvers.device import (
+    EigenbasisInputs,
+    KernelInputs,
+    OwnInputs,
+    accelerated_kernel,
+    is_definite,
+    refusal,
+    solve_on_device,
+)
 from ..structures import Structure, as_structure
 from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
@@ -118,7 +126,7 @@ class OnDevice(MultiTaskEstimator):
         at = column_position(X, self.task_column)
         return xp.concat([X[:, :at], X[:, at + 1 :]], axis=1), X[:, at]
 
-    def _device_data(self, inputs, labels, y, sample_weight) -> OwnInputs | SharedInputs | KernelInputs:
+    def _device_data(self, inputs, labels, y, sample_weight) -> OwnInputs | EigenbasisInputs | KernelInputs:
         """The problem in one of the shapes that a device solves."""
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None")
@@ -139,7 +147,7 @@ class OnDevice(MultiTaskEstimator):
             c = task_strengths(self._by_task(self.task_weight, "task_weight"), np.full(T, 1.0))
             Y, settings = xp.asarray(Y, device=inputs.device), (s, c, float(self.alpha), self.fit_intercept)
             if self.kernel == "linear" and inputs.shape[1] <= n:
-                return SharedInputs(inputs, Y, *settings)
+                return EigenbasisInputs(inputs, Y, *settings)
             definite = is_definite(self.kernel, self.gamma, self.degree, self.coef0)
             return KernelInputs(inputs, self._kernel_on_device(), Y, *settings, definite)
         if self.kernel != "linear":

@@ -24,7 +24,7 @@ EVERY = 10
 
 
 @dataclass(eq=False)
-class Tasks:
+class TaskList:
     """One data set for each task."""
 
     Xs: list[Array]
@@ -71,7 +71,7 @@ def nuclear(W: Array) -> float:
 
 
 def argyriou_alternation(
-    tasks: Tasks, gamma: float, target: float, time_limit: float, proves: Proof | None = None, epsilon: float = 1e-8
+    tasks: TaskList, gamma: float, target: float, time_limit: float, proves: Proof | None = None, epsilon: float = 1e-8
 ) -> tuple[Array, Trace]:
     """Convex multi-task feature learning (Argyriou, Evgeniou and Pontil 2008), Algorithm 1 with its perturbation.
 
@@ -90,15 +90,15 @@ def argyriou_alternation(
     return W, clock.trace
 
 
-def accelerated_proximal_gradient(tasks: Tasks, tau: float, target: float, time_limit: float) -> tuple[Array, Trace]:
+def accelerated_proximal_gradient(tasks: TaskList, tau: float, target: float, time_limit: float) -> tuple[Array, Trace]:
     """FISTA (Beck and Teboulle 2009; Ji and Ye 2009 for the trace norm): ``loss + tau ||W||_*``."""
     d, T = tasks.Xs[0].shape[1], len(tasks.Xs)
     lipschitz = max(2 * np.linalg.norm(X, 2) ** 2 / len(X) for X in tasks.Xs)
     W = V = np.zeros((d, T))
     momentum, clock = 1.0, Clock(target, time_limit)
     while not clock.done(tasks.loss(W) + tau * nuclear(W)):
-        slope = np.stack([2 * X.T @ (X @ v - y) / len(y) for X, y, v in zip(tasks.Xs, tasks.ys, V.T, strict=True)], axis=1)
-        U, s, Vt = np.linalg.svd(V - slope / lipschitz, full_matrices=False)
+        gradient = np.stack([2 * X.T @ (X @ v - y) / len(y) for X, y, v in zip(tasks.Xs, tasks.ys, V.T, strict=True)], axis=1)
+        U, s, Vt = np.linalg.svd(V - gradient / lipschitz, full_matrices=False)
         new = (U * np.maximum(s - tau / lipschitz, 0.0)) @ Vt
         grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         W, V, momentum = new, new + (momentum - 1) / grown * (new - W), grown
@@ -143,7 +143,7 @@ def _water_filling(s: Array, low: float, high: float, total: float) -> Array:
 
 
 def jacob_gradient(
-    tasks: Tasks, alpha: float, clusters: ClusterSet, target: float, time_limit: float, proves: Proof | None = None
+    tasks: TaskList, alpha: float, clusters: ClusterSet, target: float, time_limit: float, proves: Proof | None = None
 ) -> tuple[Array, Trace]:
     """Clustered multi-task learning (Jacob, Bach and Vert 2008, section 4): projected gradient on the structure alone.
 
@@ -163,13 +163,13 @@ def jacob_gradient(
     length = 1.0 / max(float(np.linalg.norm(W)) ** 2 * alpha, 1e-12)
     while not clock.done(objective, W):
         inverse = np.linalg.inv(clusters.assemble(off))
-        slope = -alpha * inverse @ (W.T @ W) @ inverse
+        gradient = -alpha * inverse @ (W.T @ W) @ inverse
         for _ in range(60):
-            a, V = clusters.off_mean(off - length * slope)
+            a, V = clusters.off_mean(off - length * gradient)
             trial = clusters.spread(a, V, project_box_sum)
             new, W_new = value(trial)
             step = trial - off
-            expected = objective + float(np.vdot(slope, step)) + float(np.vdot(step, step)) / (2 * length)
+            expected = objective + float(np.vdot(gradient, step)) + float(np.vdot(step, step)) / (2 * length)
             if new <= expected or clock.done(objective):
                 break
             length /= 2
@@ -180,7 +180,7 @@ def jacob_gradient(
 
 
 def paper_alternation(
-    tasks: Tasks,
+    tasks: TaskList,
     alpha: float,
     target: float,
     time_limit: float,

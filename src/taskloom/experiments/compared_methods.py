@@ -27,7 +27,7 @@ ALONE = "STL"
 
 
 @dataclass(frozen=True)
-class Candidate:
+class GridPoint:
     """A method with a value of its second parameter."""
 
     structure: Structure
@@ -39,7 +39,7 @@ class Method:
     """A name of the tables and what cross-validation chooses from, beside the strength."""
 
     name: str
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[GridPoint] = field(default_factory=list)
 
 
 def _of(recipe: Callable[..., MultiTaskRegressor], **options: Any) -> Structure:
@@ -47,12 +47,12 @@ def _of(recipe: Callable[..., MultiTaskRegressor], **options: Any) -> Structure:
 
 
 METHODS = [
-    Method("STL, one strength", [Candidate(_of(methods.STL))]),
-    Method("MTFL", [Candidate(_of(methods.MTFL))]),
-    Method("MTRL", [Candidate(_of(methods.MTRL), ridge) for ridge in (0.0, 0.01)]),
-    Method("OKL", [Candidate(_of(methods.OKL))]),
-    Method("MTCL", [Candidate(_of(methods.MTCL, n_clusters=n, mean=1.0)) for n in (2, 4)]),
-    Method("LogDet", [Candidate(LogDet(mu)) for mu in (0.01, 0.1)]),
+    Method("STL, one strength", [GridPoint(_of(methods.STL))]),
+    Method("MTFL", [GridPoint(_of(methods.MTFL))]),
+    Method("MTRL", [GridPoint(_of(methods.MTRL), ridge) for ridge in (0.0, 0.01)]),
+    Method("OKL", [GridPoint(_of(methods.OKL))]),
+    Method("MTCL", [GridPoint(_of(methods.MTCL, n_clusters=n, mean=1.0)) for n in (2, 4)]),
+    Method("LogDet", [GridPoint(LogDet(mu)) for mu in (0.01, 0.1)]),
 ]
 NAMES = [ALONE, *(method.name for method in METHODS)]
 

@@ -21,7 +21,7 @@ from ..solvers import alpha_max, solve
 from ..structures import Clusters, Trace
 from .baselines import (
     ClusterSet,
-    Tasks,
+    TaskList,
     accelerated_proximal_gradient,
     argyriou_alternation,
     jacob_gradient,
@@ -61,14 +61,14 @@ def units(settings: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def make(T: int, d: int, seed: int) -> tuple[Tasks, Problem]:
+def make(T: int, d: int, seed: int) -> tuple[TaskList, Problem]:
     rng = np.random.default_rng([seed, T, d])
     W = rng.normal(size=(d, T))
     Xs = [rng.normal(size=(N_EXAMPLES, d)) for _ in range(T)]
     ys = [X @ w + NOISE * rng.normal(size=N_EXAMPLES) for X, w in zip(Xs, W.T, strict=True)]
     task = np.repeat(np.arange(T), N_EXAMPLES)
     seen = Observations.build(np.arange(task.size), task, np.concatenate(ys), T)
-    return Tasks(Xs, ys), Problem(np.concatenate(Xs), seen, Squared(), Trace(), 1.0, fit_intercept=False)
+    return TaskList(Xs, ys), Problem(np.concatenate(Xs), seen, Squared(), Trace(), 1.0, fit_intercept=False)
 
 
 def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dict[str, Any]:  # noqa: ARG001 (needs no data)

@@ -1,4 +1,4 @@
-"""Losses: each brings its value, its slope or prox, and its conjugate. ``Problem`` weighs and adds them."""
+"""Losses: each brings its value, its gradient or prox, and its conjugate. ``Problem`` weighs and adds them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ _CATALOGUE += [MulticlassHinge, Softmax]  # of whole rows
 def as_loss(loss: Any) -> Loss:
     """The loss object for a name such as ``"squared_hinge"``, or the object itself.
 
-    Any other object with ``value`` and ``slope`` or ``prox`` becomes a ``CustomLoss``.
+    Any other object with ``value`` and ``gradient`` or ``prox`` becomes a ``CustomLoss``.
     """
     if not isinstance(loss, Loss) and has_methods(loss):
         return CustomLoss(loss)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -12,21 +12,31 @@ from .._component import Component
 Array = np.ndarray
 
 
+OLD_NAMES = {"gradient": "slope", "gradient_bounds": "slopes"}  # deprecated; a loss of a user's own may still have them
+
+
 class Loss(Component, ABC):
     """``l(y, z)``, convex in ``z``. Entrywise: no masks, no weights, no sums; ``Problem`` weighs and adds.
 
-    A *smooth* loss has ``slope`` and ``curvature``; one with kinks has ``prox`` instead (and may leave both out), from
-    which ``smoothed`` makes a smooth stand-in. Every loss has ``conjugate`` and ``slopes``, the interval outside which
+    A *smooth* loss has ``gradient`` and ``curvature``; a nonsmooth one has ``prox`` instead (and may leave both out), from
+    which ``smoothed`` makes a smooth surrogate. Every loss has ``conjugate`` and ``gradient_bounds``, the interval outside which
     the conjugate is infinite: they are its half of the certificate.
     """
 
     smooth: ClassVar[bool] = True
     quadratic: ClassVar[bool] = False  # l(y, z) = (y - z)^2 up to a constant: one linear system solves it
     targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "numbers"
-    stands_in: ClassVar[bool] = False  # for a loss with kinks, around a guess of its slopes that will be renewed
-    max_curvature: ClassVar[float] = np.inf  # Lipschitz constant of the slope
+    is_surrogate: ClassVar[bool] = False  # for a loss with kinks, around a guess of its gradients that will be renewed
+    max_curvature: ClassVar[float] = np.inf  # Lipschitz constant of the gradient
     of_differences: ClassVar[bool] = False  # l(y, z) sees y - z alone: targets may be moved to where rounding is least
     proof: ClassVar[str] = ""  # what a reader of the certificate must know about the conjugate, if anything
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A loss that was written with the old names of its methods has the new ones, too."""
+        super().__init_subclass__(**options)
+        for name, old in OLD_NAMES.items():
+            if old in vars(cls) and name not in vars(cls):
+                setattr(cls, name, vars(cls)[old])
 
     @abstractmethod
     def value(self, y: Array, z: Array) -> Array:
@@ -34,18 +44,26 @@ class Loss(Component, ABC):
 
     @abstractmethod
     def conjugate(self, y: Array, s: Array) -> Array:
-        """``l*(y, s) = sup_z s z - l(y, z)``; ``inf`` outside the interval ``slopes(y)``."""
+        """``l*(y, s) = sup_z s z - l(y, z)``; ``inf`` outside the interval ``gradient_bounds(y)``."""
 
     @abstractmethod
-    def slopes(self, y: Array) -> tuple[Array | float, Array | float]:
-        """The closed interval of slopes on which the conjugate is finite; it holds 0."""
+    def gradient_bounds(self, y: Array) -> tuple[Array | float, Array | float]:
+        """The closed interval of gradients on which the conjugate is finite; it holds 0."""
+
+    def gradient(self, y: Array, z: Array) -> Array:
+        """``dl/dz``; at a kink, some gradient between the left and the right one."""
+        raise TypeError(f"{type(self).__name__} has no gradient; it offers prox")
 
     def slope(self, y: Array, z: Array) -> Array:
-        """``dl/dz``; at a kink, some slope between the left and the right one."""
-        raise TypeError(f"{type(self).__name__} has no slope; it offers prox")
+        """Deprecated: the old name of ``gradient``."""
+        return self.gradient(y, z)
+
+    def slopes(self, y: Array) -> tuple[Array | float, Array | float]:
+        """Deprecated: the old name of ``gradient_bounds``."""
+        return self.gradient_bounds(y)
 
     def curvature(self, y: Array, z: Array) -> Array:
-        """``d2l/dz2``; where the slope bends, either side's value."""
+        """``d2l/dz2``; where the gradient has a kink, either side's value."""
         raise TypeError(f"{type(self).__name__} has no curvature; it offers prox")
 
     def majorant(self, y: Array, z: Array) -> Array:
@@ -70,10 +88,10 @@ class Loss(Component, ABC):
 
     def prox(self, y: Array, z: Array, step: Array | float) -> Array:
         """``argmin_u step l(y, u) + (u - z)^2 / 2``."""
-        raise TypeError(f"{type(self).__name__} has no prox; it offers slope and curvature")
+        raise TypeError(f"{type(self).__name__} has no prox; it offers gradient and curvature")
 
     def smoothed(self, guess: Array, width: Array | float) -> Loss:
-        """The smooth stand-in around these slopes, for a loss with kinks; ``width`` may differ between observations."""
+        """The smooth stand-in around these gradients, for a loss with kinks; ``width`` may differ between observations."""
         from .smoothed import Smoothed  # it is a loss itself: imported here, or the two modules would need each other
 
         return Smoothed(self, guess, width)

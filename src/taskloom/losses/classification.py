@@ -1,4 +1,4 @@
-"""Losses of a label ``y`` in {-1, +1} and a decision value ``z``; ``p = -y s`` is the slope seen from the label."""
+"""Losses of a label ``y`` in {-1, +1} and a decision value ``z``; ``p = -y s`` is the gradient seen from the label."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .base import Array, Loss
 
 
 class _MarginLoss(Loss):
-    """A loss of the margin ``y z`` that falls with it, with slope at most 1 in size."""
+    """A loss of the margin ``y z`` that falls with it, with gradient at most 1 in size."""
 
     targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "signs"
 
-    def slopes(self, y: Array) -> tuple[Array, Array]:
+    def gradient_bounds(self, y: Array) -> tuple[Array, Array]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
 
 
@@ -32,7 +32,7 @@ class Logistic(_MarginLoss):
         m = y * z
         return np.log1p(np.exp(-np.abs(m))) + np.maximum(-m, 0.0)
 
-    def slope(self, y: Array, z: Array) -> Array:
+    def gradient(self, y: Array, z: Array) -> Array:
         m = y * z
         e = np.exp(-np.abs(m))
         return -y * np.where(m <= 0, 1.0, e) / (1.0 + e)
@@ -76,7 +76,7 @@ class SquaredHinge(_MarginLoss):
     def value(self, y: Array, z: Array) -> Array:
         return np.maximum(1 - y * z, 0.0) ** 2
 
-    def slope(self, y: Array, z: Array) -> Array:
+    def gradient(self, y: Array, z: Array) -> Array:
         return -2 * y * np.maximum(1 - y * z, 0.0)
 
     def curvature(self, y: Array, z: Array) -> Array:
@@ -86,5 +86,5 @@ class SquaredHinge(_MarginLoss):
         p = -y * s
         return np.where(p >= 0, p**2 / 4 - p, np.inf)
 
-    def slopes(self, y: Array) -> tuple[Array, Array]:
+    def gradient_bounds(self, y: Array) -> tuple[Array, Array]:
         return np.where(y > 0, -np.inf, 0.0), np.where(y > 0, 0.0, np.inf)

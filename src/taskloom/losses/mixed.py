@@ -28,8 +28,8 @@ class Mixed(Loss):
         return all(part.smooth for part in self.parts)
 
     @property
-    def stands_in(self) -> bool:  # type: ignore[override]
-        return any(part.stands_in for part in self.parts)
+    def is_surrogate(self) -> bool:  # type: ignore[override]
+        return any(part.is_surrogate for part in self.parts)
 
     @property
     def max_curvature(self) -> float:  # type: ignore[override]
@@ -59,8 +59,8 @@ class Mixed(Loss):
     def value(self, y: Array, z: Array) -> Array:
         return self._entrywise("value", y, z)
 
-    def slope(self, y: Array, z: Array) -> Array:
-        return self._entrywise("slope", y, z)
+    def gradient(self, y: Array, z: Array) -> Array:
+        return self._entrywise("gradient", y, z)
 
     def curvature(self, y: Array, z: Array) -> Array:
         return self._entrywise("curvature", y, z)
@@ -71,10 +71,10 @@ class Mixed(Loss):
     def conjugate(self, y: Array, s: Array) -> Array:
         return self._entrywise("conjugate", y, s)
 
-    def slopes(self, y: Array) -> tuple[Array, Array]:
+    def gradient_bounds(self, y: Array) -> tuple[Array, Array]:
         lower, upper = np.empty(self.which.shape), np.empty(self.which.shape)
         for place, part in self.pieces:
-            lower[place], upper[place] = part.slopes(y[place])
+            lower[place], upper[place] = part.gradient_bounds(y[place])
         return lower, upper
 
     def pick(self, which: Array | tuple[Array, ...]) -> Mixed:

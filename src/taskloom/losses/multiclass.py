@@ -1,6 +1,6 @@
 """Losses of a whole row of outputs, one output for each class: the softmax, and the hinge of Crammer and Singer.
 
-Both are ``sup_p <p, z> - z_y - c(y, p)`` over the probabilities ``p`` of the classes, so the slopes are ``s = p - e_y``, and
+Both are ``sup_p <p, z> - z_y - c(y, p)`` over the probabilities ``p`` of the classes, so the gradients are ``s = p - e_y``, and
 ``c`` is the conjugate. They do not see a constant that is added to the whole row.
 """
 
@@ -17,7 +17,7 @@ from .._linalg import project_simplex
 from .base import Array, Loss
 
 OFF = 3e-3  # share of the largest curvature that a cautious step expects where there is none
-EDGE = 1e-13  # how far rounding may carry slopes out of the domain of the conjugate
+EDGE = 1e-13  # how far rounding may carry gradients out of the domain of the conjugate
 
 
 class RowLoss(Loss):
@@ -26,7 +26,7 @@ class RowLoss(Loss):
     One loss a row, not one an entry: ``J = (1/S) sum_i s_i l(y_i, f(x_i) + b) + ...``. Arrays hold one entry for each
     observation as everywhere, sorted by class, then row; ``y`` is +1 at the class of its row and -1 elsewhere, so the
     ``+1`` count the rows. ``value`` and ``conjugate`` give every entry the ``T``-th part of its row's, so that weighted sums
-    over entries are right; ``slope`` is the gradient. ``curvature`` gives ``h`` with ``diag(h) - hh'/sum(h)`` the Hessian
+    over entries are right; ``gradient`` is the gradient. ``curvature`` gives ``h`` with ``diag(h) - hh'/sum(h)`` the Hessian
     of a row.
     """
 
@@ -50,13 +50,13 @@ class RowLoss(Loss):
 
     def conjugate(self, y: Array, s: Array) -> Array:
         """``sup_z <s, z> - l(y, z)`` over the row; ``inf`` unless ``s + e_y`` are probabilities."""
-        own, slopes = _by_row(y, s)
-        p = slopes + own
-        inside = (p.min(axis=0) >= -EDGE) & (np.abs(slopes.sum(axis=0)) <= EDGE * len(p))
+        own, gradients = _by_row(y, s)
+        p = gradients + own
+        inside = (p.min(axis=0) >= -EDGE) & (np.abs(gradients.sum(axis=0)) <= EDGE * len(p))
         return _shared_out(np.where(inside, self._row_conjugate(own, np.maximum(p, 0.0)), np.inf), s)
 
-    def slopes(self, y: Array) -> tuple[Array, Array]:
-        """The box around the slopes; within it they must also add up to zero over each row."""
+    def gradient_bounds(self, y: Array) -> tuple[Array, Array]:
+        """The box around the gradients; within it they must also add up to zero over each row."""
         return np.where(y > 0, -1.0, 0.0), np.where(y > 0, 0.0, 1.0)
 
     def intercepts(self, b: Array) -> Array:
@@ -106,7 +106,7 @@ class Softmax(RowLoss):
         parts, top = _exponentials(z)
         return np.log(parts.sum(axis=0)) + (top - _own(own, z))
 
-    def slope(self, y: Array, z: Array) -> Array:
+    def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
         return _slopes_of(own, self._probabilities(z_rows)).reshape(z.shape)
 
@@ -169,7 +169,7 @@ class SmoothedHinge(RowLoss):
         return project_simplex(self.guess.reshape(z.shape) + own + (z + ~own) / self.width)
 
     def _away(self, own: Array, p: Array) -> Array:
-        """What the smoothing charges for slopes away from the guess."""
+        """What the smoothing charges for gradients away from the guess."""
         return self.width * ((p - own - self.guess.reshape(p.shape)) ** 2).sum(axis=0) / 2
 
     def _row_value(self, own: Array, z: Array) -> Array:
@@ -179,7 +179,7 @@ class SmoothedHinge(RowLoss):
     def _row_conjugate(self, own: Array, p: Array) -> Array:
         return self.loss._row_conjugate(own, p) + self._away(own, p)
 
-    def slope(self, y: Array, z: Array) -> Array:
+    def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
         return _slopes_of(own, self._probabilities(own, z_rows)).reshape(z.shape)
 

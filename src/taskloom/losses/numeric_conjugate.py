@@ -1,7 +1,7 @@
-"""What follows from the slope or the prox of a loss alone: its conjugate, bounded from above, and where that is finite.
+"""What follows from the gradient or the prox of a loss alone: its conjugate, bounded from above, and where that is finite.
 
-``s z - l(y, z)`` is concave in ``z``. Once ``s`` lies between the slopes at two points, the tangents at these points bound the
-supremum, and the bound closes as the points do. A prox gives slopes, too: ``u = prox(m, 1)`` has the slope ``m - u``.
+``s z - l(y, z)`` is concave in ``z``. Once ``s`` lies between the gradients at two points, the tangents at these points bound
+the supremum, and the bound closes as the points do. A prox gives gradients, too: ``u = prox(m, 1)`` has the gradient ``m - u``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 Array = np.ndarray
-Slopes = Callable[[Array, Array], tuple[Array, Array]]  # (y, m) -> a point, and a slope there; both grow with m
+Gradients = Callable[[Array, Array], tuple[Array, Array]]  # (y, m) -> a point, and a gradient there; both grow with m
 FAR = (1e300, 1e150, 1e75, 1e30, 1e15, 1e8, 1e4, 1e2)
-EDGE = 1e100  # a slope beyond this has no limit
+EDGE = 1e100  # a gradient beyond this has no limit
 GROWTH = tuple(4.0**k for k in range(26))
 EPS = float(np.finfo(float).eps)
 
@@ -24,24 +24,24 @@ def usual_size(y: Array) -> float:
     return float(np.median(sizes)) if sizes.size else 1.0
 
 
-def conjugate(value: Callable[[Array, Array], Array], slopes: Slopes, y: Array, s: Array) -> Array:
-    """``sup_z s z - l(y, z)``, bounded from above; infinite where no two points have slopes on both sides of ``s``."""
+def conjugate(value: Callable[[Array, Array], Array], gradients: Gradients, y: Array, s: Array) -> Array:
+    """``sup_z s z - l(y, z)``, bounded from above; infinite where no two points have gradients on both sides of ``s``."""
     y, s = (np.array(x, dtype=float) for x in np.broadcast_arrays(y, s))
     shape, y, s = s.shape, y.ravel(), s.ravel()
-    low, high, inside = _bracket(slopes, y, s, usual_size(y))
+    low, high, inside = _bracket(gradients, y, s, usual_size(y))
     out = np.full(s.shape, np.inf)
-    out[inside] = _close(value, slopes, y[inside], s[inside], low[inside], high[inside])
+    out[inside] = _close(value, gradients, y[inside], s[inside], low[inside], high[inside])
     return out.reshape(shape)
 
 
-def _bracket(slopes: Slopes, y: Array, s: Array, unit: float) -> tuple[Array, Array, Array]:
-    """Places whose slopes lie below and above ``s``, searched for in units of the targets, and where they were found."""
+def _bracket(gradients: Gradients, y: Array, s: Array, unit: float) -> tuple[Array, Array, Array]:
+    """Places whose gradients lie below and above ``s``, searched for in units of the targets, and where they were found."""
     low, high = np.full(s.shape, -np.inf), np.full(s.shape, np.inf)
     for place, sign in ((low, -1.0), (high, 1.0)):
         open_ = np.arange(s.size)
         for size in (*(unit * growth for growth in GROWTH), *(far for far in FAR[4::-1] if far > unit * GROWTH[-1])):
             place[open_] = sign * size
-            g = slopes(y[open_], place[open_])[1]
+            g = gradients(y[open_], place[open_])[1]
             open_ = open_[~(sign * (g - s[open_]) >= 0)]
             if not open_.size:
                 break
@@ -49,7 +49,7 @@ def _bracket(slopes: Slopes, y: Array, s: Array, unit: float) -> tuple[Array, Ar
     return low, high, ~(np.isnan(low) | np.isnan(high))
 
 
-def _close(value: Callable, slopes: Slopes, y: Array, s: Array, low: Array, high: Array) -> Array:
+def _close(value: Callable, gradients: Gradients, y: Array, s: Array, low: Array, high: Array) -> Array:
     """Close the brackets, by inverse quadratic interpolation or halves, until the tangents leave nothing to gain.
 
     Chandrupatla's rule (1997) tells where interpolation is safe. ``here`` is the newest place, ``there`` the other end of the
@@ -57,7 +57,7 @@ def _close(value: Callable, slopes: Slopes, y: Array, s: Array, low: Array, high
     """
     if not s.size:
         return s
-    (z_low, g_low), (z_high, g_high) = slopes(y, low), slopes(y, high)
+    (z_low, g_low), (z_high, g_high) = gradients(y, low), gradients(y, high)
     here, there = np.array([low, z_low, g_low - s]), np.array([high, z_high, g_high - s])
     share = np.full_like(s, 0.5)
     for _ in range(200):
@@ -68,7 +68,7 @@ def _close(value: Callable, slopes: Slopes, y: Array, s: Array, low: Array, high
         if np.all((slack <= EPS * np.maximum(size, size.mean())) | (width <= least)):
             break  # what is left over is nothing beside the sum, in any units
         middle = x + share * (x_there - x)
-        z_new, g_new = slopes(y, middle)
+        z_new, g_new = gradients(y, middle)
         new = np.array([middle, z_new, g_new - s])
         stays = (new[2] <= 0) == (f <= 0)  # the new point takes the place of the newest, or the newest that of the other end
         past, there = np.where(stays, here, there), np.where(stays, there, here)
@@ -101,8 +101,8 @@ def _tangents(value: Callable, y: Array, s: Array, lower: tuple[Array, Array], u
     return np.minimum(*bounds)
 
 
-def interval(slopes: Callable[[Array, Array], Array], y: Array) -> tuple[Array, Array]:
-    """The slopes far out on both sides; infinite where they grow without limit."""
+def interval(gradients: Callable[[Array, Array], Array], y: Array) -> tuple[Array, Array]:
+    """The gradients far out on both sides; infinite where they grow without limit."""
     edges = []
     for sign in (-1.0, 1.0):
         edge = np.full(y.shape, np.nan)
@@ -110,6 +110,6 @@ def interval(slopes: Callable[[Array, Array], Array], y: Array) -> tuple[Array, 
             missing = np.isnan(edge)
             if not missing.any():
                 break
-            edge[missing] = slopes(y[missing], np.full(int(missing.sum()), sign * size))
+            edge[missing] = gradients(y[missing], np.full(int(missing.sum()), sign * size))
         edges.append(np.where(np.abs(edge) > EDGE, sign * np.inf, edge))
     return np.minimum(edges[0], 0.0), np.maximum(edges[1], 0.0)

@@ -32,8 +32,8 @@ class Shifted(Loss):
     def value(self, y: Array, z: Array) -> Array:
         return self.loss.value(y, z + self.offset)
 
-    def slope(self, y: Array, z: Array) -> Array:
-        return self.loss.slope(y, z + self.offset)
+    def gradient(self, y: Array, z: Array) -> Array:
+        return self.loss.gradient(y, z + self.offset)
 
     def curvature(self, y: Array, z: Array) -> Array:
         return self.loss.curvature(y, z + self.offset)
@@ -47,5 +47,5 @@ class Shifted(Loss):
     def conjugate(self, y: Array, s: Array) -> Array:
         return self.loss.conjugate(y, s) - s * self.offset
 
-    def slopes(self, y: Array) -> tuple[Array | float, Array | float]:
-        return self.loss.slopes(y)
+    def gradient_bounds(self, y: Array) -> tuple[Array | float, Array | float]:
+        return self.loss.gradient_bounds(y)

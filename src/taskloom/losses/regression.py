@@ -27,7 +27,7 @@ class Squared(_DifferenceLoss):
     def value(self, y: Array, z: Array) -> Array:
         return (y - z) ** 2
 
-    def slope(self, y: Array, z: Array) -> Array:
+    def gradient(self, y: Array, z: Array) -> Array:
         return 2 * (z - y)
 
     def curvature(self, y: Array, z: Array) -> Array:
@@ -36,7 +36,7 @@ class Squared(_DifferenceLoss):
     def conjugate(self, y: Array, s: Array) -> Array:
         return s * y + s**2 / 4
 
-    def slopes(self, y: Array) -> tuple[float, float]:
+    def gradient_bounds(self, y: Array) -> tuple[float, float]:
         return -np.inf, np.inf
 
 
@@ -55,7 +55,7 @@ class Huber(_DifferenceLoss):
         r = np.abs(z - y)
         return np.where(r <= self.width, r**2, self.width * (2 * r - self.width))
 
-    def slope(self, y: Array, z: Array) -> Array:
+    def gradient(self, y: Array, z: Array) -> Array:
         return 2 * np.clip(z - y, -self.width, self.width)
 
     def curvature(self, y: Array, z: Array) -> Array:
@@ -67,7 +67,7 @@ class Huber(_DifferenceLoss):
     def conjugate(self, y: Array, s: Array) -> Array:
         return np.where(np.abs(s) <= 2 * self.width, s * y + s**2 / 4, np.inf)
 
-    def slopes(self, y: Array) -> tuple[float, float]:
+    def gradient_bounds(self, y: Array) -> tuple[float, float]:
         return -2 * self.width, 2 * self.width
 
 
@@ -93,7 +93,7 @@ class EpsilonInsensitive(_DifferenceLoss):
     def conjugate(self, y: Array, s: Array) -> Array:
         return np.where(np.abs(s) <= 1, s * y + self.epsilon * np.abs(s), np.inf)
 
-    def slopes(self, y: Array) -> tuple[float, float]:
+    def gradient_bounds(self, y: Array) -> tuple[float, float]:
         return -1.0, 1.0
 
 
@@ -119,7 +119,7 @@ class Quantile(_DifferenceLoss):
     def conjugate(self, y: Array, s: Array) -> Array:
         return np.where((s >= -self.q) & (s <= 1 - self.q), s * y, np.inf)
 
-    def slopes(self, y: Array) -> tuple[float, float]:
+    def gradient_bounds(self, y: Array) -> tuple[float, float]:
         return -self.q, 1 - self.q
 
 
@@ -138,5 +138,5 @@ class Absolute(_DifferenceLoss):
     def conjugate(self, y: Array, s: Array) -> Array:
         return np.where(np.abs(s) <= 1, s * y, np.inf)
 
-    def slopes(self, y: Array) -> tuple[float, float]:
+    def gradient_bounds(self, y: Array) -> tuple[float, float]:
         return -1.0, 1.0

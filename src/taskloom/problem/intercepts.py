@@ -1,4 +1,4 @@
-"""What one number for each task can do: the constants that leave the least loss, and the shifts that balance slopes."""
+"""What one number for each task can do: the constants that leave the least loss, and the shifts that balance gradients."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def best_constants(loss: Loss, seen: Observations) -> Array:
 
 
 def _stationary_constants(loss: Loss, seen: Observations, low: Array, high: Array) -> Array:
-    """Where the slopes of each task add up to zero, by Newton's method inside a bracket that shrinks."""
+    """Where the gradients of each task add up to zero, by Newton's method inside a bracket that shrinks."""
     v = seen.weight
     b, span = (low + high) / 2, high - low
     last, done = span, np.zeros(b.size, dtype=bool)
     for _ in range(100):
         z = b[seen.task]
         with np.errstate(over="ignore"):
-            slope = seen.sum_by_task(v * loss.slope(seen.y, z))
-            bend = seen.sum_by_task(v * loss.curvature(seen.y, z))
-        low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
-        step = b - np.divide(slope, bend, out=np.full_like(b, np.inf), where=(bend > 0) & np.isfinite(bend))
+            gradient = seen.sum_by_task(v * loss.gradient(seen.y, z))
+            curvature = seen.sum_by_task(v * loss.curvature(seen.y, z))
+        low, high = np.where(gradient <= 0, b, low), np.where(gradient >= 0, b, high)
+        step = b - np.divide(gradient, curvature, out=np.full_like(b, np.inf), where=(curvature > 0) & np.isfinite(curvature))
         # Steps that do not shrink, as on an exponential, would walk through the whole bracket.
         sound = (step >= low) & (step <= high) & (2 * np.abs(step - b) <= last)
         there = np.where(done, b, np.where(sound, step, (low + high) / 2))
@@ -72,7 +72,7 @@ def _stationary_constants(loss: Loss, seen: Observations, low: Array, high: Arra
 
 
 def balanced(seen: Observations, s: Array, lower: Array, upper: Array) -> Array:
-    """Shift the slopes of each task, inside their interval, until they add up to zero (weighted)."""
+    """Shift the gradients of each task, inside their interval, until they add up to zero (weighted)."""
     v = seen.weight
     shifted = s - (seen.sum_by_task(v * s) / seen.sum_by_task(v))[seen.task]
     if np.all((shifted >= lower) & (shifted <= upper)):

@@ -27,7 +27,7 @@ MADE_OF: dict[str, tuple[str, ...]] = {
     "tasks": (FEATURES, WEIGHTS),
     "weights": (FEATURES, WEIGHTS),
     # The best constants, and what they leave of the loss.
-    "blur": (WEIGHTS, TARGETS, LOSS),
+    "rounding_floor": (WEIGHTS, TARGETS, LOSS),
     "constants": (WEIGHTS, TARGETS, LOSS),
     "scale": (WEIGHTS, TARGETS, LOSS),
     # The data as a solver wants them.
@@ -46,7 +46,7 @@ MADE_OF: dict[str, tuple[str, ...]] = {
     "shared inputs": _DATA,
     "table or blocks": _DATA,
     "task grams": _DATA,
-    "unit of slopes": _DATA,
+    "unit of gradients": _DATA,
     # Whole problems, and the price of nothing.
     "centred": (*_DATA, STRUCTURE),
     "nothing": (*_DATA, STRUCTURE),

@@ -23,7 +23,7 @@ from .dual_scaling import best_on_ray
 from .intercepts import balanced, best_constants
 from .memo import LOSS, STRUCTURE, without
 from .observations import Observations
-from .whole_rows import check_rows, row_slopes
+from .whole_rows import check_rows, row_gradients
 
 Array = np.ndarray
 # Between these sizes no square, and no product of the squares that a fit makes, leaves the range of double precision.
@@ -239,7 +239,7 @@ class Problem:
 
     def best_penalty(self, W: Array) -> tuple[float, Array]:
         """``min_A alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` and the structure that attains it."""
-        A, penalty = self.structure.handed_back(np.sqrt(self.alpha) * self.seen_by_structure(W))
+        A, penalty = self.structure.final_structure(np.sqrt(self.alpha) * self.seen_by_structure(W))
         return penalty + self.ridge * float(np.vdot(W, W)), A
 
     # --- dual ---------------------------------------------------------------------------------------------------
@@ -263,30 +263,30 @@ class Problem:
         """``Phi'``; of sparse features it is a new object, so it is kept."""
         return self.once("transposed", lambda: self.features.T) if issparse(self.features) else self.features.T
 
-    def dual_candidate(self, slopes: Array) -> Array:
-        """``G = -v s`` from slopes of the loss, moved until the conjugate is finite and intercepts are balanced."""
+    def dual_candidate(self, gradients: Array) -> Array:
+        """``G = -v s`` from gradients of the loss, moved until the conjugate is finite and intercepts are balanced."""
         seen = self.observations
         if isinstance(self.loss, RowLoss):
-            return -seen.weight * row_slopes(seen, slopes, self.fit_intercept)
-        if self.loss.quadratic:  # any slope has a finite conjugate
-            return -seen.weight * (slopes - self.task_means(slopes)[seen.task] if self.fit_intercept else slopes)
-        lower, upper = (np.broadcast_to(edge, slopes.shape) for edge in self.loss.slopes(seen.y))
-        s = np.clip(slopes, lower, upper)
+            return -seen.weight * row_gradients(seen, gradients, self.fit_intercept)
+        if self.loss.quadratic:  # any gradient has a finite conjugate
+            return -seen.weight * (gradients - self.task_means(gradients)[seen.task] if self.fit_intercept else gradients)
+        lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(seen.y))
+        s = np.clip(gradients, lower, upper)
         if self.fit_intercept:
             s = balanced(seen, s, lower, upper)
         return -seen.weight * s
 
-    def shifted_correlations(self, slopes: Array, G: Array, Z: Array) -> Array | None:
-        """``Phi'G`` for a candidate ``G`` that differs from ``-v slopes``, whose ``Z`` is known, by one shift for each task.
+    def shifted_correlations(self, gradients: Array, G: Array, Z: Array) -> Array | None:
+        """``Phi'G`` for a candidate ``G`` that differs from ``-v gradients``, whose ``Z`` is known, by one shift for each task.
 
         ``None`` where it does not: then nothing but the product itself will do.
         """
         if self.loss.quadratic and not self.fit_intercept:
             return Z  # nothing was shifted
         seen = self.observations
-        step = G / seen.weight + slopes
+        step = G / seen.weight + gradients
         shift = step[seen.starts[:-1]]
-        if np.any(np.abs(step - shift[seen.task]) > 1e-14 * np.abs(slopes).max(initial=0.0)):
+        if np.any(np.abs(step - shift[seen.task]) > 1e-14 * np.abs(gradients).max(initial=0.0)):
             return None
         return Z + self.once("weights", lambda: self.correlate(seen.weight)) * shift
 
@@ -313,10 +313,10 @@ class Problem:
         feature_side = self.structure.on_features or (self.structure.either_side and self.n_features < self.n_tasks)
         root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
         reach, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
-        slopes = -G / seen.weight
+        gradients = -G / seen.weight
 
         def bound(c: float) -> float:
-            loss = float(seen.weight @ self.loss.conjugate(seen.y, c * slopes))
+            loss = float(seen.weight @ self.loss.conjugate(seen.y, c * gradients))
             return -loss - conjugate(c * c) - c * c * ridge_part
 
         return best_on_ray(bound, reach)
@@ -341,11 +341,11 @@ class Problem:
         return self.once("constants", lambda: best_constants(self.loss, self.observations))
 
     @property
-    def blur(self) -> float:
+    def rounding_floor(self) -> float:
         """What rounding alone may leave of the loss where every target is constant: less than that is nothing."""
-        return self.once("blur", self._blur)
+        return self.once("rounding_floor", self._rounding_floor)
 
-    def _blur(self) -> float:
+    def _rounding_floor(self) -> float:
         seen = self.observations
         if not self.loss.of_differences:
             return 0.0
@@ -357,7 +357,7 @@ class Problem:
         if gap <= 0:
             return 0.0
         size = size if np.isfinite(size) else 0.0
-        if self.scale <= self.blur and gap <= max(self.blur, 1e-12 * size):
+        if self.scale <= self.rounding_floor and gap <= max(self.rounding_floor, 1e-12 * size):
             return 0.0
         return gap / self.scale if self.scale > 0 else np.inf
 

@@ -76,9 +76,9 @@ class Certificate:
     """The proof that comes with a fit: ``dual <= minimum <= primal``, for the problem the user posed.
 
     Under a structure that is not convex there is no proof: ``dual`` is ``-inf``, the gaps are ``inf``; ``stationarity`` says
-    how nearly the fit stands at a stationary point (``None`` for convex problems). It is the norm of the slope of ``J`` in the
-    weights and in the parameters of the structure, projected on their constraints, in units of the loss of the best constant
-    predictor; the best of several stationary points is not told from the others.
+    how nearly the fit stands at a stationary point (``None`` for convex problems). It is the norm of the gradient of ``J`` in
+    the weights and in the parameters of the structure, projected on their constraints, in units of the loss of the best
+    constant predictor; the best of several stationary points is not told from the others.
     """
 
     primal: float

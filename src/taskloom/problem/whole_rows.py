@@ -1,4 +1,4 @@
-"""What a loss of whole rows asks of observations: every row complete, slopes that are probabilities, balanced classes."""
+"""What a loss of whole rows asks of observations: every row complete, gradients that are probabilities, balanced classes."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def class_shares(seen: Observations) -> Array:
     return seen.sum_by_task(seen.weight * (seen.y > 0)) / float(seen.weight @ (seen.y > 0))
 
 
-def row_slopes(seen: Observations, slopes: Array, balance: bool) -> Array:
-    """Slopes near these with a finite conjugate: ``s + e_y`` are probabilities; with ``balance``, every class adds up to zero.
+def row_gradients(seen: Observations, gradients: Array, balance: bool) -> Array:
+    """Gradients near these with a finite conjugate: ``s + e_y`` are probabilities; ``balance``: every class adds up to 0.
 
     A shift of each class balances, and may leave the domain. Then probabilities are scaled, which leaves zeros alone, and
-    what that cannot do is done by the slopes of the predictor that knows the shares of the classes and nothing else: they are
-    balanced too, and inside, so a mixture with just enough of them is both.
+    what that cannot do is done by the gradients of the predictor that knows the shares of the classes and nothing else: they
+    are balanced too, and inside, so a mixture with just enough of them is both.
     """
     own = (seen.y > 0).reshape(seen.n_tasks, -1)
     v = seen.weight[: own.shape[1]] / seen.weight[: own.shape[1]].sum()
-    others = np.where(own, 0.0, np.maximum(slopes.reshape(own.shape), 0.0))
+    others = np.where(own, 0.0, np.maximum(gradients.reshape(own.shape), 0.0))
     s = _closed(own, others / np.maximum(others.sum(axis=0), 1.0))
     if not balance:
         return s.ravel()
@@ -92,5 +92,5 @@ def _raked(own: Array, s: Array, v: Array) -> Array:
 
 
 def _closed(own: Array, others: Array) -> Array:
-    """Slopes of the other classes, and for the class of the row what makes them add up to zero."""
+    """Gradients of the other classes, and for the class of the row what makes them add up to zero."""
     return np.where(own, -others.sum(axis=0), others)

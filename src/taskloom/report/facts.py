@@ -20,7 +20,7 @@ LENDERS = 12  # shown for each task
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class ReportData:
     """The data beside the model: sizes, and one row for each task."""
 
     n_rows: int
@@ -46,7 +46,7 @@ class Facts:
     eigenvalues: Array
     lenders: list[list[tuple[int, float]]] | None
     ledger: dict[str, Array] | None
-    data: Data | None
+    data: ReportData | None
 
     @property
     def n_tasks(self) -> int:
@@ -113,7 +113,7 @@ def _lenders(model: Any) -> list[list[tuple[int, float]]] | None:
     return found
 
 
-def _describe(model: Any, X: Any, y: Any) -> Data:
+def _describe(model: Any, X: Any, y: Any) -> ReportData:
     """Counts, targets and scores of each task."""
     T = len(model.tasks_)
     check_consistent_length(as_table(X), as_table(y))
@@ -132,7 +132,7 @@ def _describe(model: Any, X: Any, y: Any) -> Data:
     labelled = model._labelled()
     by_task = model.score_per_task(X, y)
     score = [by_task.get(0 if one_target else label, np.nan) for label in model.tasks_.tolist()]
-    return Data(
+    return ReportData(
         n_rows=len(Y),
         n_inputs=int(model.n_features_in_) - (labels is not None),
         n_observations=len(Y) if one_target else len(values),

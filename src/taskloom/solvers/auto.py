@@ -10,7 +10,7 @@ from .cluster_newton import Smooth
 from .factor.factored import Factored
 from .factor.projected import Projected
 from .factor.reweighted import Reweighted
-from .factor.table_with_gaps import Table
+from .factor.table_with_gaps import TableWithGaps
 from .proximal import Proximal
 from .reformulations.shared_inputs import SharedInputs
 
@@ -38,7 +38,7 @@ def choose(problem: Problem) -> Solver:
     if isinstance(structure, Clusters) and structure.leaves_no_choice(problem.n_tasks):
         return Proximal()  # one coupled fit
     shared, several = SharedInputs.of(problem) is not None, problem.n_tasks > 1
-    if several and (shared or Table.suits(problem) or _copies_fit(problem)) and Projected().accepts(problem) is None:
+    if several and (shared or TableWithGaps.suits(problem) or _copies_fit(problem)) and Projected().accepts(problem) is None:
         return Projected()
     if not shared and _copies_fit(problem) and Smooth().accepts(problem) is None:
         return Smooth()

@@ -21,16 +21,16 @@ class Iterate:
 
     ``A`` is the structure at hand, where it sits on the tasks: a bound on ``F*`` may look for its proof around it.
     ``penalty = alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` is given when ``W`` goes with the structure at hand (on either side);
-    without it the best structure for ``W`` is computed. ``Z = Phi'G`` with ``G = -v slopes`` is given where it is known.
+    without it the best structure for ``W`` is computed. ``Z = Phi'G`` with ``G = -v gradients`` is given where it is known.
     ``factor`` is what ``A`` is made of, for structures that are known by their factors. ``norm`` is ``penalty`` without
-    ``F(A)``, beside which it may be lost: given where there is no gap, and the slope of the tasks is what counts. ``settle``
+    ``F(A)``, beside which it may be lost: given where there is no gap, and the gradient of the tasks is what counts. ``settle``
     gives the penalty of the best structure for ``W``, and that structure, where there is a shorter way to them than from ``W``.
     """
 
     W: Array
     b: Array
     z: Array
-    slopes: Array
+    gradients: Array
     A: Array | None = None
     penalty: float | None = None
     Z: Array | None = None
@@ -62,7 +62,8 @@ class Run(ABC):
 class Solver(Component, ABC):
     """Settings of a method; ``begin`` starts it on a problem."""
 
-    # Losses with kinks come smoothed: what share of the gap a new guess of the slopes should leave, and by how much the width
+    # Losses with kinks come smoothed: what share of the gap a new guess of the gradients should leave, and by how much the
+    # width
     # falls where it leaves more. Solvers that minimise a narrow stand-in as quickly as a wide one can ask for more.
     narrowing: ClassVar[tuple[float, float]] = (0.5, 3.0)
 

@@ -77,7 +77,7 @@ class _CentredTasks:
         if problem.fit_intercept:
             self.mean = problem.correlate(v) / self.total
         self.lipschitz = np.empty(problem.n_tasks)
-        same = separable_weights(problem)  # all tasks bend alike, but for their weights
+        same = separable_weights(problem)  # all tasks lipschitz alike, but for their weights
         for t, (part, phi) in enumerate(problem.by_task()[: 1 if same is not None else None]):
             if issparse(phi):
                 mean = self.mean[:, t]
@@ -101,7 +101,7 @@ class _BlockRun(Run):
         self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
         self.objective = np.inf
         self.plain: Array | None = None
-        self.steps, self.bend = 0, 0.0  # the curvature that the last step reckoned with, for a loss without a bound on it
+        self.steps, self.curvature = 0, 0.0  # the curvature that the last step reckoned with, for a loss without a bound on it
         if start is None and not problem.structure.known:
             self.x = self._weights_step(np.eye(self.side.dim))
         self.A = self.structure_step(self.x[:-1])
@@ -125,22 +125,22 @@ class _BlockRun(Run):
         """One proximal gradient step at structure ``A``; where curvatures have no bound, short enough for the loss to obey."""
         problem, seen = self.problem, self.problem.observations
         W, _, z = self._at(self.x)
-        g = seen.weight * problem.loss.slope(seen.y, z)
+        g = seen.weight * problem.loss.gradient(seen.y, z)
         if np.isfinite(problem.loss.max_curvature):
             return self._bounded_step(A, W, g, problem.loss.max_curvature)
-        before, now = self.bend, problem.loss_term(z)
+        before, now = self.curvature, problem.loss_term(z)
         self.steps += 1
-        if self.bend == 0 or self.steps % 100 == 0:  # now and then only: a bound that changes is a map that changes
-            self.bend = float(problem.loss.curvature(seen.y, z).max())
+        if self.curvature == 0 or self.steps % 100 == 0:  # now and then only: a bound that changes is a map that changes
+            self.curvature = float(problem.loss.curvature(seen.y, z).max())
         for _ in range(60):
-            image = self._bounded_step(A, W, g, self.bend)
+            image = self._bounded_step(A, W, g, self.curvature)
             move = self._at(image)[2] - z
             with np.errstate(over="ignore"):
                 there = problem.loss_term(z + move)
-            if there <= now + float(g @ move) + self.bend / 2 * float(seen.weight @ move**2) + 1e-14 * abs(now):
+            if there <= now + float(g @ move) + self.curvature / 2 * float(seen.weight @ move**2) + 1e-14 * abs(now):
                 break
-            self.bend *= 2
-        if self.bend != before:
+            self.curvature *= 2
+        if self.curvature != before:
             self._map_changed()
         return image
 
@@ -148,16 +148,16 @@ class _BlockRun(Run):
         """The step if the loss bends by no more than ``curvature``."""
         problem, centred = self.problem, self.centred
         total = problem.observations.sum_by_task(g)
-        slope = problem.correlate(g) - centred.mean * total
-        bend = curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
-        # (bend + 2 alpha A^-1 + 2 ridge) is inverted in the coordinates of a root of A: a singular A needs no inverse
-        target, bend = W * bend - slope, bend + 2 * problem.ridge
+        gradient = problem.correlate(g) - centred.mean * total
+        lipschitz = curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
+        # (lipschitz + 2 alpha A^-1 + 2 ridge) is inverted in the coordinates of a root of A: a singular A needs no inverse
+        target, lipschitz = W * lipschitz - gradient, lipschitz + 2 * problem.ridge
         if problem.structure.on_features:
             a, V = psd_eigh(A)
-            new = V @ (a[:, None] / (np.outer(a, bend) + 2 * problem.alpha) * (V.T @ target))
+            new = V @ (a[:, None] / (np.outer(a, lipschitz) + 2 * problem.alpha) * (V.T @ target))
         else:
             root = psd_root(A)
-            inner = root.T @ (bend[:, None] * root) + 2 * problem.alpha * np.eye(root.shape[1])
+            inner = root.T @ (lipschitz[:, None] * root) + 2 * problem.alpha * np.eye(root.shape[1])
             new = np.linalg.solve(symmetric(inner), (target @ root).T).T @ root.T
         offsets = self.x[-1]
         if problem.fit_intercept:
@@ -168,7 +168,7 @@ class _BlockRun(Run):
         image = self._weights_step(self.A)
         W, b, z = self._at(image)
         penalty = self._penalty_at_hand(W) if self.problem.structure.searched else None  # the best structure is a search
-        here = Iterate(W, b, z, self.problem.loss.slope(self.problem.observations.y, z), self.A, penalty)
+        here = Iterate(W, b, z, self.problem.loss.gradient(self.problem.observations.y, z), self.A, penalty)
         value = self._value(W, z)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
             self.x, self.plain = self.plain, None
@@ -209,20 +209,20 @@ class _BlockRun(Run):
         root = self.side.moment_root(W)
         M = problem.alpha * (root.T @ root + self.structure_step.height * np.eye(len(self.A)))
 
-        def energy(A: Array) -> float:
+        def squared_norm(A: Array) -> float:
             a, V = np.linalg.eigh(symmetric(A))
             if a[0] <= 0:
                 return np.inf
             return float((np.einsum("ij,ji->i", V.T @ M, V) / a).sum())
 
         inverse = np.linalg.inv(self.A)
-        slope = -inverse @ M @ inverse
-        now = energy(self.A)
-        self.length = 4 * self.length or float(np.linalg.norm(self.A)) / max(float(np.linalg.norm(slope)), 1e-300)
+        gradient = -inverse @ M @ inverse
+        now = squared_norm(self.A)
+        self.length = 4 * self.length or float(np.linalg.norm(self.A)) / max(float(np.linalg.norm(gradient)), 1e-300)
         for _ in range(80):
-            A = problem.structure.prox(self.A - self.length * slope, self.length)
+            A = problem.structure.prox(self.A - self.length * gradient, self.length)
             move = A - self.A
-            if energy(A) <= now + float(np.vdot(slope, move)) + float(np.vdot(move, move)) / (2 * self.length):
+            if squared_norm(A) <= now + float(np.vdot(gradient, move)) + float(np.vdot(move, move)) / (2 * self.length):
                 return A
             self.length /= 2
         return self.A

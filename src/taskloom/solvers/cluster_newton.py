@@ -4,7 +4,7 @@
 
 So it is under ``Clusters``, whose ``A`` is bounded from below. The inverse of the Hessian of ``phi`` is known in closed form,
 and the loss only adds a little to it: conjugate gradients need 2 to 5 products with the data for a Newton step. The first
-structure is the best one for the slope of the loss at zero, from which few directions change sides.
+structure is the best one for the gradient of the loss at zero, from which few directions change sides.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..problem import Problem
 from ..structures import Clusters
 from ..structures.cluster_norm import ClusterNorm
 from .base import Iterate, Run, Solver
-from .factor.stacked_inputs import GramBlock, blocks, means
+from .factor.stacked_inputs import GramTasks, blocks, means
 from .proximal import Proximal
 
 Array = np.ndarray
-FAR = 1e-2  # a relative promise above this is far from the end
+FAR = 1e-2  # a relative predicted decrease above this is far from the end
 STEPS = 12  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
+PROMISE = 0.2  # the share of the tolerance below which a predicted decrease is worth a certificate
 
 
 @dataclass(eq=False, repr=False)
@@ -68,11 +68,11 @@ class SquaredLoss:
         self.curvature = 2 * float(np.mean(np.concatenate([block.size for block in self.blocks])))
 
     def at(self, W: Array) -> tuple[float, Array]:
-        """The value, and ``Z``: the slope with the sign turned."""
+        """The value, and ``Z``: the gradient with the sign turned."""
         value, Z = 0.0, np.empty(self.shape)
         for block in self.blocks:
             w = W[block.tasks]
-            if isinstance(block, GramBlock):
+            if isinstance(block, GramTasks):
                 left = block.c - times(block.G, w)
                 value += float(block.squares.sum()) - float(np.vdot(w, block.c + left))
                 Z[block.tasks] = 2 * left
@@ -86,7 +86,7 @@ class SquaredLoss:
         """``Z`` at zero."""
         Z = np.empty(self.shape)
         for block in self.blocks:
-            Z[block.tasks] = 2 * (block.c if isinstance(block, GramBlock) else times_transposed(block.X, block.y))
+            Z[block.tasks] = 2 * (block.c if isinstance(block, GramTasks) else times_transposed(block.X, block.y))
         return Z
 
     def product(self, E: Array) -> Array:
@@ -96,7 +96,7 @@ class SquaredLoss:
             part = E[block.tasks]
             if self.grams is not None:
                 out[block.tasks] = times(self.grams[k], part)
-            elif isinstance(block, GramBlock):
+            elif isinstance(block, GramTasks):
                 out[block.tasks] = times(block.G, part)
             else:
                 out[block.tasks] = times_transposed(block.X, times(block.X, part))
@@ -104,8 +104,8 @@ class SquaredLoss:
         return out
 
 
-class Point:
-    """The objective at ``W``: value, slope, and the inverse of what the Hessian would be, were all inputs alike."""
+class ClusterPoint:
+    """The objective at ``W``: value, gradient, and the inverse of what the Hessian would be, were all inputs alike."""
 
     def __init__(self, problem: Problem, loss: SquaredLoss, W: Array):
         self.problem, self.loss, self.W = problem, loss, W
@@ -113,7 +113,7 @@ class Point:
         left, self.Z = loss.at(W)
         self.penalty = problem.alpha * self.norm.value + problem.ridge * float(np.vdot(W, W))
         self.value = left + self.penalty
-        self.slope = problem.alpha * self.norm.slope + 2 * problem.ridge * W - self.Z
+        self.gradient = problem.alpha * self.norm.gradient + 2 * problem.ridge * W - self.Z
         self.shift = loss.curvature + 2 * problem.ridge + np.finfo(float).tiny
 
     @cached_property
@@ -121,28 +121,28 @@ class Point:
         """Far from the end with the structure at hand, which bends no less than the norm: its steps do not lead astray."""
         alpha, shift = self.problem.alpha, self.shift
         majorant = self.norm.majorant(alpha, shift)
-        far = float(np.vdot(self.slope, majorant(self.slope))) / 2 > FAR * self.problem.scale
+        far = float(np.vdot(self.gradient, majorant(self.gradient))) / 2 > FAR * self.problem.scale
         return majorant if far else self.norm.inverse(alpha, shift)
 
     @cached_property
     def descent(self) -> Array:
-        return self.metric(self.slope)
+        return self.metric(self.gradient)
 
     @cached_property
-    def promise(self) -> float:
+    def predicted_decrease(self) -> float:
         """What a step along the metric would gain."""
-        return float(np.vdot(self.slope, self.descent)) / 2
+        return float(np.vdot(self.gradient, self.descent)) / 2
 
 
-def newton_direction(point: Point, forcing: float, limit: int = 100) -> Array:
+def newton_direction(point: ClusterPoint, forcing: float, limit: int = 100) -> Array:
     """Conjugate gradients on the Newton system, until the residual has fallen.
 
     The metric inverts ``alpha phi'' + shift``: what ``phi''`` (or its majorant) does to a direction follows from what that did.
     """
     ridge, loss, shift = point.problem.ridge, point.loss, point.shift
-    x, r, z = np.zeros_like(point.W), -point.slope, -point.descent
+    x, r, z = np.zeros_like(point.W), -point.gradient, -point.descent
     p, bent = z, r - shift * z  # ``bent`` is ``alpha phi'' p``
-    size = 2 * point.promise
+    size = 2 * point.predicted_decrease
     enough = forcing**2 * size
     for _ in range(limit):
         Hp = loss.product(p) + bent
@@ -167,19 +167,21 @@ def newton_direction(point: Point, forcing: float, limit: int = 100) -> Array:
 
 
 class SmoothRun(Run):
-    """Newton steps until they promise less than the tolerance; proximal steps on the structure where they get nowhere."""
+    """Newton steps until they predict a decrease below the tolerance; proximal steps on the structure where they get
+    nowhere.
+    """
 
     def __init__(self, settings: Smooth, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol
         self.loss = SquaredLoss(problem)
         self.means = problem.once("means", lambda: means(problem))
-        self.here = Point(problem, self.loss, self._first() if start is None else np.ascontiguousarray(start[0].T))
+        self.here = ClusterPoint(problem, self.loss, self._first() if start is None else np.ascontiguousarray(start[0].T))
         self.enough = PROMISE * tol * problem.scale
         self.fresh = True
         self.fallback: Run | None = None
 
     def _first(self) -> Array:
-        """Weights in proportion to the slope at zero, and to the structure that fits that slope best."""
+        """Weights in proportion to the gradient at zero, and to the structure that fits that gradient best."""
         problem, structure = self.problem, self.problem.structure
         Z = self.loss.correlations()
         mean = Z.mean(axis=0)
@@ -204,7 +206,7 @@ class SmoothRun(Run):
             return self.fallback.step(gap)
         moved = self.fresh
         for k in range(STEPS):
-            if self.here.promise <= self.enough and (k or self.fresh):
+            if self.here.predicted_decrease <= self.enough and (k or self.fresh):
                 break
             if not self._newton_step():
                 break
@@ -217,15 +219,15 @@ class SmoothRun(Run):
 
     def _newton_step(self) -> bool:
         here = self.here
-        forcing = min(max((here.promise / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
+        forcing = min(max((here.predicted_decrease / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
         move = newton_direction(here, forcing)
-        fall, t = float(np.vdot(here.slope, move)), 1.0
+        fall, t = float(np.vdot(here.gradient, move)), 1.0
         while t > 1e-6:
-            there = Point(self.problem, self.loss, here.W + t * move)
+            there = ClusterPoint(self.problem, self.loss, here.W + t * move)
             if there.value < here.value + 1e-4 * t * fall:
                 self.here = there
                 return True
-            rise = there.value - here.value - t * fall  # what the slope does not explain: the parabola through it all
+            rise = there.value - here.value - t * fall  # what the gradient does not explain: the parabola through it all
             t *= float(np.clip(-t * fall / (2 * rise), 0.1, 0.5)) if rise > 0 else 0.5
         return False
 
@@ -234,6 +236,6 @@ class SmoothRun(Run):
         W = here.W.T
         b = mean_y - np.einsum("rt,rt->t", mean, W)
         z = problem.predict(W, b)
-        slopes = problem.loss.slope(problem.observations.y, z)
+        gradients = problem.loss.gradient(problem.observations.y, z)
         settle = (lambda: (here.penalty, here.norm.best())) if here.norm.clear else None
-        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=here.Z.T, settle=settle)
+        return Iterate(W, b, z, gradients, penalty=here.penalty, Z=here.Z.T, settle=settle)

@@ -26,12 +26,12 @@ CUT = 1e-3  # how much of the excess may stay: what is left is shrunk away
 ACTIVE = 0.97  # directions above this touch the bound, or will once the others have moved
 
 
-def repaired(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
+def project_dual(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
     """A candidate near ``G`` with a finite ``F*``, or ``None`` where there is nothing to gain or no way to get it."""
-    return repaired_pair(problem, G, Z, W)[0]
+    return project_dual_pair(problem, G, Z, W)[0]
 
 
-def repaired_pair(problem: Problem, G: Array, Z: Array, W: Array, lifts: bool = True) -> tuple[Array | None, Array | None]:
+def project_dual_pair(problem: Problem, G: Array, Z: Array, W: Array, lifts: bool = True) -> tuple[Array | None, Array | None]:
     """The candidate, and its own ``Z`` where that follows from the old one.
 
     ``lifts`` is for the first repair of a candidate: what was lifted as far as it pays must not be lifted again.
@@ -123,10 +123,10 @@ def conjugate_gradients(product: Callable[[Array], Array], target: Array, tol: f
     enough = tol**2 * size
     for _ in range(limit):
         Hp = product(p)
-        bend = float(np.vdot(p, Hp))
-        if bend <= 0:
+        curvature = float(np.vdot(p, Hp))
+        if curvature <= 0:
             break
-        x, r = x + (size / bend) * p, r - (size / bend) * Hp
+        x, r = x + (size / curvature) * p, r - (size / curvature) * Hp
         size, last = float(np.vdot(r, r)), size
         if size <= enough:
             break

@@ -1,4 +1,4 @@
-"""Slopes at the best constants under a loss with kinks: on a kink, any slope between its sides will do."""
+"""Gradients at the best constants under a loss with kinks: on a kink, any gradient between its sides will do."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from scipy.optimize import lsq_linear
 from ..features import densely
 from ..problem import Problem
 from ..problem.intercepts import balanced
-from .smoothing import Multipliers
+from .smoothing import SmoothedProblem
 
 Array = np.ndarray
 BESIDE = 1e-7  # how far from a kink its sides are looked at, in units of the residuals
-HEAVY = 1e3  # of the equation that slopes add up to zero, beside the others: what it leaves over is balanced afterwards
+HEAVY = 1e3  # of the equation that gradients add up to zero, beside the others: what it leaves over is balanced afterwards
 MOST = 2000  # predictions of one task on kinks, beyond which a system over them is too large
 
 
-def least_slopes(problem: Problem) -> Array | None:
-    """Of the slopes that make the best constants optimal, those whose ``Z`` is shortest; ``None`` where there are too many.
+def least_gradients(problem: Problem) -> Array | None:
+    """Of the gradients that make the best constants optimal, those whose ``Z`` is shortest; ``None`` where there are too many.
 
-    Tasks are on their own here: least squares in a box, and with intercepts the slopes of a task add up to zero.
+    Tasks are on their own here: least squares in a box, and with intercepts the gradients of a task add up to zero.
     """
     seen = problem.observations
     constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
     z = constants[seen.task]
-    beside = BESIDE * Multipliers(problem).width
-    steep = problem.loss.smoothed(np.zeros(seen.y.size), 1e-2 * beside)  # nearly the loss itself, with a slope everywhere
-    lower, upper = steep.slope(seen.y, z - beside), steep.slope(seen.y, z + beside)
+    beside = BESIDE * SmoothedProblem(problem).width
+    steep = problem.loss.smoothed(np.zeros(seen.y.size), 1e-2 * beside)  # nearly the loss itself, with a gradient everywhere
+    lower, upper = steep.gradient(seen.y, z - beside), steep.gradient(seen.y, z + beside)
     free = upper - lower > 1e-6 * np.maximum(np.abs(lower), np.abs(upper))
     if seen.sum_by_task(free.astype(float)).max() > MOST:
         return None

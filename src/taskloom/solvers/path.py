@@ -13,8 +13,8 @@ from ..problem import Problem
 from ..problem.solution import Solution, Start
 from ..structures.base import Ray, Structure
 from .base import Solver
-from .gradients_at_zero import least_slopes
-from .smoothing import Multipliers
+from .gradients_at_zero import least_gradients
+from .smoothing import SmoothedProblem
 from .solve import solve
 from .supervised.sides import FeatureSide
 
@@ -63,7 +63,7 @@ def alpha_max(problem: Problem) -> float:
 
 
 def _numeric(structure: Structure) -> bool:
-    """Whether nothing is known of ``F*`` but what slopes of ``F`` say, and no search of its own makes these good."""
+    """Whether nothing is known of ``F*`` but what gradients of ``F`` say, and no search of its own makes these good."""
     return bool(structure.proof) and not structure.searched
 
 
@@ -72,7 +72,9 @@ def _found_along(structure: Structure, root: Array, size: float) -> Callable[[fl
 
     def ray(base: float) -> tuple[float, Ray]:
         R = root / np.sqrt(base)
-        return base, structure.ray_of_root(R, structure.best_of_root(R)[0])  # a structure in whose units slopes are looked for
+        return base, structure.ray_of_root(
+            R, structure.best_of_root(R)[0]
+        )  # a structure in whose units gradients are looked for
 
     rays = [ray(base) for base in (size, 0.1 * size, 0.01 * size)]
 
@@ -145,12 +147,12 @@ def _correlations_at_zero(problem: Problem) -> Array:
     Q = np.eye(problem.n_features, 1) * 1e-10 / max(float(np.abs(entries(problem.features)).max(initial=0.0)), 1e-150)
     if problem.loss.smooth:
         return FeatureSide(problem).supervise(Q).Z
-    if not isinstance(problem.loss, RowLoss) and (slopes := least_slopes(problem)) is not None:
-        return problem.correlate(-problem.observations.weight * slopes)
-    kinks = Multipliers(problem)
+    if not isinstance(problem.loss, RowLoss) and (gradients := least_gradients(problem)) is not None:
+        return problem.correlate(-problem.observations.weight * gradients)
+    kinks = SmoothedProblem(problem)
     fit = FeatureSide(kinks.problem).supervise(Q)
     for _ in range(50):
-        kinks.renew(fit.slopes)
+        kinks.renew(fit.gradients)
         fit = FeatureSide(kinks.problem).supervise(Q)
     return fit.Z
 

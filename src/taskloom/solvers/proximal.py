@@ -61,11 +61,11 @@ class Proximal(Solver):
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A structure, the objective with the tasks learned at it, and the slope of ``h``; the tasks, unless they can wait."""
+    """A structure, the objective with the tasks learned at it, and the gradient of ``h``; the tasks, unless they can wait."""
 
     A: Array
     value: float
-    slope: Array
+    gradient: Array
     fit: Supervised | None = None
     candidate: tuple[Array, Array] | None = None  # the dual one, where the tasks can wait
 
@@ -85,12 +85,13 @@ class _ProximalRun(Run):
             W = self.side.supervise(self.side.plain_root()).W
         root = np.sqrt(problem.alpha) * self.side.moment_root(W)
         length = getattr(start, "length", None)
-        # A share of the energy for directions that the weights lack: some, a trace along a path, none from a fit of the same.
+        # A share of the squared_norm for directions that the weights lack: some, a trace along a path, none from a fit of the
+        # same.
         share = 1e-2 if start is None else 1e-5 if length else 0.0
         floor = share * float(np.vdot(root, root)) / self.side.dim
         A = problem.structure.first_structure(root, floor)
         self.here = self._at(A)
-        steep = float(np.linalg.norm(self.here.slope))
+        steep = float(np.linalg.norm(self.here.gradient))
         self.length = length or (float(np.linalg.norm(A)) / steep if steep > 0 and np.any(A) else 1.0)
         self.values = [self.here.value]
         self.fresh = not length  # along a path the first point is a guess: it is not worth a certificate
@@ -99,8 +100,8 @@ class _ProximalRun(Run):
     def _at(self, A: Array) -> _Point:
         problem = self.problem
         if self.quick is not None:
-            value, slope, P, shrunk = self.quick.at(A)
-            return _Point(A, value + problem.structure.value(A), slope, candidate=(P, shrunk))
+            value, gradient, P, shrunk = self.quick.at(A)
+            return _Point(A, value + problem.structure.value(A), gradient, candidate=(P, shrunk))
         fit = self.side.supervise(problem.structure.root(A))
         root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
         value = problem.loss_term(fit.z) + fit.norm + problem.structure.value(A)
@@ -128,7 +129,7 @@ class _ProximalRun(Run):
             self.finished = "stalled"
         A, fit = self.here.A, self.here.fit or self.side.supervise(self.problem.structure.root(self.here.A))
         penalty = fit.norm + self.problem.structure.value(A)
-        return Iterate(fit.W, fit.b, fit.z, fit.slopes, A if self.side.near_counts else None, penalty, fit.Z)
+        return Iterate(fit.W, fit.b, fit.z, fit.gradients, A if self.side.near_counts else None, penalty, fit.Z)
 
     def _alternation_is_due(self) -> bool:
         """Where the best structure is a search of its own: seldom, and only once proximal steps alone have proved slow."""
@@ -141,13 +142,13 @@ class _ProximalRun(Run):
         here = self.here
         if self.quick is None or here.candidate is None:
             return True
-        return self.quick.gap(here.A, here.slope, *here.candidate) <= self.goal
+        return self.quick.gap(here.A, here.gradient, *here.candidate) <= self.goal
 
     def _alternate(self) -> None:
         """The best structure for the weights at hand, ``W = ZA / (2 alpha)``: the objective cannot rise."""
         structure, here = self.problem.structure, self.here
         if here.fit is None:
-            there = self._at(structure.best_structure(-here.A @ here.slope @ here.A))
+            there = self._at(structure.best_structure(-here.A @ here.gradient @ here.A))
         else:
             root = np.sqrt(self.problem.alpha) * self.side.moment_root(here.fit.W)
             there = self._at(structure.best_of_root(root)[0])
@@ -174,20 +175,20 @@ class _ProximalRun(Run):
             if not self.length > 0:
                 self.finished = "stalled"
                 return
-            A = self.problem.structure.proximal_step(here.A, here.slope, self.length)
+            A = self.problem.structure.proximal_step(here.A, here.gradient, self.length)
             move = A - here.A
             there = self._at(A)
-            size, bend = float(np.vdot(move, move)), float(np.vdot(move, there.slope - here.slope))
+            size, curvature = float(np.vdot(move, move)), float(np.vdot(move, there.gradient - here.gradient))
             if there.value <= worst - 1e-4 * size / (2 * self.length):
                 break
-            # Where rounding hides the decrease, the slopes tell whether the quadratic bound holds along the step.
-            if there.value <= worst + 1e-11 * abs(worst) and bend <= size / self.length:
+            # Where rounding hides the decrease, the gradients tell whether the quadratic bound holds along the step.
+            if there.value <= worst + 1e-11 * abs(worst) and curvature <= size / self.length:
                 break
             self.length /= 2
         else:
             self.finished = "stalled"
             return
-        best = size / bend if bend > 0 else 2 * self.length
+        best = size / curvature if curvature > 0 else 2 * self.length
         self.length = min(max(best, 1e-2 * self.length), 1e2 * self.length)
         self.here = there
         self.values.append(there.value)

@@ -10,9 +10,9 @@ import numpy as np
 from ..problem import Problem
 from ..problem.solution import Certificate, History, Solution, sentence
 from .base import Iterate, Solver
-from .dual_projection import repaired_pair
-from .reformulations.eigenbasis import Reduced
-from .reformulations.krylov import Grown
+from .dual_projection import project_dual_pair
+from .reformulations.eigenbasis import Eigenbasis
+from .reformulations.krylov import KrylovBasis
 from .stationarity import stationarity
 
 Array = np.ndarray
@@ -20,7 +20,7 @@ AGREE = 1e-9  # the share of the bounds that rounding may set between them
 REPAIRS, NEARLY = 2, 30  # a bound that misses the tolerance by less than so many times is worth another repair
 
 
-class Book:
+class Record:
     """The best primal and dual points so far. They may come from different iterations: both bounds stay true."""
 
     def __init__(self, problem: Problem, tol: float, constant: float = 0.0):
@@ -55,7 +55,7 @@ class Book:
     def nothing_to_learn(self) -> bool:
         """Whether constants leave no loss but rounding: solvers measure everything by that loss, and must not start."""
         problem = self.problem
-        if not self.convex or problem.scale > problem.blur:
+        if not self.convex or problem.scale > problem.rounding_floor:
             return False
         self.record(Iterate(self.W, self.b, z := problem.predict(self.W, self.b), np.zeros(z.size)))
         return self.shortfall <= self.tol
@@ -85,7 +85,7 @@ class Book:
         problem = self.problem
         numeric = 100 if problem.structure.proof or problem.loss.proof else 1  # a bound that is found is as good as its finder
         room = AGREE * (abs(self.primal) + abs(self.dual)) + 1e-3 * self.tol * problem.scale
-        return self.dual - self.primal > numeric * room + problem.blur
+        return self.dual - self.primal > numeric * room + problem.rounding_floor
 
     @property
     def relative_gap(self) -> float:
@@ -123,11 +123,11 @@ class Book:
             self.primal, self.W, self.b, self.z = primal, point.W, point.b, point.z
             self.A = None if point.penalty is None else point.A
             self.penalty, self.settle = point.penalty, point.settle
-        G = problem.dual_candidate(point.slopes)
-        Z = None if point.Z is None else problem.shifted_correlations(point.slopes, G, point.Z)
+        G = problem.dual_candidate(point.gradients)
+        Z = None if point.Z is None else problem.shifted_correlations(point.gradients, G, point.Z)
         dual = -np.inf
         for k in range(REPAIRS):
-            better, its_own = (None, None) if Z is None else repaired_pair(problem, G, Z, point.W, lifts=k == 0)
+            better, its_own = (None, None) if Z is None else project_dual_pair(problem, G, Z, point.W, lifts=k == 0)
             if better is None and np.isfinite(dual):
                 break
             G, Z = (G, Z) if better is None else (better, problem.correlate(better) if its_own is None else its_own)
@@ -140,7 +140,7 @@ class Book:
         return max(primal - dual, 0.0)
 
     def _measure(self, point: Iterate, primal: float) -> float:
-        """Where there is no dual: the slope, and its square in place of a gap. Of points that cost the same the flattest."""
+        """Where there is no dual: the gradient, and its square in place of a gap. Of points that cost the same the flattest."""
         residual, G = stationarity(self.problem, point)
         self.last_residual = residual
         same = 1e-12 * abs(primal)
@@ -149,7 +149,7 @@ class Book:
             self.W, self.b, self.z, self.A, self.G = point.W, point.b, point.z, point.A, G
         return residual**2 * self.problem.scale
 
-    def take_over(self, other: Book, form: Grown | Reduced) -> None:
+    def take_over(self, other: Record, form: KrylovBasis | Eigenbasis) -> None:
         """Certify here what was found on another form of this problem: its best weights, and its best bound.
 
         That is its dual point, where rows are the same; else the duals of its weights, and of those behind its bound.
@@ -161,7 +161,7 @@ class Book:
         seen = self.problem.observations
         for W, b, A, penalty in points:
             W, b, z = form.posed(self.problem, W, b)
-            G = other.G if form.same_rows else -seen.weight * self.problem.loss.slope(seen.y, z)
+            G = other.G if form.same_rows else -seen.weight * self.problem.loss.gradient(seen.y, z)
             self._certify(Iterate(W, b, z, -G / seen.weight, A, penalty, self.problem.correlate(G)))
         self.history.follow(other.history)
         if len(self.history):
@@ -174,20 +174,20 @@ class Book:
             self.record(Iterate(self.W, self.b, z, np.zeros(z.size)))
         if self.convex:
             self._settle()
-        relative, slope = self.relative_gap, None if self.convex else self.stationarity
+        relative, gradient = self.relative_gap, None if self.convex else self.stationarity
         if self.convex and status in ("stalled", "max_iter") and relative <= self.tol:
             status = "optimal"  # by the structure that is handed back
         status = "contradiction" if self.contradicted else status
         picked = f"{'auto picked ' if automatic else ''}solver {solver!r}"
         primal, dual, gap = (float(number) for number in (self.primal, self.dual, self.gap))
         message = sentence(
-            status, relative, slope, self.earlier + len(self.history), self.tol, picked, primal=primal, dual=dual
+            status, relative, gradient, self.earlier + len(self.history), self.tol, picked, primal=primal, dual=dual
         )
         if status == "contradiction":
             dual, gap, relative = -np.inf, np.inf, np.inf
         message = " ".join([message, *self._notes()])
         relative = float(relative)
-        certificate = Certificate(primal, dual, gap, relative, status, message, slope)
+        certificate = Certificate(primal, dual, gap, relative, status, message, gradient)
         assert self.A is not None
         self.b = problem.loss.intercepts(self.b)
         return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)

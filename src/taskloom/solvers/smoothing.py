@@ -9,11 +9,11 @@ from .base import Iterate
 from .stationarity import stationarity
 
 
-class Multipliers:
+class SmoothedProblem:
     """A smooth stand-in for the loss, renewed whenever it has been minimised well enough.
 
-    The stand-in is the loss smoothed around a guess of its slopes. When its own duality gap is a small share of the true
-    one, the smoothing is what is left of the error: the slopes become the new guess. The width only shrinks, by the factor
+    The stand-in is the loss smoothed around a guess of its gradients. When its own duality gap is a small share of the true
+    one, the smoothing is what is left of the error: the gradients become the new guess. The width only shrinks, by the factor
     ``cut``, when the gap stays above the share ``hope`` of what it was.
     """
 
@@ -28,14 +28,14 @@ class Multipliers:
         self.renew(np.zeros(seen.y.size))
 
     def renew(self, guess: np.ndarray) -> None:
-        """Smooth the loss around these slopes."""
+        """Smooth the loss around these gradients."""
         self.problem = self.true.with_loss(self.true.loss.smoothed(guess, self.width))
 
     def gap(self, point: Iterate) -> float:
-        """The duality gap of the stand-in at this iterate; the square of its slope where there is none."""
+        """The duality gap of the stand-in at this iterate; the square of its gradient where there is none."""
         if not self.problem.structure.convex:
             return stationarity(self.problem, point)[0] ** 2 * self.true.scale
-        dual = self.problem.dual(self.problem.dual_candidate(point.slopes), point.W, point.A)
+        dual = self.problem.dual(self.problem.dual_candidate(point.gradients), point.W, point.A)
         return max(point.objective(self.problem) - dual, 0.0)
 
     def update(self, point: Iterate, gap: float, true_gap: float, stuck: bool) -> bool:
@@ -46,7 +46,7 @@ class Multipliers:
         if solved and true_gap > self.hope * self.reached:
             self.width = np.maximum(self.width / self.cut, self.narrowest)
         self.reached = min(true_gap, self.reached)
-        self.renew(point.slopes)
+        self.renew(point.gradients)
         return True
 
 

@@ -21,11 +21,11 @@ from .factor.factored import Factored
 from .factor.projected import Projected
 from .factor.reweighted import Reweighted
 from .proximal import Proximal
-from .record import Book
-from .reformulations.center import Move
+from .record import Record
+from .reformulations.center import Centering
 from .reformulations.components import in_addends
-from .reformulations.krylov import Grown
-from .smoothing import Multipliers
+from .reformulations.krylov import KrylovBasis
+from .smoothing import SmoothedProblem
 
 Array = np.ndarray
 HIDDEN = 1e-6  # a loss this much smaller than a constant of the penalty is measured without it
@@ -95,7 +95,7 @@ def solve(
         return in_addends(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
         )
-    book, form = Book(problem, tol), Grown.of(problem) if problem.structure.convex else None
+    book, form = Record(problem, tol), KrylovBasis.of(problem) if problem.structure.convex else None
     while form is not None:
         inner = form.at(problem.alpha, problem.structure)
         mover = as_solver(solver, inner) if form.same_rows else chosen  # fewer features may be best served by another
@@ -146,7 +146,7 @@ def _solve_centred(
     problem: Problem, solver: Solver, tol: float, start: tuple | None, limits: _Limits, automatic: bool, earlier: int = 0
 ) -> Solution:
     """Solve with the features moved to zero, where they lie far from it."""
-    move = problem.once("offset", lambda: Move.of(problem))
+    move = problem.once("offset", lambda: Centering.of(problem))
     if move is None:
         book, status = _run(problem, solver, tol, start, limits, earlier=earlier)
         return book.close(status, solver, automatic)
@@ -167,9 +167,9 @@ def _run(
     constant: float = 0.0,
     earlier: int = 0,
     proved: float | None = None,
-) -> tuple[Book, str]:
+) -> tuple[Record, str]:
     """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
-    book = Book(problem, tol, constant)
+    book = Record(problem, tol, constant)
     book.began, book.earlier, book.proved = limits.began, earlier, proved
     book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
     status = "interrupted"
@@ -184,14 +184,14 @@ def _run(
 
 
 def _iterate(
-    book: Book,
+    book: Record,
     solver: Solver,
     start: tuple | None,
     limits: _Limits,
 ) -> str:
     if book.nothing_to_learn():
         return "optimal"
-    kinks = None if book.problem.loss.smooth else Multipliers(book.problem, *solver.narrowing)
+    kinks = None if book.problem.loss.smooth else SmoothedProblem(book.problem, *solver.narrowing)
     run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
     gap = np.inf
     for _ in range(limits.max_iter):

@@ -1,10 +1,10 @@
-"""How nearly an iterate of a problem that is not convex is stationary: a dimensionless slope in the tasks and in the structure.
+"""How nearly an iterate of a problem that is not convex is stationary: a dimensionless gradient in both variables.
 
 At a given structure the tasks are a convex problem with a dual of its own: ``(J - D) / scale`` bounds what they could still
-gain, and its square root is the norm of the slope of ``J`` in the weights, ``||dJ/dV|| / (2 sqrt(alpha scale))`` with ``W =
-VL'`` and ``A = LL'`` (for losses with kinks, of a slope that is nearly one). In the structure it is the norm of the slope of
-the objective with the tasks eliminated, in the parameters of the structure and projected on their constraints. Neither looks at
-how the solver stopped; neither says anything about other stationary points.
+gain, and its square root is the norm of the gradient of ``J`` in the weights, ``||dJ/dV|| / (2 sqrt(alpha scale))`` with ``W =
+VL'`` and ``A = LL'`` (for losses with kinks, of a gradient that is nearly one). In the structure it is the norm of the
+gradient of the objective with the tasks eliminated, in the parameters of the structure and projected on their constraints.
+Neither looks at how the solver stopped; neither says anything about other stationary points.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Array = np.ndarray
 
 
 def stationarity(problem: Problem, point: Iterate) -> tuple[float, Array]:
-    """The larger of the two slopes, and the dual candidate of the tasks behind it."""
+    """The larger of the two gradients, and the dual candidate of the tasks behind it."""
     structure: Any = problem.structure
     assert point.A is not None
     assert point.norm is not None
-    G = problem.dual_candidate(point.slopes)
+    G = problem.dual_candidate(point.gradients)
     Z = problem.correlate(G)
     primal = problem.loss_term(point.z) + point.norm
     dual = problem.with_structure(Rooted(structure.root(point.A))).dual(G, point.W, Z=Z)
     gap = max(primal - dual, 4 * np.finfo(float).eps * abs(primal))
     Z1 = Z - 2 * problem.ridge * point.W
-    unit = problem.once("unit of slopes", lambda: _unit(problem))
+    unit = problem.once("unit of gradients", lambda: _unit(problem))
     in_structure = structure.residual(point.A, Z1.T @ Z1 / (4 * problem.alpha), unit, point.factor)
     return max(float(np.sqrt(gap / unit)), in_structure), G
 

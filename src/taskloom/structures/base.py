@@ -72,12 +72,12 @@ class Structure(Component, ABC):
         lift = max(floor, 1e-24 * float(np.trace(S)))
         A = self.best_structure(S + lift * np.eye(len(S)))
         a, V = np.linalg.eigh(A)
-        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
-        if np.any(energy[a <= 0] > 0):
+        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
+        if np.any(squared_norm[a <= 0] > 0):
             return A, np.inf
-        return A, float((energy[a > 0] / a[a > 0]).sum()) + self.value(A)
+        return A, float((squared_norm[a > 0] / a[a > 0]).sum()) + self.value(A)
 
-    def handed_back(self, R: Array) -> tuple[Any, float]:
+    def final_structure(self, R: Array) -> tuple[Any, float]:
         """``best_of_root`` for the end of a fit: with many tasks the matrix may come factored."""
         return self.best_of_root(R)
 
@@ -92,9 +92,9 @@ class Structure(Component, ABC):
     def prox(self, A: Array, step: float) -> Array:
         """``argmin_B step F(B) + ||B - A||^2 / 2`` over positive semidefinite ``B``, for any symmetric ``A``."""
 
-    def proximal_step(self, A: Array, slope: Array, step: float) -> Array:
-        """``prox(A - step slope, step)``, or near enough to it that a step from ``A`` gains almost as much."""
-        return self.prox(A - step * slope, step)
+    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
+        """``prox(A - step gradient, step)``, or near enough to it that a step from ``A`` gains almost as much."""
+        return self.prox(A - step * gradient, step)
 
     def longest_step(self, A: Array, least: float = 0.0) -> float:
         """Beyond which length a proximal step from ``A`` (or one of size ``least``) gains nothing, and a search goes astray."""
@@ -135,11 +135,11 @@ class Structure(Component, ABC):
     def charge(self, R: Array, A: Array) -> float:
         """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A``."""
         a, V = np.linalg.eigh(symmetric(A))
-        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
+        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
         inside = a > 1e-15 * max(a[-1], 0.0)
-        if energy[~inside].sum() > 1e-14 * energy.sum():
+        if squared_norm[~inside].sum() > 1e-14 * squared_norm.sum():
             return np.inf
-        return float((energy[inside] / a[inside]).sum())
+        return float((squared_norm[inside] / a[inside]).sum())
 
     def moments(self, R: Array) -> Array:
         """What the structure sees of ``R``: ``R'R``."""
@@ -199,11 +199,11 @@ class Remembering(Structure):
 
     @property
     def steepness(self) -> float:
-        """The size of the slopes of the penalty's parts, which may cancel: what multipliers are measured in."""
+        """The size of the gradients of the penalty's parts, which may cancel: what multipliers are measured in."""
         return 1.0
 
     def longest_step(self, A: Array, least: float = 0.0) -> float:
-        """Multipliers move by ``A`` over the length of the step in each round of the search."""
+        """SmoothedProblem move by ``A`` over the length of the step in each round of the search."""
         size = float(np.linalg.norm(A))
         return 3 * max(size, least) / self.steepness if size > 0 and self.searched else np.inf
 

@@ -1,4 +1,4 @@
-"""The cluster norm of Jacob, Bach and Vert at some weights: value, slope, and the inverse of its Hessian.
+"""The cluster norm of Jacob, Bach and Vert at some weights: value, gradient, and the inverse of its Hessian.
 
     phi(W) = min over the structures A of Clusters of tr(A^-1 W'W)
 
@@ -34,8 +34,8 @@ class ClusterNorm:
         self.mean = W.mean(axis=0)
         self.flipped = r >= T
         self.tall = self._turned(W - self.mean)
-        energy, basis = np.linalg.eigh(self.tall.T @ self.tall)
-        sigma = np.sqrt(np.where(energy > NOISE**2 * energy[-1], energy, 0.0))
+        squared_norm, basis = np.linalg.eigh(self.tall.T @ self.tall)
+        sigma = np.sqrt(np.where(squared_norm > NOISE**2 * squared_norm[-1], squared_norm, 0.0))
         a, lowest = structure.fill_up(sigma, T)
         active = a > lowest * (1 + SAME)
         self.k = int(np.count_nonzero(active))
@@ -45,8 +45,8 @@ class ClusterNorm:
         turned = self.tall @ self.active
         self.V = turned / self.sigma[: self.k]
         self.value = float((self.sigma**2 / self.a).sum()) + structure.mean * T * float(self.mean @ self.mean)
-        slope = (2 / lowest) * self.tall + (turned * (2 / self.a[: self.k] - 2 / lowest)) @ self.active.T
-        self.slope = self._turned(slope) + 2 * structure.mean * self.mean
+        gradient = (2 / lowest) * self.tall + (turned * (2 / self.a[: self.k] - 2 / lowest)) @ self.active.T
+        self.gradient = self._turned(gradient) + 2 * structure.mean * self.mean
 
     def _turned(self, M: Array) -> Array:
         return np.ascontiguousarray(M.T) if self.flipped else M

@@ -107,14 +107,14 @@ class Clusters(Structure):
             return self._best_of_large_root(R, floor)
         mean = R.mean(axis=1)
         C = R - mean[:, None]
-        energy, U = np.linalg.eigh(C @ C.T)
-        sigma = np.sqrt(np.maximum(energy, 0.0))
+        squared_norm, U = np.linalg.eigh(C @ C.T)
+        sigma = np.sqrt(np.maximum(squared_norm, 0.0))
         a, lowest = self.fill_up(sigma, T)
         active = a > lowest
         if np.any(sigma[active] < CLEAR * sigma[-1:]):
             return self._best_of_large_root(R, floor)
         A = self.assembled(a[active], (C.T @ U[:, active]) / sigma[active], lowest)
-        return A, float((energy / a).sum()) + self.mean * T * float(mean @ mean)
+        return A, float((squared_norm / a).sum()) + self.mean * T * float(mean @ mean)
 
     def assembled(self, a: Array, V: Array, lowest: float) -> Array:
         """The structure with eigenvalues ``a`` along ``V`` and ``lowest`` along the other directions off the mean."""
@@ -155,7 +155,7 @@ class Clusters(Structure):
         breaks = np.concatenate([low / positive, high / positive])
         breaks.sort()
         sums = _clipped_sums(np.sort(root), breaks, low, high)
-        if sums[-1] < total:  # the directions with no energy, if any, take what is left
+        if sums[-1] < total:  # the directions with no squared_norm, if any, take what is left
             a = np.full(root.size, high)
             a[root <= 0] = (total - high * positive.size) / max(root.size - positive.size, 1)
             return a

@@ -56,7 +56,7 @@ class CustomStructure(Structure):
         ``pip install taskloom[custom]``). Or an object with ``value(A)`` and ``prox(A, step)``, and where they are known
         ``conjugate(S)`` and ``best_structure(S)``; their meaning is that of ``Structure``.
 
-    Without a ``conjugate`` the certificate bounds it by slopes that the prox finds, and its message says so.
+    Without a ``conjugate`` the certificate bounds it by gradients that the prox finds, and its message says so.
     """
 
     penalty: Any

@@ -36,9 +36,9 @@ class FeatureSelection(Structure):
         return np.diag(np.sqrt(np.maximum(np.diag(S), 0.0)))
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        energy = np.einsum("ij,ij->j", R, R)
-        d = np.sqrt(energy + floor)
-        return np.diag(d), float(np.divide(energy, d, out=np.zeros_like(d), where=d > 0).sum() + d.sum())
+        squared_norm = np.einsum("ij,ij->j", R, R)
+        d = np.sqrt(squared_norm + floor)
+        return np.diag(d), float(np.divide(squared_norm, d, out=np.zeros_like(d), where=d > 0).sum() + d.sum())
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return 0.0 if np.diag(S).max(initial=0.0) <= 1 else np.inf

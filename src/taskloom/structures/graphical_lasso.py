@@ -54,12 +54,12 @@ def graphical_lasso(C: Array, price: Array) -> tuple[Array, Array]:
     P = np.eye(len(C))
     value, A = at(P)
     for _ in range(100):
-        slope = C - A
-        if np.abs(P - shrink(P - slope, price)).max() <= 1e-11:
+        gradient = C - A
+        if np.abs(P - shrink(P - gradient, price)).max() <= 1e-11:
             break
         before = value
         longest = 27 / float(np.linalg.eigvalsh(A)[-1]) ** 2
-        P, value, A = first_better(P, value, A, (shrink(P - c * slope, c * price) for c in longest * SHORTER))
+        P, value, A = first_better(P, value, A, (shrink(P - c * gradient, c * price) for c in longest * SHORTER))
         sign, move = _newton_move(P, A, C - A, price)
         P, value, A = first_better(P, value, A, (np.where((Q := P + c * move) * sign > 0, Q, 0.0) for c in SHORTER))
         if value >= before:  # rounding hides what is left
@@ -104,10 +104,12 @@ def _graphical_lasso_dual(C: Array, price: Array) -> tuple[Array, Array]:
     return A, P
 
 
-def _newton_move(P: Array, A: Array, slope: Array, price: Array) -> tuple[Array, Array]:
-    """The signs that a Newton step keeps, and the step: ``AXA = -slope - price sign`` on what is free, ``X = -P`` elsewhere."""
-    sign = np.where(P != 0, np.sign(P), -np.sign(slope) * (np.abs(slope) > price))
-    goal, free, X = -(slope + price * sign), sign != 0, np.zeros_like(P)
+def _newton_move(P: Array, A: Array, gradient: Array, price: Array) -> tuple[Array, Array]:
+    """The signs that a Newton step keeps, and the step: ``AXA = -gradient - price sign`` on what is free, ``X = -P``
+    elsewhere.
+    """
+    sign = np.where(P != 0, np.sign(P), -np.sign(gradient) * (np.abs(gradient) > price))
+    goal, free, X = -(gradient + price * sign), sign != 0, np.zeros_like(P)
     for _ in range(10):
         X = np.where(free, X, -P)
         X = X + _conjugate_gradients(A, symmetric(goal - A @ X @ A) * free, free)

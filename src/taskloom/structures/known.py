@@ -61,11 +61,11 @@ class KnownStructure(Structure):
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         held = self.held(R.shape[1])
         A, (a, V) = held.A.copy(), held.eigen
-        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
+        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
         inside = a > 1e-14 * max(a[-1], 0.0)
-        if energy[~inside].sum() > 1e-24 * energy.sum():  # outside the range of A nothing is allowed but rounding
+        if squared_norm[~inside].sum() > 1e-24 * squared_norm.sum():  # outside the range of A nothing is allowed but rounding
             return A, np.inf
-        return A, float((energy[inside] / a[inside]).sum())
+        return A, float((squared_norm[inside] / a[inside]).sum())
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return float(np.vdot(self.held(len(S)).A, S))
@@ -102,7 +102,7 @@ class Independent(_AnyNumberOfTasks):
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         return np.eye(R.shape[1]), float(np.vdot(R, R))
 
-    def handed_back(self, R: Array) -> tuple[Any, float]:
+    def final_structure(self, R: Array) -> tuple[Any, float]:
         T = R.shape[1]
         if T <= factors.DENSE_TASKS:
             return self.best_of_root(R)

@@ -22,7 +22,7 @@ from .box_solvers import climb, maximise_in_box
 from .spectral import TINY, SpectralStructure
 
 SHARES = (1.0, *(1 - 10.0**-k for k in range(10, 0, -1)))  # of N
-FAINT = 1e-14  # share of the energy that makes a singular one regular: the step costs its root, 1e-7, too much
+FAINT = 1e-14  # share of the squared_norm that makes a singular one regular: the step costs its root, 1e-7, too much
 FEW = 10  # eigenproblems that a proximal step may take: N is remembered, so the next step goes on where this one stopped
 
 
@@ -108,9 +108,11 @@ class Relations(Remembering, SpectralStructure):
         """What the search finds, or the best diagonal structure where that is cheaper (as when ``R'R`` is nearly singular)."""
         A = self._search_step(self._lifted(R, floor))
         a, V = np.linalg.eigh(symmetric(A))
-        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
+        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
         inside = a > 0
-        penalty = float((energy[inside] / a[inside]).sum()) + self.value(A) if not np.any(energy[~inside]) else np.inf
+        penalty = (
+            float((squared_norm[inside] / a[inside]).sum()) + self.value(A) if not np.any(squared_norm[~inside]) else np.inf
+        )
         own = np.einsum("ij,ij->j", R, R)
         d = self.f_best(own + floor)
         plain = float(np.divide(own, d, out=np.zeros_like(d), where=d > 0).sum()) + self.f(d)
@@ -123,7 +125,7 @@ class Relations(Remembering, SpectralStructure):
 
     def _lifted(self, R: Array, floor: float) -> Array:
         """A root of ``R'R + floor I`` with as few rows as it takes."""
-        if self.strengths[0] == 0:  # a trace of energy everywhere: I + N must be definite even where R does not look
+        if self.strengths[0] == 0:  # a trace of squared_norm everywhere: I + N must be definite even where R does not look
             floor = max(floor, FAINT * float(np.vdot(R, R)))
         if floor > 0:
             R = np.vstack([R, np.sqrt(floor) * np.eye(R.shape[1])])
@@ -179,9 +181,9 @@ class Relations(Remembering, SpectralStructure):
         return self._prox_and_dual(A, step)[0]
 
     @_with_l1
-    def proximal_step(self, A: Array, slope: Array, step: float) -> Array:
+    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
         """As exact as a step of this size deserves, from the ``N`` of the step before."""
-        B, self._N = self._prox_and_dual(A - step * slope, step, self._N, A)
+        B, self._N = self._prox_and_dual(A - step * gradient, step, self._N, A)
         self._proves = True
         return B
 
@@ -269,7 +271,7 @@ class Relations(Remembering, SpectralStructure):
 
 
 def _masked(found: tuple[float, Array]) -> tuple[float, Array]:
-    """A dual value, and its slope: ``A`` without the diagonal, which ``N`` does not have."""
+    """A dual value, and its gradient: ``A`` without the diagonal, which ``N`` does not have."""
     return found[0], off_diagonal(found[1])
 
 

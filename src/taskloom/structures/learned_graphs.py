@@ -21,7 +21,7 @@ from .graphical_lasso import DENSE, graphical_lasso, inverse, shrink
 from .known import Independent
 from .nonconvex import NonConvex
 
-ROUNDING = 1e-8  # the least share of the penalty that slopes of the structure are measured in: rounding hides the rest
+ROUNDING = 1e-8  # the least share of the penalty that gradients of the structure are measured in: rounding hides the rest
 WIDEST = 1e13  # the largest edge, in units of gamma: tasks that it joins differ in the thirteenth digit of A
 RECENT = 4  # structures whose weights a run remembers
 
@@ -155,8 +155,8 @@ class LearnedGraph(NonConvex):
 
         def cost(u: Array) -> tuple[float, Array]:
             across, M = self._differences(n_tasks, unit * u)
-            slope = price - contrasts(across @ (M @ M) @ across.T, one, other)
-            return float(np.trace(M) + price @ (unit * u)), unit * slope
+            gradient = price - contrasts(across @ (M @ M) @ across.T, one, other)
+            return float(np.trace(M) + price @ (unit * u)), unit * gradient
 
         options = {"maxiter": 5000, "maxfun": 20000, "ftol": 0.0, "gtol": 1e-11 / self.gamma}
         u = minimize(cost, np.ones(one.size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * one.size, options=options).x
@@ -176,8 +176,8 @@ class LearnedGraph(NonConvex):
                 near = apart[free][:, one[free]] - apart[free][:, other[free]]
                 return 2 * near * (apart[free] @ apart[free].T) * np.outer(unit[free], unit[free])
 
-            slope = price - np.einsum("ij,ij->i", apart, apart)
-            return float(np.trace(M) + price @ (unit * u)), unit * slope, curvature
+            gradient = price - np.einsum("ij,ij->i", apart, apart)
+            return float(np.trace(M) + price @ (unit * u)), unit * gradient, curvature
 
         most = np.maximum(WIDEST * self.gamma / unit, 2.0)
         u = newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-15 / self.gamma)
@@ -187,13 +187,13 @@ class LearnedGraph(NonConvex):
         """Each weight in units of itself where it wants to shrink, else of the conductance between its two tasks."""
         one, other = np.triu_indices(len(A), 1)
         w = np.maximum(self.weights(A), 0.0)
-        if one.size <= DENSE:  # differences first: what is the same in all tasks does not blur them
+        if one.size <= DENSE:  # differences first: what is the same in all tasks does not rounding_floor them
             apart = A[one] - A[other]
-            slope = np.einsum("ij,ij->i", apart @ pull - apart, apart) + self.sparsity
+            gradient = np.einsum("ij,ij->i", apart @ pull - apart, apart) + self.sparsity
         else:
-            slope = contrasts(A @ pull @ A - A @ A, one, other) + self.sparsity
-        reach = np.where(slope > 0, w, 1 / contrasts(A, one, other))
-        return float(np.linalg.norm(slope * reach)) / max(unit, ROUNDING * float(np.trace(A)))
+            gradient = contrasts(A @ pull @ A - A @ A, one, other) + self.sparsity
+        reach = np.where(gradient > 0, w, 1 / contrasts(A, one, other))
+        return float(np.linalg.norm(gradient * reach)) / max(unit, ROUNDING * float(np.trace(A)))
 
 
 @dataclass(eq=False, repr=False)
@@ -259,5 +259,5 @@ class SparsePrecision(NonConvex):
         size = np.sqrt(np.diag(A))
         scaled = np.outer(size, size)
         P = inverse(A) * scaled
-        slope = ((A @ pull @ A + self.eps * np.eye(len(A))) / self.mu - A) / scaled
-        return self.mu * float(np.linalg.norm(P - shrink(P - slope, self._price(size)))) / max(unit, ROUNDING * self.mu)
+        gradient = ((A @ pull @ A + self.eps * np.eye(len(A))) / self.mu - A) / scaled
+        return self.mu * float(np.linalg.norm(P - shrink(P - gradient, self._price(size)))) / max(unit, ROUNDING * self.mu)

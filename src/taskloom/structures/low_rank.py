@@ -51,11 +51,11 @@ class LowRank(NonConvex):
         """``L = [B, diag(e)]`` with ``A = LL'`` for a factor ``[B, e]``, or ``B`` itself without specific variances."""
         return np.hstack([factor[:, :-1], np.diag(factor[:, -1])]) if self.specific else factor
 
-    def slope_of(self, factor: Array, slope: Array) -> Array:
-        """The slope in ``[B, e]`` for a slope in ``A``."""
-        out = 2 * slope @ factor
+    def gradient_of(self, factor: Array, gradient: Array) -> Array:
+        """The gradient in ``[B, e]`` for a gradient in ``A``."""
+        out = 2 * gradient @ factor
         if self.specific:
-            out[:, -1] = 2 * np.diag(slope) * factor[:, -1]
+            out[:, -1] = 2 * np.diag(gradient) * factor[:, -1]
         return out
 
     def first_factor(self, S: Array, share: float) -> Array:
@@ -63,8 +63,8 @@ class LowRank(NonConvex):
 
         Directions that are not there get a share of those that are.
         """
-        energy, V = np.linalg.eigh(symmetric(S))
-        size = np.sqrt(np.maximum(energy[::-1], 0.0))
+        squared_norm, V = np.linalg.eigh(symmetric(S))
+        size = np.sqrt(np.maximum(squared_norm[::-1], 0.0))
         V, lift, q = V[:, ::-1], share * float(size.mean()), min(self.rank, len(S))
         B = V[:, :q] * np.sqrt(size[:q] + lift)
         if not self.specific:
@@ -94,17 +94,17 @@ class LowRank(NonConvex):
         return common + np.diag(own)
 
     def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
-        """``||(I - pull) B||`` in units of ``sqrt(unit)``; the slope in ``d``, projected on ``d >= 0``, in units of ``unit``.
+        """``||(I - pull) B||`` in units of ``sqrt(unit)``; the projected gradient in ``d >= 0``, in units of ``unit``.
 
-        Where ``B`` has a column to spare, new directions count as well: no eigenvalue of the slope may be negative.
+        Where ``B`` has a column to spare, new directions count as well: no eigenvalue of the gradient may be negative.
         """
         assert factor is not None, "the set is known by its factors"
-        slope = np.eye(len(A)) - pull
+        gradient = np.eye(len(A)) - pull
         B = factor[:, :-1] if self.specific else factor
-        parts = [float(np.linalg.norm(slope @ B)) / np.sqrt(unit)]
+        parts = [float(np.linalg.norm(gradient @ B)) / np.sqrt(unit)]
         if np.linalg.svd(B, compute_uv=False)[-1] ** 2 <= 1e-6 * unit:
-            parts.append(max(-float(np.linalg.eigvalsh(slope)[0]), 0.0))
+            parts.append(max(-float(np.linalg.eigvalsh(gradient)[0]), 0.0))
         if self.specific:
-            along = np.diag(slope)
+            along = np.diag(gradient)
             parts.append(float(np.linalg.norm(np.where(along > 0, along * factor[:, -1] ** 2 / unit, along))))
         return float(np.linalg.norm(parts))

@@ -116,15 +116,15 @@ class _Norms(Member):
         return self.cost * float(A.sum()) if np.all(A >= 0) else np.inf
 
     def charge(self, R: Array, A: Array) -> float:
-        energy = self.moments(R)
-        if np.any(energy[A <= 0] > 0):
+        squared_norm = self.moments(R)
+        if np.any(squared_norm[A <= 0] > 0):
             return np.inf
-        return float((energy[A > 0] / A[A > 0]).sum())
+        return float((squared_norm[A > 0] / A[A > 0]).sum())
 
     def best(self, R: Array, floor: float) -> tuple[Array, float]:
-        energy = self.moments(R)
-        A = np.sqrt((energy + floor) / self.cost)
-        charged = np.divide(energy, A, out=np.zeros_like(A), where=A > 0)
+        squared_norm = self.moments(R)
+        A = np.sqrt((squared_norm + floor) / self.cost)
+        charged = np.divide(squared_norm, A, out=np.zeros_like(A), where=A > 0)
         return A, float(charged.sum()) + self.value(A)
 
     def prox(self, A: Array, step: float) -> Array:

@@ -12,14 +12,14 @@ class NonConvex(Structure):
     """``F(A)`` on a set of structures, where one of the two is not convex.
 
     There is no dual bound: all that a fit can know is that it stands at a stationary point, and how nearly. ``residual`` says
-    how nearly, from the slope of the objective in the parameters of ``A``.
+    how nearly, from the gradient of the objective in the parameters of ``A``.
     """
 
     convex: ClassVar[bool] = False
 
     @abstractmethod
     def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
-        """The norm of the slope of ``h(A) + F(A)`` in the parameters of ``A``, projected on their constraints; no dimension.
+        """The norm of the gradient of ``h(A) + F(A)`` in the parameters of ``A``, projected on their constraints; no dimension.
 
         ``h`` is the objective with the tasks eliminated and ``pull = -dh/dA``, that is ``Z1'Z1 / (4 alpha)``. ``unit`` is the
         loss scale, ``factor`` is what ``A`` was made of, where ``A`` does not tell.

@@ -1,6 +1,6 @@
 """What follows from the value and the prox of a penalty alone: bounds on its conjugate, and its best structure.
 
-With ``P = prox(M, step)`` the matrix ``N = (M - P) / step`` is a slope of ``F`` (and of the cone) at ``P``, so that
+With ``P = prox(M, step)`` the matrix ``N = (M - P) / step`` is a gradient of ``F`` (and of the cone) at ``P``, so that
 ``F*(N) = <N, P> - F(P)`` exactly. ``F*`` looks at ``A >= 0`` only, so it grows with its argument: where ``c S <= N`` as
 matrices, ``F*(c S) <= F*(N)``. No conjugate is needed, and the bound is as good as the prox.
 """
@@ -17,7 +17,7 @@ from .base import Array, Ray
 
 TINY = np.finfo(float).tiny
 LIFTS = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)  # shares of the identity that make room where S is singular
-# Where slopes are looked for: the length of the step (in units of the structure at hand) and the lift. Long steps give the
+# Where gradients are looked for: the length of the step (in units of the structure at hand) and the lift. Long steps give the
 # sharpest bounds; shorter ones reach further while the structure at hand is still far from the best one.
 PLACES = ((1e4, 1e-10), (1e4, 1e-7), (1e4, 1e-4), (1e2, 1e-7), (1.0, 1e-4), (1.0, 1e-2))
 
@@ -31,7 +31,7 @@ class Penalty(Protocol):
 
 
 class Support(NamedTuple):
-    """A slope ``N`` of ``F`` at ``P``, and ``F*(N)``."""
+    """A gradient ``N`` of ``F`` at ``P``, and ``F*(N)``."""
 
     N: Array
     P: Array
@@ -39,14 +39,14 @@ class Support(NamedTuple):
 
 
 def support(F: Penalty, M: Array, step: float) -> Support:
-    """The slope of ``F`` that the prox of ``M`` finds."""
+    """The gradient of ``F`` that the prox of ``M`` finds."""
     P = F.prox(M, step)
     N = symmetric(M - P) / step
     return Support(N, P, float(np.vdot(N, P)) - F.value(P))
 
 
 def reach(S: Array, N: Array) -> float:
-    """The largest ``c`` with ``c S <= N``; 1 where ``S <= N`` is all that can be said, for a slope may be indefinite."""
+    """The largest ``c`` with ``c S <= N``; 1 where ``S <= N`` is all that can be said, for a gradient may be indefinite."""
     n, V = np.linalg.eigh(N)
     if not n[0] > 0:
         return float(np.linalg.eigvalsh(symmetric(N - S))[0] >= 0)
@@ -72,9 +72,9 @@ def least(F: Penalty, n_tasks: int) -> tuple[Array, float]:
 
 
 def ray(F: Penalty, S: Array, near: Array, at_zero: float) -> Ray:
-    """``F*`` along ``c S``, bounded by slopes of ``F`` around ``near``; exact as ``near`` becomes optimal.
+    """``F*`` along ``c S``, bounded by gradients of ``F`` around ``near``; exact as ``near`` becomes optimal.
 
-    Between 0 and a slope ``F*`` lies below the chord (``at_zero`` is ``F*(0)``).
+    Between 0 and a gradient ``F*`` lies below the chord (``at_zero`` is ``F*(0)``).
     """
     if not np.any(S):
         return Ray(np.inf, lambda _: at_zero)
@@ -93,7 +93,7 @@ def ray(F: Penalty, S: Array, near: Array, at_zero: float) -> Ray:
 
 
 def _supports(F: Penalty, S: Array, near: Array) -> Iterator[tuple[float, float]]:
-    """How far along ``S`` a slope bounds ``F*``, and the bound; until one of them is as good as any can be."""
+    """How far along ``S`` a gradient bounds ``F*``, and the bound; until one of them is as good as any can be."""
     size_of_S = float(np.abs(np.linalg.eigvalsh(S)).sum())  # its trace; in a sum of structures S may be indefinite
     level = size_of_S / len(S)
     unit = max(float(np.trace(near)), 1e-12) / max(size_of_S, TINY)
@@ -120,7 +120,7 @@ def best_structures(F: Penalty, root: Array) -> list[Array]:
 
 
 def _by_the_dual(F: Penalty, root: Array, n_steps: int = 100) -> tuple[list[Array], float]:
-    """Maximise ``2 tr (L'NL)^(1/2) - F*(N)``, whose first slope is ``A``, and the bound that was reached.
+    """Maximise ``2 tr (L'NL)^(1/2) - F*(N)``, whose first gradient is ``A``, and the bound that was reached.
 
     It has none of the steep walls that the inverse has at a singular ``A``. The prox of ``F*`` comes from that of ``F``
     (Moreau); lengths are Barzilai and Borwein's.
@@ -164,22 +164,22 @@ def _by_the_primal(F: Penalty, root: Array, A: Array, n_steps: int = 300) -> Arr
         half = (V / a) @ (V.T @ root)  # A^-1 L
         return float(np.vdot(root, half)), -half @ half.T
 
-    energy, slope = smooth(A)
-    if not np.isfinite(energy):
+    squared_norm, gradient = smooth(A)
+    if not np.isfinite(squared_norm):
         return A
-    recent, length = [energy + F.value(A)], float(np.linalg.norm(A)) / max(float(np.linalg.norm(slope)), TINY)
+    recent, length = [squared_norm + F.value(A)], float(np.linalg.norm(A)) / max(float(np.linalg.norm(gradient)), TINY)
     for _ in range(n_steps):
         for _ in range(60):
-            there = F.prox(A - length * slope, length)
+            there = F.prox(A - length * gradient, length)
             there_energy, there_slope = smooth(there)
             move, value = there - A, there_energy + F.value(there)
-            size, bend = float(np.vdot(move, move)), float(np.vdot(move, there_slope - slope))
+            size, bend = float(np.vdot(move, move)), float(np.vdot(move, there_slope - gradient))
             if value <= max(recent[-5:]) - 1e-4 * size / (2 * length) + 1e-15 * abs(recent[-1]):
                 break
             length /= 2
         else:
             break
-        A, slope = there, there_slope
+        A, gradient = there, there_slope
         recent.append(value)
         length = min(max(size / bend if bend > 0 else 10 * length, 1e-2 * length), 1e2 * length)
         if size <= 1e-26 * float(np.vdot(A, A)):
@@ -194,7 +194,7 @@ def _roots(root: Array) -> tuple[Array, Array]:
 
 
 def _dual(root: Array, at: Support) -> tuple[float, Array]:
-    """The dual function at a slope, and the ``A = L (L'NL)^(-1/2) L'`` that it implies (singular values keep small ones)."""
+    """The dual function at a gradient, and the ``A = L (L'NL)^(-1/2) L'`` that it implies (singular values keep small ones)."""
     n, V = np.linalg.eigh(at.N)
     if not n[0] > 0:
         return -np.inf, at.P
@@ -207,10 +207,10 @@ def _dual(root: Array, at: Support) -> tuple[float, Array]:
 def charge(F: Penalty, R: Array, A: Array) -> float:
     """``tr(A^-1 R'R) + F(A)``; infinite where ``R`` leaves the range of ``A``."""
     a, V = np.linalg.eigh(symmetric(A))
-    energy = np.einsum("ij,ij->j", RV := R @ V, RV)
-    if np.any(energy[a <= 0] > 0):
+    squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
+    if np.any(squared_norm[a <= 0] > 0):
         return np.inf
-    return float((energy[a > 0] / a[a > 0]).sum()) + F.value(A)
+    return float((squared_norm[a > 0] / a[a > 0]).sum()) + F.value(A)
 
 
 def cheapest(F: Penalty, R: Array, candidates: list[Array]) -> tuple[Array, float]:

@@ -162,9 +162,9 @@ class Sum(Remembering):
     def prox(self, A: Array, step: float) -> Array:
         return self._prox_and_split(A, step)[0]
 
-    def proximal_step(self, A: Array, slope: Array, step: float) -> Array:
+    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
         """As exact as a step of this size deserves, from the split of the step before."""
-        B, self._N = self._prox_and_split(A - step * slope, step, self._N, A)
+        B, self._N = self._prox_and_split(A - step * gradient, step, self._N, A)
         self._proves = True
         return B
 
@@ -195,12 +195,12 @@ class Sum(Remembering):
         return A
 
     def first_structure(self, R: Array, floor: float) -> Array:
-        """The prox around the root of the energy: a start needs no search."""
+        """The prox around the root of the squared_norm: a start needs no search."""
         _, s, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < R.shape[1])
-        energy = np.full(R.shape[1], floor)
-        energy[: s.size] += s**2
-        size = float(np.sqrt(energy).mean())
-        around = compose(np.sqrt(energy), Vt.T)
+        squared_norm = np.full(R.shape[1], floor)
+        squared_norm[: s.size] += s**2
+        size = float(np.sqrt(squared_norm).mean())
+        around = compose(np.sqrt(squared_norm), Vt.T)
         return self._prox_and_split(around, 1e-3 * size if size > 0 else 1.0, None, 0 * around)[0]
 
     # --- the bound ----------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Sum(Remembering):
 
 
 def _energy(A: Array, S: Array) -> tuple[float, Array]:
-    """``tr(A^-1 S)`` and its slope, of matrices or of eigenvalues alone."""
+    """``tr(A^-1 S)`` and its gradient, of matrices or of eigenvalues alone."""
     a, V = (A, None) if A.ndim == 1 else np.linalg.eigh(symmetric(A))
     if a.min() <= 1e-14 * max(float(a.max()), TINY):
         return np.inf, np.zeros_like(A)
@@ -274,15 +274,15 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
             if np.abs(A - before).max() <= 1e-13 * np.abs(A).max():
                 break
         return A, M
-    energy, slope = _energy(A, S)
-    value, length = energy + parts.value(A), size
+    squared_norm, gradient = _energy(A, S)
+    value, length = squared_norm + parts.value(A), size
     recent, best = [value], (value, A)
     while spent < ROUNDS:
-        B, M, rounds = _split(parts, A - length * slope, length, M, None)
+        B, M, rounds = _split(parts, A - length * gradient, length, M, None)
         spent += rounds
-        energy, new_slope = _energy(B, S)
+        squared_norm, new_slope = _energy(B, S)
         move = B - A
-        moved, value = float(np.vdot(move, move)), energy + parts.value(B)
+        moved, value = float(np.vdot(move, move)), squared_norm + parts.value(B)
         if value > max(recent[-5:]) - 1e-4 * moved / (2 * length):
             if moved <= 1e-30 * float(np.vdot(A, A)):
                 break
@@ -290,9 +290,9 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
             continue
         if moved <= 1e-28 * float(np.vdot(A, A)):
             break  # what is left is rounding, and bends in no way
-        bend = float(np.vdot(move, new_slope - slope))
+        bend = float(np.vdot(move, new_slope - gradient))
         length = moved / bend if bend > 0 else 3 * length
-        A, slope = B, new_slope
+        A, gradient = B, new_slope
         recent.append(value)
         best = min(best, (value, A), key=itemgetter(0))
         if len(recent) > 12 and max(recent[-12:]) - min(recent[-12:]) <= 1e-14 * abs(value):

@@ -52,10 +52,10 @@ class SpectralStructure(Structure):
             return np.diag(a), self.f(a)
         tall = R.shape[0] > 2 * R.shape[1]
         _, values, Vt = np.linalg.svd(np.linalg.qr(R, mode="r") if tall else R, full_matrices=R.shape[0] < R.shape[1])
-        energy = np.zeros(R.shape[1])
-        energy[: values.size] = values**2
-        a = self.f_best(energy + floor)
-        charged = np.divide(energy, a, out=np.zeros_like(a), where=a > 0)
+        squared_norm = np.zeros(R.shape[1])
+        squared_norm[: values.size] = values**2
+        a = self.f_best(squared_norm + floor)
+        charged = np.divide(squared_norm, a, out=np.zeros_like(a), where=a > 0)
         return compose(a, Vt.T), float(charged.sum()) + self.f(a)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
@@ -73,21 +73,21 @@ class SpectralStructure(Structure):
 class EitherSide(SpectralStructure):
     """A spectral structure that ignores zero eigenvalues, so it may sit on the features as ``D = Q Q'``.
 
-    The factored solver walks on ``Q``; the structure says where ``Q`` lands and how slopes come back.
+    The factored solver walks on ``Q``; the structure says where ``Q`` lands and how gradients come back.
     """
 
     either_side: ClassVar[bool] = True
 
-    def handed_back(self, R: Array) -> tuple[Any, float]:
+    def final_structure(self, R: Array) -> tuple[Any, float]:
         """With fewer rows than tasks, ``A`` is known by its action on the rows of ``R``: nothing ``T x T`` is needed."""
         rows, T = R.shape
         if rows >= T or (T <= factors.DENSE_TASKS and not np.any(R)):
             return self.best_of_root(R)
         _, values, Vt = np.linalg.svd(R, full_matrices=False)
-        energy = np.zeros(T)
-        energy[:rows] = values**2
-        a = self.f_best(energy)
-        charged = np.divide(energy, a, out=np.zeros_like(a), where=a > 0)
+        squared_norm = np.zeros(T)
+        squared_norm[:rows] = values**2
+        a = self.f_best(squared_norm)
+        charged = np.divide(squared_norm, a, out=np.zeros_like(a), where=a > 0)
         total = float(charged.sum()) + self.f(a)
         if T > factors.DENSE_TASKS:
             return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), total
@@ -102,24 +102,24 @@ class EitherSide(SpectralStructure):
         if not isinstance(A, factors.FactoredStructure):
             return super().charge(R, A)
         a, V, own = A.eigen()
-        energy = np.einsum("ij,ij->j", RV := R @ V, RV)
+        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
         outside = float(np.vdot(rest := R - RV @ V.T, rest))
-        if own <= 0 and outside > 1e-14 * energy.sum():
+        if own <= 0 and outside > 1e-14 * squared_norm.sum():
             return np.inf
-        return float((energy / a).sum()) + (outside / own if own > 0 else 0.0)
+        return float((squared_norm / a).sum()) + (outside / own if own > 0 else 0.0)
 
     @abstractmethod
-    def f_slope(self, a: Array) -> Array:
+    def f_gradient(self, a: Array) -> Array:
         """``df/da`` (for a set: zero inside)."""
 
     def land(self, Q: Array) -> Array:
         """The factor that ``Q`` stands for, inside the domain of ``F``."""
         return Q
 
-    def pull_back(self, Q: Array, slope: Array) -> Array:
-        """The slope with respect to ``Q`` of a function of ``land(Q)``, and of ``F``."""
+    def pull_back(self, Q: Array, gradient: Array) -> Array:
+        """The gradient with respect to ``Q`` of a function of ``land(Q)``, and of ``F``."""
         a, V = psd_eigh(Q.T @ Q)
-        return slope + 2 * Q @ compose(self.f_slope(a), V)
+        return gradient + 2 * Q @ compose(self.f_gradient(a), V)
 
 
 def _bracketed_root(a: Array, rise: float, power: float) -> Array:
@@ -158,7 +158,7 @@ class Schatten(EitherSide):
     def f(self, a: Array) -> float:
         return float(np.sum(a**self.p))
 
-    def f_slope(self, a: Array) -> Array:
+    def f_gradient(self, a: Array) -> Array:
         return self.p * a ** (self.p - 1)
 
     def f_best(self, s: Array) -> Array:
@@ -226,7 +226,7 @@ class SchattenNorm(EitherSide):
     def f(self, a: Array) -> float:
         return self._norm(a, self.p)
 
-    def f_slope(self, a: Array) -> Array:
+    def f_gradient(self, a: Array) -> Array:
         norm = self._norm(a, self.p)
         return (a / norm) ** (self.p - 1) if norm > 0 else np.ones_like(a)
 
@@ -279,7 +279,7 @@ class UnitTrace(EitherSide):
     def f(self, a: Array) -> float:
         return 0.0 if np.sum(a) <= 1 + 1e-9 else np.inf
 
-    def f_slope(self, a: Array) -> Array:
+    def f_gradient(self, a: Array) -> Array:
         return np.zeros_like(a)
 
     def f_best(self, s: Array) -> Array:
@@ -302,7 +302,7 @@ class UnitTrace(EitherSide):
     def land(self, Q: Array) -> Array:
         return Q / max(float(np.linalg.norm(Q)), TINY)
 
-    def pull_back(self, Q: Array, slope: Array) -> Array:
+    def pull_back(self, Q: Array, gradient: Array) -> Array:
         norm = max(float(np.linalg.norm(Q)), TINY)
         unit = Q / norm
-        return (slope - np.vdot(slope, unit) * unit) / norm
+        return (gradient - np.vdot(gradient, unit) * unit) / norm

@@ -21,7 +21,7 @@ from ...metrics import mean_score
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...solvers import path, strength_grid
-from ...solvers.reformulations.eigenbasis import Reduced
+from ...solvers.reformulations.eigenbasis import Eigenbasis
 from ...structures import Structure
 from ...tables import as_table
 from ..base import MultiTaskEstimator, Prepared
@@ -142,7 +142,7 @@ class Fold:
         self.task = None if labels is None else model._known_tasks(labels)
         features = self.data.features
         phi = features.project(inputs if isinstance(features, LinearFeatures) else model._kernel(inputs, self.data.inputs))
-        self.reduced = Reduced.of(self.data.problem)
+        self.reduced = Eigenbasis.of(self.data.problem)
         self.phi = phi if self.reduced is None else self.reduced.features(phi)
 
     def under(self, structure: Structure) -> Problem:

@@ -5,15 +5,15 @@ matrices leave it until the end. Iterations run in the precision of the data, ce
 """
 
 from .device_loop import Outcome, refusal, solve_on_device
-from .eigenbasis_inputs import SharedInputs
+from .eigenbasis_inputs import EigenbasisInputs
 from .kernel_inputs import KernelInputs, accelerated_kernel, is_definite
 from .own_inputs import OwnInputs
 
 __all__ = [
+    "EigenbasisInputs",
     "KernelInputs",
     "Outcome",
     "OwnInputs",
-    "SharedInputs",
     "accelerated_kernel",
     "is_definite",
     "refusal",

@@ -14,14 +14,14 @@ from ..._linalg import one_thread
 from ...losses import Squared
 from ...problem.solution import Certificate, History, sentence
 from ...structures import Independent, Schatten, Structure
-from ..factor.newton import Walk
+from ..factor.newton import FactorNewton
 from ..factor.objective import Point
 from ..factor.task_data import TaskBlock
 from .evidence import Evidence
 
 FORCING = 0.05  # the share to which conjugate gradients bring the residual of a Newton system
 PATIENCE = 3  # rounds without progress, after which more detail of the same kind is no use
-FINEST = 1e-26  # of the scale; a promise is a square, and a bound that needs shrinking loses its root
+FINEST = 1e-26  # of the scale; a predicted decrease is a square, and a bound that needs shrinking loses its root
 SINGLE = "Iterations ran in single precision (float32), the certificate in double: for gaps below about 1e-5 pass float64."
 
 
@@ -30,7 +30,7 @@ class Inputs(Protocol):
 
     data: list[TaskBlock]
     scale: float  # the loss of the best constants
-    blur: float  # what rounding may leave of it
+    rounding_floor: float  # what rounding may leave of it
     single: bool  # whether iterations run in single precision
     place: str  # the device, in words
 
@@ -96,16 +96,16 @@ def _iterate(book: _Book, alpha: float, max_iter: int, time_limit: float | None,
     if book.relative_gap <= book.tol:
         return "optimal"  # nothing is to be learned at this strength
 
-    def set_out(start: Any | None = None) -> Walk | _Known:
+    def set_out(start: Any | None = None) -> FactorNewton | _Known:
         if structure.known:
             return _Known(inputs.data, alpha)
-        return Walk(inputs.data, alpha, int(structure.p), inputs.scale, book.tol, FORCING, start)  # type: ignore[attr-defined]
+        return FactorNewton(inputs.data, alpha, int(structure.p), inputs.scale, book.tol, FORCING, start)  # type: ignore[attr-defined]
 
     walk, idle, last = set_out(), 0, np.inf
     for _ in range(max_iter):
         moved = walk.advance()
         while not moved and not walk.stuck and walk.enough > FINEST * inputs.scale:
-            moved = walk.advance()  # the gap asks for more than the last promise: go on until a step pays
+            moved = walk.advance()  # the gap asks for more than the last predicted decrease: go on until a step pays
         book.record(walk.here)
         if callback is not None:
             callback(book.history)
@@ -150,9 +150,9 @@ class _Book:
 
     @property
     def relative_gap(self) -> float:
-        scale, blur = self.inputs.scale, self.inputs.blur
-        if scale <= blur:
-            return 0.0 if self.gap <= blur else np.inf
+        scale, rounding_floor = self.inputs.scale, self.inputs.rounding_floor
+        if scale <= rounding_floor:
+            return 0.0 if self.gap <= rounding_floor else np.inf
         return self.gap / scale
 
     def record(self, point: Point | None) -> None:

@@ -30,7 +30,7 @@ class Shared:
         self.root = self.xp.sqrt(self.c)
         self.y_mean = self._double(self.s @ Y) if fit_intercept else self._double(np.zeros(c.size))
         raw = self.xp.sum(self.s[:, None] * Y**2, axis=0)
-        self.blur = float(raw @ self.c) * (np.finfo(float).eps * (4 + X.shape[0])) ** 2
+        self.rounding_floor = float(raw @ self.c) * (np.finfo(float).eps * (4 + X.shape[0])) ** 2
 
     def _double(self, values: Any) -> Array:
         values = np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
@@ -40,7 +40,7 @@ class Shared:
         """What to try where a point of the walk, certified, was not good enough: nothing, for nothing is left out."""
         return None
 
-    def _prove(self, left: Array, along: Array, pull: Array, penalty: float) -> Evidence:
+    def _prove(self, left: Array, along: Array, correlation: Array, penalty: float) -> Evidence:
         """The evidence in moments of the residuals ``R``: ``R'R``, ``R'Y`` and ``Z'Z``, each ``T x T``.
 
         A second candidate cuts what ``Z`` exceeds the bound of a trace penalty by, and nothing else: with shared inputs that is
@@ -49,21 +49,21 @@ class Shared:
         xp = self.xp
         loss = float(xp.sum(self.c * xp.linalg.diagonal(left)))
         gain = 2 * float(xp.sum(self.c * xp.linalg.diagonal(along)))
-        squares, V = eigh(pull / (4 * self.alpha))
+        squares, V = eigh(correlation / (4 * self.alpha))
         squares = np.maximum(squares, 0.0)
         candidates = [DualCandidate(gain, loss, squares)]
         if squares[-1] > 1:
             s = np.sqrt(squares)
-            V = like(V, pull)
-            cut = like(np.maximum(1 - 1 / np.maximum(s, 1.0), 0.0), pull)
-            N = like(np.eye(s.size), pull) - (V * cut) @ V.T
+            V = like(V, correlation)
+            cut = like(np.maximum(1 - 1 / np.maximum(s, 1.0), 0.0), correlation)
+            N = like(np.eye(s.size), correlation) - (V * cut) @ V.T
             mixed = self.c[:, None] * N
             cost = float(xp.sum(xp.linalg.diagonal(mixed.T @ left @ mixed) / self.c))
             candidates.append(DualCandidate(2 * inner(mixed, along), cost, np.minimum(squares, 1.0)))
         return Evidence(loss, penalty, candidates)
 
 
-class SharedInputs(Shared):
+class EigenbasisInputs(Shared):
     """Few features: the moments are added up over blocks of rows, and rows are never seen again.
 
     Parameters

@@ -40,12 +40,12 @@ class Evidence:
         return max(best_bound(structure, candidate) for candidate in self.candidates)
 
 
-def best_penalty(structure: Structure, energy: Array) -> float:
+def best_penalty(structure: Structure, squared_norm: Array) -> float:
     """``min_A tr(A^-1 S) + F(A)`` for an ``S`` with these eigenvalues."""
     if structure.known:
-        return float(energy.sum())
-    a = structure.f_best(energy)  # type: ignore[attr-defined]
-    return float(np.divide(energy, a, out=np.zeros_like(a), where=a > 0).sum()) + structure.f(a)  # type: ignore[attr-defined]
+        return float(squared_norm.sum())
+    a = structure.f_best(squared_norm)  # type: ignore[attr-defined]
+    return float(np.divide(squared_norm, a, out=np.zeros_like(a), where=a > 0).sum()) + structure.f(a)  # type: ignore[attr-defined]
 
 
 def best_bound(structure: Structure, candidate: DualCandidate) -> float:

@@ -47,7 +47,7 @@ class KernelInputs(Shared):
     kernel : callable
         ``k(X, Z)`` for arrays on the device; see ``accelerated_kernel``.
     Y, s, c, alpha, fit_intercept
-        As in ``SharedInputs``.
+        As in ``EigenbasisInputs``.
     definite : bool
         Whether the kernel is known to be positive semidefinite: else all of it is decomposed, which tells.
     """
@@ -196,17 +196,17 @@ class KernelInputs(Shared):
             penalty = self._penalty(C.T @ values, point)
         elif point is not None:
             penalty = point.penalty + point.parts[0].block.slack * self.alpha * inner(point.B, point.B)  # type: ignore[attr-defined]
-        pull = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
-        return self._prove(left.T @ left, left.T @ self.Y, pull, penalty)
+        correlation = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
+        return self._prove(left.T @ left, left.T @ self.Y, correlation, penalty)
 
     def _penalty(self, products: Array, point: Point) -> float:
         """The penalty for these inner products of the tasks; rounding is charged for, so that it is never too small."""
-        energy = np.maximum(eigh(products)[0], 0.0)
-        energy = energy + np.finfo(float).eps * energy[-1]
+        squared_norm = np.maximum(eigh(products)[0], 0.0)
+        squared_norm = squared_norm + np.finfo(float).eps * squared_norm[-1]
         if point.p == 0:
-            return self.alpha * float(energy.sum())
-        a = (self.alpha * energy / point.p) ** (1 / (point.p + 1))
-        return float(np.sum(np.divide(self.alpha * energy, a, out=np.zeros_like(a), where=a > 0) + a**point.p))
+            return self.alpha * float(squared_norm.sum())
+        a = (self.alpha * squared_norm / point.p) ** (1 / (point.p + 1))
+        return float(np.sum(np.divide(self.alpha * squared_norm, a, out=np.zeros_like(a), where=a > 0) + a**point.p))
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Dual coefficients (``n x T``), intercepts, the inner products of the tasks, and those of ``Z`` with them."""

@@ -46,7 +46,7 @@ class OwnInputs:
             self.data.append(Stack.of(cast(inputs, X.dtype), cast(y, X.dtype)))
         self.x_mean, self.y_mean = (self.xp.concat(each) for each in zip(*means, strict=True))
         off = np.finfo(float).eps * (4 + observations.counts[observations.task]) * observations.y
-        self.blur = float(observations.weight @ off**2)
+        self.rounding_floor = float(observations.weight @ off**2)
 
     def _centred(self, bucket: Bucket) -> tuple[Array, Array, Array, Array]:
         """Inputs and targets of some tasks in double precision, times the roots of their weights, and their means."""
@@ -77,14 +77,14 @@ class OwnInputs:
     def evidence(self, point: Point | None) -> Evidence:
         xp, d = self.xp, self.X.shape[1]
         W = xp.zeros((len(self.order), d), dtype=xp.float64, device=self.X.device) if point is None else self.weights(point)
-        loss, gain, slopes, first = 0.0, 0.0, [], 0
+        loss, gain, gradients, first = 0.0, 0.0, [], 0
         for inputs, y in self._doubles():
             left = y - times(inputs, W[first : first + y.shape[0], :])
             first += y.shape[0]
             loss += inner(left, left)
             gain += 2 * inner(left, y)
-            slopes.append(2 * times_transposed(inputs, left))
-        Z = xp.concat(slopes)
+            gradients.append(2 * times_transposed(inputs, left))
+        Z = xp.concat(gradients)
         spectrum = eigh(Z.T @ Z if d <= len(self.order) else Z @ Z.T)[0]
         candidate = DualCandidate(gain, loss, np.maximum(spectrum, 0.0) / (4 * self.alpha))
         return Evidence(loss, 0.0 if point is None else point.penalty, [candidate])

@@ -2,7 +2,7 @@
 
     h(Q) = F(QQ') + sum_t min_b [ loss of task t with weights Q b + alpha ||b||^2 ],   grad h = -ZZ'Q/(2 alpha) + grad F
 
-The envelope theorem gives the slope from the same ``Z = Phi'G`` that makes the certificate.
+The envelope theorem gives the gradient from the same ``Z = Phi'G`` that makes the certificate.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class _FactoredRun(FactorRun):
         """A factor with ``min(r, T)`` columns: no optimum needs more. Directions that ``W`` lacks get a share."""
         q = min(self.problem.n_features, self.problem.n_tasks)
         U, w, _ = np.linalg.svd(W, full_matrices=False)
-        energy = self.problem.alpha * w[:q] ** 2
-        d = self.structure.f_best(energy + share * energy.mean() + 1e-300)
+        squared_norm = self.problem.alpha * w[:q] ** 2
+        d = self.structure.f_best(squared_norm + share * squared_norm.mean() + 1e-300)
         return U[:, :q] * np.sqrt(d)
 
     def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
@@ -77,14 +77,14 @@ class _FactoredRun(FactorRun):
         value = problem.loss_term(fit.z) + float(np.vdot(fit.W, fit.Z)) / 2
         value += self.structure.f(np.linalg.svd(landed, compute_uv=False) ** 2)
         Z1 = fit.Z - 2 * problem.ridge * fit.W
-        slope = -Z1 @ (Z1.T @ landed) / (2 * problem.alpha)
-        return value, self.structure.pull_back(Q, slope), fit
+        gradient = -Z1 @ (Z1.T @ landed) / (2 * problem.alpha)
+        return value, self.structure.pull_back(Q, gradient), fit
 
     def _iterate(self, fit: Supervised) -> Iterate:
         if self.structure.known:
-            return Iterate(fit.W, fit.b, fit.z, fit.slopes)
+            return Iterate(fit.W, fit.b, fit.z, fit.gradients)
         value = self.structure.f(np.linalg.svd(self.structure.land(self.Q), compute_uv=False) ** 2)
-        return Iterate(fit.W, fit.b, fit.z, fit.slopes, penalty=fit.norm + value)
+        return Iterate(fit.W, fit.b, fit.z, fit.gradients, penalty=fit.norm + value)
 
     def step(self, gap: float) -> Iterate:
         if self.structure.known:

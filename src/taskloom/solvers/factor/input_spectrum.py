@@ -15,7 +15,7 @@ DIAGONAL = 1e-12  # what products of different columns may leave, beside the lar
 PROBES = 4  # products with the moments that tell whether inputs are even
 
 
-class Spread:
+class InputSpectrum:
     """Variances along directions, in units in which they are 1 where inputs are alike in all of those that they fill.
 
     Parameters
@@ -32,19 +32,19 @@ class Spread:
         self.filled, self.even, self.moments = filled, even, moments
 
     @classmethod
-    def of(cls, moments: Array) -> Spread:
+    def of(cls, moments: Array) -> InputSpectrum:
         filled = _filled(moments)
         return cls(filled, filled >= EVEN * len(moments), moments)
 
     @classmethod
-    def along(cls, variances: Array, U: Array | None) -> Spread:
+    def along(cls, variances: Array, U: Array | None) -> InputSpectrum:
         """With eigenvalues and eigenvectors (none: the directions are those of the features) that are known already."""
         spread = cls.of(variances)
         spread._basis = variances, U
         return spread
 
     @classmethod
-    def probed(cls, d: int, total: float, product: Callable[[Array], Array], moments: Callable[[], Array]) -> Spread:
+    def probed(cls, d: int, total: float, product: Callable[[Array], Array], moments: Callable[[], Array]) -> InputSpectrum:
         """From a few products with the moments, whose trace is ``total``, where these tell that inputs are even; else from all.
 
         The mean of ``||M s||^2`` over random signs ``s`` is ``||M||^2``, and little varies where eigenvalues are alike.

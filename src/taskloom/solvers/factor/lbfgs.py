@@ -56,17 +56,17 @@ class FactorRun(Run):
 
     @abstractmethod
     def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
-        """The objective with the tasks eliminated, its slope, and the tasks."""
+        """The objective with the tasks eliminated, its descent, and the tasks."""
 
     @abstractmethod
     def _iterate(self, fit: Supervised) -> Iterate:
         """The iterate at ``self.Q``."""
 
-    def _acceptable(self, value: float, gradient: Array, t: float, direction: Array, slope: float) -> bool:
-        """Armijo's rule; where rounding hides the decrease, the slope along the step decides (Hager and Zhang)."""
-        if value <= self.value + 1e-4 * t * slope:
+    def _acceptable(self, value: float, gradient: Array, t: float, direction: Array, descent: float) -> bool:
+        """Armijo's rule; where rounding hides the decrease, the descent along the step decides (Hager and Zhang)."""
+        if value <= self.value + 1e-4 * t * descent:
             return True
-        return value <= self.value + 1e-12 * abs(self.value) and float(np.vdot(gradient, direction)) <= -0.9 * slope
+        return value <= self.value + 1e-12 * abs(self.value) and float(np.vdot(gradient, direction)) <= -0.9 * descent
 
     def retarget(self, problem: Problem) -> None:
         self.problem = self.side.problem = problem
@@ -78,17 +78,17 @@ class FactorRun(Run):
             self.value, self.gradient, self.fit = self._evaluate(self.Q)
             return self._iterate(self.fit)
         direction = self.memory.direction(self.gradient)
-        slope = float(np.vdot(direction, self.gradient))
-        if slope >= 0:
+        descent = float(np.vdot(direction, self.gradient))
+        if descent >= 0:
             self.memory.pairs = []
             direction = -self.gradient
-            slope = float(np.vdot(direction, self.gradient))
+            descent = float(np.vdot(direction, self.gradient))
         t = 1.0
         if not self.memory.pairs:
             t = min(1.0, 0.1 * float(np.linalg.norm(self.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
         for _ in range(30):
             value, gradient, fit = self._evaluate(self.Q + t * direction)
-            if self._acceptable(value, gradient, t, direction, slope):
+            if self._acceptable(value, gradient, t, direction, descent):
                 break
             t /= 3
         else:

@@ -26,8 +26,8 @@ class LowRankRun(FactorRun):
     def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
         problem = self.problem
         fit = self.side.supervise(self.structure.root_of(Q))
-        slope = np.eye(problem.n_tasks) - self._pull(fit)
-        return problem.loss_term(fit.z) + fit.norm + float(np.vdot(Q, Q)), self.structure.slope_of(Q, slope), fit
+        gradient = np.eye(problem.n_tasks) - self._pull(fit)
+        return problem.loss_term(fit.z) + fit.norm + float(np.vdot(Q, Q)), self.structure.gradient_of(Q, gradient), fit
 
     def _pull(self, fit: Supervised) -> Array:
         Z1 = fit.Z - 2 * self.problem.ridge * fit.W
@@ -36,4 +36,4 @@ class LowRankRun(FactorRun):
     def _iterate(self, fit: Supervised) -> Iterate:
         L = self.structure.root_of(self.Q)
         penalty = fit.norm + float(np.vdot(self.Q, self.Q))
-        return Iterate(fit.W, fit.b, fit.z, fit.slopes, L @ L.T, penalty, fit.Z, self.Q, fit.norm)
+        return Iterate(fit.W, fit.b, fit.z, fit.gradients, L @ L.T, penalty, fit.Z, self.Q, fit.norm)

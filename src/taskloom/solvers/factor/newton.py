@@ -1,7 +1,7 @@
 """Newton's method on the factor of a structure (``factor_point``); written once for NumPy, PyTorch and CuPy.
 
 ``h`` is not convex in ``Q``, and what it lacks is looked for in ``D = QQ'``, in which the problem is: a proximal step there
-finds every direction that is missing (``Walk._grow``).
+finds every direction that is missing (``FactorNewton._grow``).
 """
 
 from __future__ import annotations
@@ -27,41 +27,44 @@ from ..._array_api import (
     top_eigenvalue,
     total,
 )
-from .input_spectrum import Spread
+from .input_spectrum import InputSpectrum
 from .objective import TINY, Point, joined
 from .task_data import TaskBlock, eye_like, typical
 
 Array = Any  # of any of the libraries
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.2  # the share of the tolerance below which a promise is worth a certificate
-ROUNDING = 1000  # a promise below so many roundings of the value: only the slope can tell whether a step was good
-SMALL = 0.1  # columns below this share of the mean energy may go, if the dual says that they should vanish
-FADING = 0.7  # ... and if a step leaves them less than this share of their energy: what stays is small, but not in vain
+PROMISE = 0.2  # the share of the tolerance below which a predicted decrease is worth a certificate
+ROUNDING = 1000  # a predicted decrease below so many roundings of the value: only the gradient can tell whether a step was good
+SMALL = 0.1  # columns below this share of the mean squared_norm may go, if the dual says that they should vanish
+FADING = 0.7  # ... and if a step leaves them less than this share of their squared_norm: what stays is small, but not in vain
 SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
 MILD = 0.3  # of the inputs of a task, the most that its first weights are shrunk by
 NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
 CLEAR = 3e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
 FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
 LONG = 0.7  # of one over the curvature: the first length of a proximal step
-COARSE = 1e-7  # relative promises above this are for single precision: half the traffic, and all the accuracy they need
+COARSE = (
+    1e-7  # relative predicted_decreases above this are for single precision: half the traffic, and all the accuracy they need
+)
 
 
 def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: float, limit: int = 100) -> Array:
     """Conjugate gradients on the Newton system, until the residual has fallen or the curvature turns out negative.
 
-    As long as slopes in ``D`` are negative, little curvature (beside the metric's) is as bad: the step would be far too long.
+    As long as gradients in ``D`` are negative, little curvature (beside the metric's) is as bad: the step would be far too
+    long.
     """
-    x, r = 0 * point.slope, -point.slope
+    x, r = 0 * point.gradient, -point.gradient
     z = metric(r)
     p, size = z, dot(r, z)
     enough, flat, length = forcing**2 * size, min(FLAT, point.lift) if point.p == 1 else 0.0, size
     for k in range(limit):
         Hp = point.hessian(p)
-        bend = dot(p, Hp)
-        if bend <= max(flat * length, 1e-14 * dot(p, p)):
+        curvature = dot(p, Hp)
+        if curvature <= max(flat * length, 1e-14 * dot(p, p)):
             return x if k else p
-        x = x + (size / bend) * p
-        r = r - (size / bend) * Hp
+        x = x + (size / curvature) * p
+        r = r - (size / curvature) * Hp
         z = metric(r)
         size, last = dot(r, z), size
         if size <= enough:
@@ -71,13 +74,13 @@ def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: fl
     return x
 
 
-def _flatter(point: Point, metric: Callable[[Array], Array], promise: float) -> bool:
-    """Whether a step that values cannot judge any more brought the slope down."""
-    return inner(point.slope, metric(point.slope)) / 2 < promise / 4
+def _flatter(point: Point, metric: Callable[[Array], Array], predicted_decrease: float) -> bool:
+    """Whether a step that values cannot judge any more brought the gradient down."""
+    return inner(point.gradient, metric(point.gradient)) / 2 < predicted_decrease / 4
 
 
-class Walk:
-    """Newton steps until they promise less than the tolerance; a proximal step where the dual says that directions lack.
+class FactorNewton:
+    """Newton steps until they predict a decrease below the tolerance; a proximal step where directions lack.
 
     Parameters
     ----------
@@ -90,7 +93,7 @@ class Walk:
         Weights to start from, a row for each task; by default those of every task on its own.
     rough : blocks of tasks, optional
         The same in single precision, for the first steps, and for the directions of all.
-    spread : Spread, optional
+    spread : InputSpectrum, optional
         How much of the inputs lies along which directions, where these differ.
     """
 
@@ -107,7 +110,7 @@ class Walk:
         forcing: float,
         start: Array | None = None,
         rough: Sequence[TaskBlock] | None = None,
-        spread: Spread | None = None,
+        spread: InputSpectrum | None = None,
     ):
         self.data, self.alpha, self.p, self.scale, self.forcing, self.rough = data, alpha, p, scale, forcing, rough
         self.spread = spread
@@ -157,10 +160,10 @@ class Walk:
         """
         exact = double(W)
         if self.p != 1:
-            energy, U = (side[..., ::-1] for side in eigh(exact.T @ exact))
-            energy = self.alpha * np.maximum(energy, 1e-14 * max(energy[0], np.finfo(float).tiny))
+            squared_norm, U = (side[..., ::-1] for side in eigh(exact.T @ exact))
+            squared_norm = self.alpha * np.maximum(squared_norm, 1e-14 * max(squared_norm[0], np.finfo(float).tiny))
             q = min(*W.shape)
-            return like(U[:, :q] * (energy[:q] / self.p) ** (0.5 / (self.p + 1)), W)
+            return like(U[:, :q] * (squared_norm[:q] / self.p) ** (0.5 / (self.p + 1)), W)
         squares, vectors = left_vectors(exact.T)
         s, root = np.sqrt(np.maximum(squares[::-1], 0.0)), self.alpha**0.5
         q = int(np.count_nonzero(s > CLEAR * s.mean()))  # weights of a fit have the rank that they need
@@ -178,16 +181,16 @@ class Walk:
         moved = self.doubtful and self._grow()
         for k in range(STEPS):
             metric = self.here.metric()
-            promise = inner(self.here.slope, metric(self.here.slope)) / 2
+            predicted_decrease = inner(self.here.gradient, metric(self.here.gradient)) / 2
             if k == 0 and self.refused and not moved:
-                self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
-            coarse, settled = self.here.Q.dtype != self.dtype, promise <= self.enough
+                self.enough = min(self.enough, 0.3 * predicted_decrease)  # a round that moves nothing is no use to anybody
+            coarse, settled = self.here.Q.dtype != self.dtype, predicted_decrease <= self.enough
             if settled and not (coarse and self.enough < COARSE * self.scale):
                 break
-            if promise <= COARSE * self.scale:
+            if predicted_decrease <= COARSE * self.scale:
                 self.rough = None  # from the next point on
             self.fresh = k == 0 and moved
-            self.stuck = not settled and not self._newton_step(metric, promise)
+            self.stuck = not settled and not self._newton_step(metric, predicted_decrease)
             if self.stuck and not coarse:
                 if self.light is None:
                     break
@@ -200,23 +203,25 @@ class Walk:
         self.doubtful, self.refused, self.enough = True, True, self.enough / 4
         return moved
 
-    def _direction(self, metric: Callable[[Array], Array], promise: float) -> Array:
-        """The Newton direction, as accurate as a step that promises so much deserves."""
-        forcing = float(np.clip((promise / self.scale) ** 0.25, self.forcing, 0.3))
+    def _direction(self, metric: Callable[[Array], Array], predicted_decrease: float) -> Array:
+        """The Newton direction, as accurate as a step that predicted_decreases so much deserves."""
+        forcing = float(np.clip((predicted_decrease / self.scale) ** 0.25, self.forcing, 0.3))
         here = self.here
         if self.light is not None and here.Q.dtype == self.dtype:
             here = here.lightened(self.light)
         return newton_direction(here, metric, forcing)
 
-    def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
-        here, move = self.here, self._direction(metric, promise)
-        fall, t = inner(here.slope, move), 1.0
-        blind = promise < ROUNDING * float(namespace(here.Q).finfo(here.Q.dtype).eps) * abs(here.value)
+    def _newton_step(self, metric: Callable[[Array], Array], predicted_decrease: float) -> bool:
+        here, move = self.here, self._direction(metric, predicted_decrease)
+        fall, t = inner(here.gradient, move), 1.0
+        blind = predicted_decrease < ROUNDING * float(namespace(here.Q).finfo(here.Q.dtype).eps) * abs(here.value)
         while t > 1e-6:
             whole, trimmed = self._trimmed(here.Q + t * move)
             for Q in [whole] if trimmed is whole else [trimmed, whole]:  # a column may be missed: then it stays
                 there = self._at(Q)
-                if there.value < here.value + 1e-4 * t * fall or (blind and Q is whole and _flatter(there, metric, promise)):
+                if there.value < here.value + 1e-4 * t * fall or (
+                    blind and Q is whole and _flatter(there, metric, predicted_decrease)
+                ):
                     self.here = there
                     return True
             t /= 4
@@ -227,15 +232,17 @@ class Walk:
 
         The work falls with the rank.
         """
-        energy, V = eigh(Q.T @ Q)
+        squared_norm, V = eigh(Q.T @ Q)
         whole = Q @ like(V, Q)
         if self.p != 1 or self.fresh:
             return whole, whole
-        share = energy * (energy.size / max(float(energy.sum()), TINY))
-        pull = self.here.Z @ whole
-        size = column_squares(pull) / (4 * self.alpha)  # times the energy
-        before = column_squares(self.here.Q.T @ whole)  # of the structure at hand along the same directions; times the energy
-        go = (share < SMALL) & (size < (1 - 2 * share) * energy) & (energy**2 < FADING * before)
+        share = squared_norm * (squared_norm.size / max(float(squared_norm.sum()), TINY))
+        correlation = self.here.Z @ whole
+        size = column_squares(correlation) / (4 * self.alpha)  # times the squared_norm
+        before = column_squares(
+            self.here.Q.T @ whole
+        )  # of the structure at hand along the same directions; times the squared_norm
+        go = (share < SMALL) & (size < (1 - 2 * share) * squared_norm) & (squared_norm**2 < FADING * before)
         return whole, Q @ like(V[:, ~go], Q) if go.any() else whole
 
     def _grow(self) -> bool:
@@ -263,16 +270,18 @@ class Walk:
         return False
 
     def _proximal_length(self, outside: Array, worst: float) -> float:
-        """One over the curvature, or the mean energy of the columns where nothing bends (on straight pieces of a loss)."""
+        """One over the curvature, or the mean squared_norm of the columns where nothing curvatures (on straight pieces of a
+        loss).
+        """
         share = double(to_numpy(row_products(outside, outside)))
-        bends = double(to_numpy(joined([part.free * part.size for part in self.here.parts])))
-        bend = float(np.average(bends, weights=share / share.max()))  # in any units: squares of squares may overflow
-        length = LONG * 2 * self.alpha * (self.alpha / worst) / bend if bend > 0 else np.inf
+        curvatures = double(to_numpy(joined([part.free * part.size for part in self.here.parts])))
+        curvature = float(np.average(curvatures, weights=share / share.max()))  # in any units: squares of squares may overflow
+        length = LONG * 2 * self.alpha * (self.alpha / worst) / curvature if curvature > 0 else np.inf
         return length if np.isfinite(length) else inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
 
     def _outside(self) -> Array:
         """``Z`` without what lies in the range of ``Q``."""
-        energy, V = eigh(self.here.E)
-        keep = energy > 1e-15 * energy[-1]
-        U = self.here.Q @ like(V[:, keep] / np.sqrt(energy[keep]), self.here.Q)
+        squared_norm, V = eigh(self.here.E)
+        keep = squared_norm > 1e-15 * squared_norm[-1]
+        U = self.here.Q @ like(V[:, keep] / np.sqrt(squared_norm[keep]), self.here.Q)
         return self.here.Z - (self.here.Z @ U) @ U.T

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from ..._array_api import cast, column_squares, double, inner, like, namespace, to_numpy, total
-from .input_spectrum import Spread
+from .input_spectrum import InputSpectrum
 from .task_data import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
@@ -34,15 +34,15 @@ def joined(parts: Sequence[Array]) -> Array:
 
 
 class Point:
-    """``h`` at ``Q``, up to a constant: value, slope, products with the Hessian and a metric that resembles it."""
+    """``h`` at ``Q``, up to a constant: value, gradient, products with the Hessian and a metric that resembles it."""
 
-    def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1, spread: Spread | None = None):
+    def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1, spread: InputSpectrum | None = None):
         self.Q, self.alpha, self.p, self.spread = Q, alpha, p, spread
         self.parts = [block.at(Q, alpha) for block in data]
         self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
         self.B, self.Z = joined([part.B for part in self.parts]), joined([part.Z for part in self.parts])
         self.value = self.charge + sum(total(part.least) for part in self.parts)
-        self.slope = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
+        self.gradient = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
 
     @cached_property
     def E(self) -> Array:
@@ -66,30 +66,30 @@ class Point:
         """The product of the Hessian of ``h`` with ``dQ``."""
         dW, dZ = self.B @ dQ.T, self.Z @ dQ
         both = [part.answer(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
-        dB, pull = joined([one for one, _ in both]), joined([other for _, other in both])
+        dB, correlation = joined([one for one, _ in both]), joined([other for _, other in both])
         if self.p == 1:
-            return (2 + self.lift) * dQ + pull.T @ self.B - self.Z.T @ dB
+            return (2 + self.lift) * dQ + correlation.T @ self.B - self.Z.T @ dB
         bend = 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
-        return bend + self.lift * dQ + pull.T @ self.B - self.Z.T @ dB
+        return bend + self.lift * dQ + correlation.T @ self.B - self.Z.T @ dB
 
     @cached_property
-    def energy(self) -> np.ndarray:
+    def squared_norm(self) -> np.ndarray:
         """The squared lengths of the columns, those of small ones too large: they have no direction."""
-        energy = column_squares(self.Q)
-        return energy + (1e-12 * energy.max(initial=0.0) + TINY)
+        squared_norm = column_squares(self.Q)
+        return squared_norm + (1e-12 * squared_norm.max(initial=0.0) + TINY)
 
     @cached_property
     def lift(self) -> float:
-        """What makes up for a negative slope in ``D`` along a direction of ``Q``: Newton's method would run away with it.
+        """What makes up for a negative gradient in ``D`` along a direction of ``Q``: Newton's method would run away with it.
 
         The columns of ``Q`` are orthogonal wherever the walk goes.
         """
-        length = np.sqrt(self.energy)
-        pull = self.Z @ self.Q
-        slope = double(to_numpy(pull.T @ pull)) / (4 * self.alpha * length * length[:, None])
+        length = np.sqrt(self.squared_norm)
+        correlation = self.Z @ self.Q
+        gradient = double(to_numpy(correlation.T @ correlation)) / (4 * self.alpha * length * length[:, None])
         if self.p != 1:
-            slope = slope - np.diag(self.p * column_squares(self.Q) ** (self.p - 1))
-        return max(float(np.linalg.eigvalsh(slope)[-1]) - (self.p == 1), 0.0)
+            gradient = gradient - np.diag(self.p * column_squares(self.Q) ** (self.p - 1))
+        return max(float(np.linalg.eigvalsh(gradient)[-1]) - (self.p == 1), 0.0)
 
     def metric(self) -> Callable[[Array], Array]:
         """The inverse of what the Hessian would be, were the inputs of all tasks alike (and alike in all directions).
@@ -102,12 +102,12 @@ class Point:
     def _inside(self, outside: Callable[[Array], Array]) -> Callable[[Array], Array]:
         """With ``W`` as it is, ``tr D + alpha tr(W'D^-1 W)`` is left to bend, at the best ``D`` by about ``1 + q_j^2 / q_i^2``
         for a change of column ``j`` along column ``i``. The smaller of both curvatures counts: their inverses add up."""
-        U = self.Q / like(np.sqrt(self.energy), self.Q)
-        bends = like(INSIDE * (1 + self.energy / self.energy[:, None]) + self.lift, self.Q)
+        U = self.Q / like(np.sqrt(self.squared_norm), self.Q)
+        bends = like(INSIDE * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
 
-        def inverse(slope: Array) -> Array:
-            basis = cast(U, slope.dtype)
-            return outside(slope) + basis @ ((basis.T @ slope) / cast(bends, slope.dtype))
+        def inverse(gradient: Array) -> Array:
+            basis = cast(U, gradient.dtype)
+            return outside(gradient) + basis @ ((basis.T @ gradient) / cast(bends, gradient.dtype))
 
         return inverse
 
@@ -121,24 +121,24 @@ class Point:
         if self.spread is not None:
             return spread_metric(K, sum(pulls, 0 * K), self.spread)
         inverse = namespace(K).linalg.inv(sum(pulls, K))
-        return lambda slope: slope @ cast(inverse, slope.dtype)
+        return lambda gradient: gradient @ cast(inverse, gradient.dtype)
 
     def lightened(self, data: Sequence[TaskBlock]) -> Point:
         """The same point for products in the precision of ``data``: a Newton direction needs two digits."""
         twin, dtype = copy(self), data[0].dtype
-        twin.Q, twin.B, twin.Z, twin.slope = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.slope))
+        twin.Q, twin.B, twin.Z, twin.gradient = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.gradient))
         twin.parts = [part.lightened(block) for part, block in zip(self.parts, data, strict=True)]  # type: ignore[attr-defined]
         return twin
 
 
-def spread_metric(K: np.ndarray, pull: np.ndarray, spread: Spread) -> Callable[[np.ndarray], np.ndarray]:
-    """``K + k pull`` inverted in each direction of the inputs, ``k`` the variance along it."""
-    bends, V = scipy.linalg.eigh(double(pull), double(K))
+def spread_metric(K: np.ndarray, correlation: np.ndarray, spread: InputSpectrum) -> Callable[[np.ndarray], np.ndarray]:
+    """``K + k correlation`` inverted in each direction of the inputs, ``k`` the variance along it."""
+    bends, V = scipy.linalg.eigh(double(correlation), double(K))
     scale = 1 / (1 + np.multiply.outer(np.maximum(bends, 0.0), spread.variances))
 
-    def inverse(slope: np.ndarray) -> np.ndarray:
-        dtype = slope.dtype
-        along = spread.inward(cast(V.T, dtype) @ slope.T)
+    def inverse(gradient: np.ndarray) -> np.ndarray:
+        dtype = gradient.dtype
+        along = spread.inward(cast(V.T, dtype) @ gradient.T)
         return (cast(V, dtype) @ spread.outward(cast(scale, dtype) * along)).T
 
     return inverse

@@ -17,10 +17,10 @@ from ...structures import Schatten
 from ..base import Iterate, Run, Solver
 from ..proximal import Proximal
 from ..reformulations.shared_inputs import SharedInputs
-from .input_spectrum import Spread
-from .newton import Walk
-from .stacked_inputs import Block, GramBlock, blocks, means, rough
-from .table_with_gaps import Table
+from .input_spectrum import InputSpectrum
+from .newton import FactorNewton
+from .stacked_inputs import GramTasks, StackedTasks, blocks, means, rough
+from .table_with_gaps import TableWithGaps
 from .task_data import Rows
 
 Array = np.ndarray
@@ -71,11 +71,11 @@ class _ByTask:
         self.means = problem.once("means", lambda: means(problem))
         self.order = self.data[0].tasks if len(self.data) == 1 else np.concatenate([block.tasks for block in self.data])
 
-    def _set_out(self) -> tuple[Sequence[Block | GramBlock | Table], Spread]:
+    def _set_out(self) -> tuple[Sequence[StackedTasks | GramTasks | TableWithGaps], InputSpectrum]:
         problem = self.problem
-        if not Table.suits(problem):
+        if not TableWithGaps.suits(problem):
             return problem.once("blocks", lambda: blocks(problem))
-        table = Table.of(problem)
+        table = TableWithGaps.of(problem)
         return [table], table.spread
 
     def inward(self, W: Array) -> Array:
@@ -114,14 +114,16 @@ class _ByRow:
 
 
 class ProjectedRun(Run):
-    """Newton steps until they promise less than the tolerance; a proximal step where the certificate disagrees."""
+    """Newton steps until they predict a decrease below the tolerance; a proximal step where the certificate disagrees."""
 
     def __init__(self, settings: Projected, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.problem, self.tol = problem, tol
         shared = SharedInputs.of(problem)
         self.view = _ByTask(problem, settings.single) if shared is None else problem.once("by row", lambda: _ByRow(shared))
         view, begin = self.view, None if start is None else self.view.inward(start[0])
-        self.walk = Walk(view.data, problem.alpha, 1, problem.scale, tol, settings.forcing, begin, view.rough, view.spread)
+        self.walk = FactorNewton(
+            view.data, problem.alpha, 1, problem.scale, tol, settings.forcing, begin, view.rough, view.spread
+        )
         self.fallback: Run | None = None
 
     def retarget(self, problem: Problem) -> None:
@@ -142,10 +144,10 @@ class ProjectedRun(Run):
         W, b, (left, right) = self.view.outward(here.Q.astype(float, copy=False), here.B.astype(float, copy=False))
 
         def settle() -> tuple[float, Array]:
-            A, penalty = problem.structure.handed_back(np.sqrt(problem.alpha) * (np.linalg.qr(left, mode="r") @ right.T))
+            A, penalty = problem.structure.final_structure(np.sqrt(problem.alpha) * (np.linalg.qr(left, mode="r") @ right.T))
             return penalty, A
 
         z = problem.predict(W, b)
-        slopes = problem.loss.slope(problem.observations.y, z)
-        Z = problem.correlate(-problem.observations.weight * slopes)
-        return Iterate(W, b, z, slopes, penalty=here.penalty, Z=Z, settle=settle)
+        gradients = problem.loss.gradient(problem.observations.y, z)
+        Z = problem.correlate(-problem.observations.weight * gradients)
+        return Iterate(W, b, z, gradients, penalty=here.penalty, Z=Z, settle=settle)

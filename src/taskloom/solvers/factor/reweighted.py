@@ -3,7 +3,7 @@
 What ``projected`` does for the squared loss, with the tasks fitted by Newton's method at every step (``fitted_tasks``), each
 from where the last one ended. The curvatures of the loss are the weights of a squared loss that resembles it, renewed at every
 step. That model also says at what price a dual candidate moves, so that it can be mended as for the squared loss. Losses with
-kinks come smoothed (``multipliers``), and are smoothed anew around their slopes when a few steps have been made.
+kinks come smoothed (``multipliers``), and are smoothed anew around their gradients when a few steps have been made.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ...problem import Problem
 from ...problem.memo import LOSS, TARGETS, WEIGHTS
 from ...structures import Schatten
 from ..base import Iterate, Run, Solver
-from ..dual_projection import repaired
+from ..dual_projection import project_dual
 from ..proximal import Proximal
-from .newton import SHRINK, SMALL, Walk
-from .smooth_loss_tasks import FittedPoint, Tasks, gathered
+from .newton import SHRINK, SMALL, FactorNewton
+from .smooth_loss_tasks import FittedPoint, SmoothLossTasks, gathered
 
 Array = np.ndarray
 STEPS = 20  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.05  # the share of the tolerance below which a promise is worth a certificate
+PROMISE = 0.05  # the share of the tolerance below which a predicted decrease is worth a certificate
 PATIENCE = 6  # rounds that do not halve the gap, after which proximal steps take over (stand-ins for kinks pause for 3 or 4)
 STRAIGHT = 1e-6  # the least curvature, as a share of the majorant, at which a dual candidate may move
 MARGIN = 0.9  # of the price of a column, below which a small one may go: a column that was wrongly let go costs a round
@@ -65,11 +65,11 @@ class Reweighted(Solver):
             return Proximal().begin(problem, start, tol)
 
 
-class FittedWalk(Walk):
+class FittedFactorNewton(FactorNewton):
     """Newton steps on the factor, with the tasks fitted at each; the rows of weights are tasks in the order of the blocks."""
 
     here: FittedPoint
-    data: list[Tasks]  # type: ignore[assignment]
+    data: list[SmoothLossTasks]  # type: ignore[assignment]
 
     def __init__(self, problem: Problem, tol: float, forcing: float, start: tuple[Array, Array] | None):
         self.problem, self.alpha, self.p, self.scale, self.forcing = problem, problem.alpha, 1, problem.scale, forcing
@@ -103,7 +103,7 @@ class FittedWalk(Walk):
         for block in self.data:
             constants, done = c[done : done + len(block.X)], done + len(block.X)
             loss, z = self.problem.loss.pick(block.bucket.place), np.broadcast_to(constants[:, None], block.y.shape)
-            h, g = block.v * loss.majorant(block.y, z), block.v * loss.slope(block.y, z)
+            h, g = block.v * loss.majorant(block.y, z), block.v * loss.gradient(block.y, z)
             block = block.sized(h)
             sized.append(block)
             W.append(block.alone(h, g, self.problem.fit_intercept))
@@ -119,21 +119,21 @@ class FittedWalk(Walk):
         moved = self.doubtful and self._grow()
         for k in range(STEPS):
             metric = self.here.metric()
-            promise = float(np.vdot(self.here.slope, metric(self.here.slope))) / 2
+            predicted_decrease = float(np.vdot(self.here.gradient, metric(self.here.gradient))) / 2
             if k == 0:
-                self.enough = min(self.enough, 0.3 * promise)  # a round that moves nothing is no use to anybody
-            if promise <= self.enough:
+                self.enough = min(self.enough, 0.3 * predicted_decrease)  # a round that moves nothing is no use to anybody
+            if predicted_decrease <= self.enough:
                 break
-            self.accuracy = 0.1 * promise
-            if not self._newton_step(metric, promise):
+            self.accuracy = 0.1 * predicted_decrease
+            if not self._newton_step(metric, predicted_decrease):
                 break
             moved = True
         self.doubtful, self.enough = True, self.enough / 10
         return moved
 
-    def _newton_step(self, metric: Callable[[Array], Array], promise: float) -> bool:
-        here, move = self.here, self._direction(metric, promise)
-        fall = float(np.vdot(here.slope, move))
+    def _newton_step(self, metric: Callable[[Array], Array], predicted_decrease: float) -> bool:
+        here, move = self.here, self._direction(metric, predicted_decrease)
+        fall = float(np.vdot(here.gradient, move))
         dB, dc = here.predicted(move)
         longest = min(1.0, float(np.linalg.norm(here.Q)) / float(np.linalg.norm(move)))
         for keep in (False, True):  # in the end, a column that is missed stays
@@ -150,11 +150,11 @@ class FittedWalk(Walk):
 
     def _turned(self, Q: Array) -> tuple[Array, Array]:
         """``Q`` with orthogonal columns, and which of them are small and should vanish, as the dual at hand says."""
-        energy, V = np.linalg.eigh(Q.T @ Q)
-        turned, share = Q @ V, energy / max(float(energy.mean()), np.finfo(float).tiny)
-        pull = self.here.Z @ turned
-        size = np.einsum("tq,tq->q", pull, pull) / (4 * self.problem.alpha)  # times the energy
-        return turned, (share < SMALL) & (size < (MARGIN - 2 * share) * energy)
+        squared_norm, V = np.linalg.eigh(Q.T @ Q)
+        turned, share = Q @ V, squared_norm / max(float(squared_norm.mean()), np.finfo(float).tiny)
+        correlation = self.here.Z @ turned
+        size = np.einsum("tq,tq->q", correlation, correlation) / (4 * self.problem.alpha)  # times the squared_norm
+        return turned, (share < SMALL) & (size < (MARGIN - 2 * share) * squared_norm)
 
 
 class ReweightedRun(Run):
@@ -162,8 +162,8 @@ class ReweightedRun(Run):
 
     def __init__(self, settings: Reweighted, problem: Problem, start: tuple[Array, Array] | None, tol: float):
         self.problem, self.tol = problem, tol
-        self.walk = FittedWalk(problem, tol, settings.forcing, start)
-        self.staged = problem.loss.stands_in
+        self.walk = FittedFactorNewton(problem, tol, settings.forcing, start)
+        self.staged = problem.loss.is_surrogate
         self.fallback: Run | None = None
         self.last, self.idle = np.inf, 0
 
@@ -194,7 +194,7 @@ class ReweightedRun(Run):
         h = np.maximum(problem.loss.curvature(seen.y, z), STRAIGHT * problem.loss.majorant(seen.y, z))
         if not np.all(h > 0):
             return None
-        target = z - problem.loss.slope(seen.y, z) / h
+        target = z - problem.loss.gradient(seen.y, z) / h
         model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
         model.keep(problem, [LOSS, TARGETS, WEIGHTS])
         return model
@@ -204,8 +204,8 @@ class ReweightedRun(Run):
         W, b = np.empty_like(here.W), np.empty_like(here.c)
         W[self.walk.order], b[self.walk.order] = here.W, here.c - row_products(self.walk.mean, here.W)
         z = here.by_observation(lambda part: part.z, seen.y.size)
-        slopes = problem.loss.slope(seen.y, z)
-        G = problem.dual_candidate(slopes)
+        gradients = problem.loss.gradient(seen.y, z)
+        G = problem.dual_candidate(gradients)
         model = self._model()
-        mended = None if model is None else repaired(model, G, problem.correlate(G), W.T)
-        return Iterate(W.T, b, z, slopes if mended is None else -mended / seen.weight, penalty=here.penalty)
+        mended = None if model is None else project_dual(model, G, problem.correlate(G), W.T)
+        return Iterate(W.T, b, z, gradients if mended is None else -mended / seen.weight, penalty=here.penalty)

@@ -1,4 +1,4 @@
-"""Tasks under a smooth loss, fitted exactly at a factor ``Q`` of the structure: what Newton's method on ``Q`` works on.
+"""Tasks under a smooth loss, fitted exactly at a factor ``Q`` of the structure: the data of Newton's method on ``Q``.
 
     h(Q) = ||Q||^2 + sum_t min_{b, c} [ sum_i v_i loss(y_i, p_i'b + c) + alpha ||b||^2 ],     p_i = Q'x_i,   w_t = Q b_t
 
@@ -18,18 +18,18 @@ from ..._array_api import inverse_roots, times, times_transposed
 from ...losses.base import Loss
 from ...problem import Problem
 from ..supervised.sides import Bucket, buckets, lined_up
-from .input_spectrum import Spread
+from .input_spectrum import InputSpectrum
 from .objective import Point, joined
 from .task_data import shrunk
 
 Array = np.ndarray
 MAX_STEPS = 100
-FLAT = 0.1  # of the slope at the start of a step, at which its end is flat enough
+FLAT = 0.1  # of the gradient at the start of a step, at which its end is flat enough
 
 
 @dataclass(frozen=True, eq=False)
-class Tasks:
-    """Tasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded.
+class SmoothLossTasks:
+    """SmoothLossTasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded.
 
     Where there are intercepts, the inputs are centred, so that it does not matter where they lie.
     """
@@ -43,12 +43,14 @@ class Tasks:
     rows: Array  # how many independent ones there are, about
     size: Array  # half the mean over these directions of the sum of squares times curvatures, for each task
 
-    def sized(self, h: Array) -> Tasks:
+    def sized(self, h: Array) -> SmoothLossTasks:
         """With the sizes that belong to these curvatures."""
         return replace(self, size=np.einsum("bm,bm->b", h, self.squares) / 2)
 
     def alone(self, h: Array, g: Array, fit_intercept: bool) -> Array:
-        """Every task on its own, shrunk a little, under the parabolas with slopes ``g`` and curvatures ``h`` at constants."""
+        """Every task on its own, shrunk a little, under the parabolas with gradients ``g`` and curvatures ``h`` at
+        constants.
+        """
 
         def balanced(e: Array) -> Array:
             return e - h * (e.sum(axis=1) / h.sum(axis=1))[:, None] if fit_intercept else e
@@ -59,7 +61,7 @@ class Tasks:
         return shrunk(product, -times_transposed(self.X, balanced(g)), 0.6 * self.size)
 
 
-def gathered(problem: Problem) -> tuple[list[Tasks], Spread]:
+def gathered(problem: Problem) -> tuple[list[SmoothLossTasks], InputSpectrum]:
     """The tasks, and how their inputs spread.
 
     Everything here is the same whether a row is there twice or has weight 2, so that the steps are the same, too.
@@ -74,9 +76,9 @@ def gathered(problem: Problem) -> tuple[list[Tasks], Spread]:
             X = X if bucket.mask.all() else X * bucket.mask[:, :, None]
         scaled.append(np.sqrt(v)[:, :, None] * X)
         squares, y = np.einsum("bmr,bmr->bm", X, X), seen.y[bucket.place]
-        out.append(Tasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
+        out.append(SmoothLossTasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
     rows, d = [X.reshape(-1, X.shape[2]) for X in scaled], problem.n_features
-    spread = Spread.probed(
+    spread = InputSpectrum.probed(
         d,
         sum(float(np.vdot(X, X)) for X in rows),
         lambda V: sum((X.T @ (X @ V) for X in rows), np.zeros(V.shape)),
@@ -97,14 +99,15 @@ def _shares(X: Array) -> Array:
 def _rows(filled_by_task: Array, filled: float) -> Array:
     """The number of independent rows: with ``m`` of them, ``1 / m + 1 / d`` is one over the directions that they fill.
 
-    Tasks that share their inputs fill as many as all together, which says no more than that there are several rows for each.
+    SmoothLossTasks that share their inputs fill as many as all together, which says no more than that there are several rows
+    for each.
     """
     return 1 / np.maximum(1 / filled_by_task - 1 / filled, 0.25 / filled_by_task)
 
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """Tasks that are still on their way: projected inputs, targets, weights and the loss."""
+    """SmoothLossTasks that are still on their way: projected inputs, targets, weights and the loss."""
 
     P: Array
     y: Array
@@ -114,24 +117,24 @@ class _Batch:
     def pick(self, which: Array) -> _Batch:
         return _Batch(self.P[which], self.y[which], self.v[which], self.loss.pick(which))
 
-    def slopes(self, z: Array) -> Array:
-        return self.v * self.loss.slope(self.y, z)
+    def gradients(self, z: Array) -> Array:
+        return self.v * self.loss.gradient(self.y, z)
 
     def curvatures(self, z: Array) -> Array:
         return self.v * self.loss.curvature(self.y, z)
 
-    def lengths(self, z: Array, dz: Array, linear: Array, bend: Array, fall: Array, enough: float) -> tuple[Array, Array]:
-        """How far each task goes: a full step, or to where the objective is nearly flat along it; and the slopes there.
+    def lengths(self, z: Array, dz: Array, linear: Array, curvature: Array, fall: Array, enough: float) -> tuple[Array, Array]:
+        """How far each task goes: a full step, or to where the objective is nearly flat along it; and the gradients there.
 
         The objective is convex along a step. Under a loss of straight pieces the minimum along it is worth looking for: full
-        steps jump over pieces, short ones take many systems, and slopes are cheap beside a system.
+        steps jump over pieces, short ones take many systems, and gradients are cheap beside a system.
         """
         low, high, t = np.zeros(len(z)), np.ones(len(z)), np.ones(len(z))
         down, up = fall, np.full(len(z), np.inf)
         for _ in range(40):
             with np.errstate(over="ignore", invalid="ignore"):  # an exponential at a step that is far too long
-                g = self.slopes(z + t[:, None] * dz)
-                rise = np.einsum("bm,bm->b", g, dz) + linear + t * bend
+                g = self.gradients(z + t[:, None] * dz)
+                rise = np.einsum("bm,bm->b", g, dz) + linear + t * curvature
             rise = np.where(np.isnan(rise), np.inf, rise)
             far = (rise > np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > 1e-6 * enough)
             near = (rise < FLAT * fall) & (t < 1)
@@ -147,7 +150,7 @@ class _Batch:
 class Fitted:
     """The tasks of a block at ``Q``, fitted by Newton's method, and how they answer to a change of ``Q``."""
 
-    def __init__(self, block: Tasks, problem: Problem, Q: Array, starts: list[Array], enough: float):
+    def __init__(self, block: SmoothLossTasks, problem: Problem, Q: Array, starts: list[Array], enough: float):
         n, m, d = block.X.shape
         self.q = q = Q.shape[1]
         self.P = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q)
@@ -156,9 +159,9 @@ class Fitted:
         self.block, self.loss, self.alpha = block, problem.loss.pick(block.bucket.place), problem.alpha
         loss, alpha = self.loss, self.alpha
         self._fit(self._best_of([start[:, : self.P.shape[2]] for start in starts]), enough)
-        self.Z = -times_transposed(block.X, block.v * loss.slope(block.y, self.z))
+        self.Z = -times_transposed(block.X, block.v * loss.gradient(block.y, self.z))
         self.B, self.c = self.beta[:, :q], self.beta[:, q] if problem.fit_intercept else np.zeros(n)
-        # The share of the directions that a task cannot take up, because it has more observations that bend than freedom.
+        # The share of the directions that a task cannot take up, because it has more observations with curvature than freedom.
         taken = q - 2 * alpha * np.einsum("bij,bij->b", self.R[:, :, :q], self.R[:, :, :q])
         bent = np.einsum("bm,bm->b", block.v, self.h > 0) / block.v.sum(axis=1)
         self.free = np.maximum(1 - taken / np.maximum(bent * block.rows, 1), 0.1)
@@ -178,15 +181,15 @@ class Fitted:
         ridge = np.where(np.arange(k) < self.q, 2 * self.alpha, 0.0)
         self.beta, self.z, self.h, self.R = beta, times(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
         batch, active, z = _Batch(self.P, self.block.y, self.block.v, self.loss), np.arange(n), self.z
-        g = batch.slopes(z)
+        g = batch.gradients(z)
         for _ in range(MAX_STEPS):
             h = batch.curvatures(z)
             R = self._system(batch, z, h)
-            slope = times_transposed(batch.P, g) + ridge * beta
-            step = -times_transposed(R, times(R, slope))
-            dz, pull, fall = times(batch.P, step), ridge * step, np.einsum("bq,bq->b", slope, step)
-            linear, bend = np.einsum("bq,bq->b", pull, beta), np.einsum("bq,bq->b", pull, step)
-            t, g = batch.lengths(z, dz, linear, bend, fall, enough)
+            gradient = times_transposed(batch.P, g) + ridge * beta
+            step = -times_transposed(R, times(R, gradient))
+            dz, correlation, fall = times(batch.P, step), ridge * step, np.einsum("bq,bq->b", gradient, step)
+            linear, curvature = np.einsum("bq,bq->b", correlation, beta), np.einsum("bq,bq->b", correlation, step)
+            t, g = batch.lengths(z, dz, linear, curvature, fall, enough)
             beta, z = beta + t[:, None] * step, z + t[:, None] * dz
             self.beta[active], self.z[active], self.h[active], self.R[active] = beta, z, h, R
             left = -fall > enough
@@ -216,11 +219,11 @@ class Fitted:
         return inverse_roots(K, 0.0)
 
     def respond(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        """The change of ``B`` (bordered by the intercepts), and what ``dW`` does to the slopes of the loss."""
+        """The change of ``B`` (bordered by the intercepts), and what ``dW`` does to the gradients of the loss."""
         e = self.h * times(self.block.X, dW)
-        pull = -times_transposed(self.P, e)
-        pull[:, : self.q] += dZ
-        return times_transposed(self.R, times(self.R, pull)), e
+        correlation = -times_transposed(self.P, e)
+        correlation[:, : self.q] += dZ
+        return times_transposed(self.R, times(self.R, correlation)), e
 
     def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         """The change of ``B`` and of ``-Z``, when ``Q`` moves ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
@@ -238,17 +241,17 @@ class FittedPoint(Point):
 
     def __init__(
         self,
-        data: Sequence[Tasks],
+        data: Sequence[SmoothLossTasks],
         problem: Problem,
         Q: Array,
         starts: Sequence[tuple[Array, Array]],
         enough: float,
-        spread: Spread | None = None,
+        spread: InputSpectrum | None = None,
     ):
         self.Q, self.alpha, self.p, self.spread = Q, problem.alpha, 1, spread
         self.places = [slice(*ends) for ends in pairwise(accumulate((len(part.X) for part in data), initial=0))]
-        energy = np.einsum("rq,rq->q", Q, Q)
-        over = Q / np.maximum(energy, 1e-12 * energy.max(initial=0.0) + np.finfo(float).tiny)
+        squared_norm = np.einsum("rq,rq->q", Q, Q)
+        over = Q / np.maximum(squared_norm, 1e-12 * squared_norm.max(initial=0.0) + np.finfo(float).tiny)
         begin = [np.column_stack([W @ over, c]) for W, c in starts]
         self.parts = [
             Fitted(part, problem, Q, [start[place] for start in begin], enough)
@@ -256,7 +259,7 @@ class FittedPoint(Point):
         ]
         self.B, self.Z, self.c = (joined([getattr(part, name) for part in self.parts]) for name in ("B", "Z", "c"))
         self.value = float(np.vdot(Q, Q)) + sum(float(part.values.sum()) for part in self.parts)
-        self.slope = 2 * Q - self.Z.T @ self.B
+        self.gradient = 2 * Q - self.Z.T @ self.B
         self.W = self.weights()
 
     def predicted(self, dQ: Array) -> tuple[Array, Array]:

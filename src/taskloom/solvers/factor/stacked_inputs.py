@@ -14,8 +14,8 @@ import numpy as np
 from ..._array_api import row_products, times, times_transposed
 from ...problem import Problem
 from ..supervised.sides import BUCKET, buckets, lined_up
-from .input_spectrum import Spread
-from .table_with_gaps import Table
+from .input_spectrum import InputSpectrum
+from .table_with_gaps import TableWithGaps
 from .task_data import Grams, Stack, along
 
 Array = np.ndarray
@@ -23,7 +23,7 @@ WORTHWHILE = 20_000  # numbers, below which single precision saves nothing
 
 
 @dataclass(frozen=True, eq=False)
-class Block(Stack):
+class StackedTasks(Stack):
     """A stack that knows whose inputs it holds."""
 
     tasks: Array | slice
@@ -55,12 +55,12 @@ class Block(Stack):
         rows = self.X.reshape(-1, self.X.shape[2])
         return rows.T @ (rows @ V)
 
-    def single(self) -> Block:
+    def single(self) -> StackedTasks:
         return _single(self)
 
 
 @dataclass(frozen=True, eq=False)
-class GramBlock(Grams):
+class GramTasks(Grams):
     """The same of tasks that are known by their products."""
 
     tasks: Array | slice
@@ -85,19 +85,19 @@ class GramBlock(Grams):
     def moments_times(self, V: Array) -> Array:
         return self.all_moments() @ V
 
-    def single(self) -> GramBlock:
+    def single(self) -> GramTasks:
         return _single(self)
 
 
-def blocks(problem: Problem) -> tuple[list[Block | GramBlock], Spread]:
+def blocks(problem: Problem) -> tuple[list[StackedTasks | GramTasks], InputSpectrum]:
     """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant; and how inputs spread."""
     out = _gathered([_block(*some, problem.fit_intercept) for some in _pieces(problem)])
     spread = _spread(out, problem.n_features)
     return [replace(block, size=block.size / spread.filled) for block in out], spread
 
 
-def _spread(data: list[Block | GramBlock], d: int) -> Spread:
-    return Spread.probed(
+def _spread(data: list[StackedTasks | GramTasks], d: int) -> InputSpectrum:
+    return InputSpectrum.probed(
         d,
         sum(float(block.size.sum()) for block in data),
         lambda V: sum((block.moments_times(V) for block in data), np.zeros(V.shape)),
@@ -116,7 +116,7 @@ def _pieces(problem: Problem) -> Iterator[tuple[Array | slice, Array, Array, Arr
         yield bucket.tasks, X, seen.y[bucket.place], v
 
 
-def _block(tasks: Array | slice, X: Array, y: Array, v: Array, fit_intercept: bool) -> Block | GramBlock:
+def _block(tasks: Array | slice, X: Array, y: Array, v: Array, fit_intercept: bool) -> StackedTasks | GramTasks:
     if fit_intercept:
         share = v / v.sum(axis=1)[:, None]
         X, y = X - np.matmul(share[:, None, :], X), y - row_products(share, y)[:, None]
@@ -125,14 +125,14 @@ def _block(tasks: Array | slice, X: Array, y: Array, v: Array, fit_intercept: bo
         X, y = root[:, :, None] * X, root * y
     if X.shape[1] < X.shape[2]:
         rows = X.reshape(len(X), X.shape[1] * X.shape[2])
-        return Block(X, y, times(rows[:, None, :], rows)[:, 0], tasks)
+        return StackedTasks(X, y, times(rows[:, None, :], rows)[:, 0], tasks)
     G = np.matmul(X.transpose(0, 2, 1), X)
-    return GramBlock(G, times_transposed(X, y), row_products(y, y), np.einsum("bii->b", G), tasks)
+    return GramTasks(G, times_transposed(X, y), row_products(y, y), np.einsum("bii->b", G), tasks)
 
 
-def _gathered(data: list[Block | GramBlock]) -> list[Block | GramBlock]:
+def _gathered(data: list[StackedTasks | GramTasks]) -> list[StackedTasks | GramTasks]:
     """Neighbours of the same length in one block, as large as buckets are: long tasks came in small ones."""
-    out: list[list[Block | GramBlock]] = []
+    out: list[list[StackedTasks | GramTasks]] = []
     for block in data:
         m = block.length
         if out and type(out[-1][0]) is type(block) and out[-1][0].length == m:
@@ -144,12 +144,12 @@ def _gathered(data: list[Block | GramBlock]) -> list[Block | GramBlock]:
     return [_merged(group) if len(group) > 1 else group[0] for group in out]
 
 
-def _merged(group: list[Block | GramBlock]) -> Block | GramBlock:
+def _merged(group: list[StackedTasks | GramTasks]) -> StackedTasks | GramTasks:
     kind = type(group[0])
     return kind(**{one.name: np.concatenate([getattr(block, one.name) for block in group]) for one in fields(kind)})
 
 
-def rough(data: Sequence[Block | GramBlock | Table]) -> list[Block | GramBlock | Table] | None:
+def rough(data: Sequence[StackedTasks | GramTasks | TableWithGaps]) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
     """The blocks in single precision, where their units leave room for it and there is traffic to be spared."""
     if sum(block.inputs.size for block in data) < WORTHWHILE:
         return None

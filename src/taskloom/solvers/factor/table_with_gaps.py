@@ -17,7 +17,7 @@ import numpy as np
 from ..._array_api import inverse_roots, row_products, times, times_transposed
 from ...problem import Problem
 from ..supervised.coupled import MeanGram
-from .input_spectrum import Spread
+from .input_spectrum import InputSpectrum
 from .task_data import free_share
 
 Array = np.ndarray
@@ -26,7 +26,7 @@ TALL = 20  # rows for each feature, from which on tasks by their products are ch
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TableWithGaps:
     """One matrix of inputs, and for each task weights (0 where its target lacks) and targets less their mean."""
 
     phi: Array
@@ -35,7 +35,7 @@ class Table:
     total: Array | None  # the sum of the weights of each task, where it has an intercept
     size: Array
     squares: Array
-    spread: Spread
+    spread: InputSpectrum
 
     @staticmethod
     def filled(problem: Problem) -> bool:
@@ -46,22 +46,22 @@ class Table:
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Where it is filled, and tasks by their products would not be cheaper."""
-        return Table.filled(problem) and problem.n_rows <= TALL * problem.n_features
+        return TableWithGaps.filled(problem) and problem.n_rows <= TALL * problem.n_features
 
     @classmethod
-    def of(cls, problem: Problem) -> Table:
+    def of(cls, problem: Problem) -> TableWithGaps:
         n, seen = problem.n_rows, problem.observations
         v, y = (seen.scatter(values, n).T.copy() for values in (seen.weight, seen.weight * seen.y))
         y = np.divide(y, v, where=v > 0, out=y)
         phi, norms = problem.features, np.einsum("ij,ij->i", problem.features, problem.features)
-        energy, total = v @ norms, None
+        squared_norm, total = v @ norms, None
         if problem.fit_intercept:
             total = v.sum(axis=1)
             y -= (row_products(v, y) / total)[:, None]
-            energy -= np.square(v @ phi).sum(axis=1) / total
+            squared_norm -= np.square(v @ phi).sum(axis=1) / total
         mean = problem.once("mean gram", lambda: MeanGram(problem))
-        spread = Spread.along(mean.g, mean.U)
-        size = np.maximum(energy, 0.0) / spread.filled
+        spread = InputSpectrum.along(mean.g, mean.U)
+        size = np.maximum(squared_norm, 0.0) / spread.filled
         return cls(phi, v, y, total, size, row_products(v * y, y), spread)
 
     @property
@@ -120,7 +120,7 @@ class Table:
         """``U'X'XU`` for each task."""
         return self.grams(self.phi @ U.astype(self.dtype, copy=False))
 
-    def single(self) -> Table:
+    def single(self) -> TableWithGaps:
         parts = ("phi", "v", "y", "size", "squares") + (("total",) if self.total is not None else ())
         return replace(self, **{name: getattr(self, name).astype(np.float32) for name in parts})
 
@@ -128,7 +128,7 @@ class Table:
 class _SolvedTable:
     """The systems are those of ``P_t'P_t + alpha``."""
 
-    def __init__(self, block: Table, Q: Array, alpha: float):
+    def __init__(self, block: TableWithGaps, Q: Array, alpha: float):
         self.block, self.size = block, block.size
         self.P = P = block.phi @ Q
         self.R = inverse_roots(block.grams(P), alpha)
@@ -142,7 +142,7 @@ class _SolvedTable:
     def _solve(self, x: Array) -> Array:
         return times_transposed(self.R, times(self.R, x))
 
-    def lightened(self, block: Table) -> _SolvedTable:
+    def lightened(self, block: TableWithGaps) -> _SolvedTable:
         """To answer in the precision of ``block``, which holds the same numbers."""
         twin = copy(self)
         twin.block, twin.P, twin.R = block, self.P.astype(block.dtype), self.R.astype(block.dtype)

@@ -19,7 +19,7 @@ Array = Any  # of any of the libraries
 
 
 class Solved(Protocol):
-    """The tasks of a block at ``Q``: coefficients, slopes, and how they answer to a change."""
+    """The tasks of a block at ``Q``: coefficients, gradients, and how they answer to a change."""
 
     B: Array
     Z: Array
@@ -179,9 +179,9 @@ class _SolvedGrams:
         return twin
 
     def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        pull = times(self.G, dW)
-        dB = self._solve(dZ / 2 - pull @ self.Q)
-        return dB, 2 * (pull + times(self.G, dB @ self.Q.T))
+        correlation = times(self.G, dW)
+        dB = self._solve(dZ / 2 - correlation @ self.Q)
+        return dB, 2 * (correlation + times(self.G, dB @ self.Q.T))
 
 
 def along(G: Array, Q: Array) -> Array:

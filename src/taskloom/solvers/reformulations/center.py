@@ -14,7 +14,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
+class Centering:
     """Features, and targets of losses that see differences only, moved to zero where they lie far from it.
 
     With intercepts that is the same problem, better conditioned: nothing large cancels any more.
@@ -24,7 +24,7 @@ class Move:
     targets: Array  # what is taken off the targets of each task
 
     @classmethod
-    def of(cls, problem: Problem) -> Move | None:
+    def of(cls, problem: Problem) -> Centering | None:
         """The move that pays, if any does."""
         features, targets = _offset(problem), _target_offset(problem)
         if features is None and targets is None:

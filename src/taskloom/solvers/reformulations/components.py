@@ -42,5 +42,5 @@ def implied(member: Member, W: Array, A: Array, alpha: float) -> Any:
     if not isinstance(member, OnFeatures):
         return A
     if member.structure.either_side:
-        return member.structure.handed_back(np.sqrt(alpha) * W)[0]
+        return member.structure.final_structure(np.sqrt(alpha) * W)[0]
     return implied_tasks(W, A)

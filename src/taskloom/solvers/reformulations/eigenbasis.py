@@ -47,7 +47,7 @@ class DiagonalInputs(SharedInputs):
         return P.T @ P, P.T @ self.targets
 
 
-class Reduced:
+class Eigenbasis:
     """A problem in the eigenvectors of its features, and the way there and back."""
 
     share: ClassVar[float] = 0.8  # of the tolerance: the bound of the problem that was posed may be a little weaker
@@ -75,24 +75,24 @@ class Reduced:
         self.problem = Problem(features, observations, problem.loss, problem.structure, problem.alpha, problem.ridge, False)
         self.problem.once("shared inputs", lambda: DiagonalInputs(d, targets, inputs.c))
         self.problem.once("scale", lambda: problem.scale)
-        self.problem.once("blur", lambda: problem.blur)
+        self.problem.once("rounding_floor", lambda: problem.rounding_floor)
         self.problem.once("reduced", lambda: None)
         whole = float(problem.observations.weight @ (problem.observations.y - inputs.y_mean[problem.observations.task]) ** 2)
         self.constant = whole - float(np.sum(inputs.c * targets**2))
 
     @staticmethod
-    def of(problem: Problem, worthwhile: int = WORTHWHILE) -> Reduced | None:
+    def of(problem: Problem, worthwhile: int = WORTHWHILE) -> Eigenbasis | None:
         """The reduction, where there is one and it pays; it turns the features, which a structure on them would not survive."""
         if problem.structure.keeps_columns or problem.structure.parted:
             return None
-        return problem.once("reduced", lambda: Reduced._build(problem, worthwhile))
+        return problem.once("reduced", lambda: Eigenbasis._build(problem, worthwhile))
 
     @staticmethod
-    def _build(problem: Problem, worthwhile: int) -> Reduced | None:
+    def _build(problem: Problem, worthwhile: int) -> Eigenbasis | None:
         if issparse(problem.features) or problem.n_features < worthwhile:
             return None
         inputs = SharedInputs.of(problem)
-        return None if inputs is None else Reduced(problem, inputs)
+        return None if inputs is None else Eigenbasis(problem, inputs)
 
     def at(self, alpha: float, structure: Structure) -> Problem:
         """The reduced problem at another strength, under another structure."""
@@ -124,6 +124,6 @@ class Reduced:
         centred = phi - self.inputs.x_mean
         return centred[:, self.kept] if self.V is None else centred @ self.V
 
-    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> Reduced | None:
+    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> Eigenbasis | None:
         """What to try where this reduction, certified, was not fine enough: nothing, for nothing is left out."""
         return None

@@ -1,6 +1,6 @@
 """The weights eliminated: shared inputs in their eigenvectors, as a function of the structure alone.
 
-With ``y_i`` the rows of the targets in the eigenvectors of the features (``Reduced``), ``k_i`` the eigenvalues and no ridge,
+With ``y_i`` the rows of the targets in the eigenvectors of the features (``Eigenbasis``), ``k_i`` the eigenvalues and no ridge,
 
     h(A) = sum_i alpha y_i' (k_i A + alpha I)^-1 y_i,     grad h(A) = -Z'Z / (4 alpha),     W = ZA / (2 alpha),
 
@@ -22,7 +22,7 @@ RANGE = 1e-14  # eigenvalues below this share of the largest are rounding
 
 
 class Eliminated:
-    """``h`` of a reduced problem, its slope, and the gap there."""
+    """``h`` of a reduced problem, its gradient, and the gap there."""
 
     def __init__(self, problem: Problem, inputs: DiagonalInputs):
         self.problem, self.inputs = problem, inputs
@@ -37,7 +37,7 @@ class Eliminated:
         return None if problem.ridge or structure.known or structure.searched else Eliminated(problem, side.shared)
 
     def at(self, A: Array) -> tuple[float, Array, Array, Array]:
-        """``h(A)``, its slope, and the dual candidate ``G' / (2 alpha)`` as a product of two matrices."""
+        """``h(A)``, its gradient, and the dual candidate ``G' / (2 alpha)`` as a product of two matrices."""
         inputs, alpha = self.inputs, self.problem.alpha
         a, P = np.linalg.eigh(symmetric(self.root_c[:, None] * A * self.root_c))
         a = np.where(a > RANGE * a[-1], a, 0.0)
@@ -50,9 +50,9 @@ class Eliminated:
         P *= self.root_c[:, None]
         return value, -alpha * (P @ (turned @ turned.T) @ P.T), P, shrunk
 
-    def gap(self, A: Array, slope: Array, P: Array, shrunk: Array) -> float:
+    def gap(self, A: Array, gradient: Array, P: Array, shrunk: Array) -> float:
         """The duality gap at ``A``; under a trace penalty that of the mended dual candidate, to second order."""
-        structure, S = self.problem.structure, -slope
+        structure, S = self.problem.structure, -gradient
         if structure.whitened(S) is not S:
             reach, conjugate = structure.ray(S)
             share = min(reach, 1.0)
@@ -60,5 +60,5 @@ class Eliminated:
         s, V = np.linalg.eigh(S)
         complementary = float(np.trace(A)) - float(np.einsum("ij,ij->j", V, A @ V) @ np.minimum(s, 1.0))
         s, V = s[s > 1], V[:, s > 1]
-        energy = np.square((V.T @ P) @ shrunk).sum(axis=1) * (1 / self.inputs.c @ V**2)
-        return abs(complementary) + self.problem.alpha**2 * float((1 - 1 / np.sqrt(s)) ** 2 @ energy)
+        squared_norm = np.square((V.T @ P) @ shrunk).sum(axis=1) * (1 / self.inputs.c @ V**2)
+        return abs(complementary) + self.problem.alpha**2 * float((1 - 1 / np.sqrt(s)) ** 2 @ squared_norm)

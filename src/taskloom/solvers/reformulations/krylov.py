@@ -27,8 +27,8 @@ from ...problem.memo import FEATURES
 from ...problem.solution import Start
 from ...structures import Structure
 from ...structures import factored_matrix as factors
-from .center import Move
-from .eigenbasis import Reduced
+from .center import Centering
+from .eigenbasis import Eigenbasis
 
 Array = np.ndarray
 WORTHWHILE = 200  # features, below which all are as cheap as some
@@ -40,7 +40,7 @@ UNSEEN = 0.01  # the weight of directions that the structure at hand does not se
 SAME = 1e-13  # the share of a block that is rounding (of squares)
 
 
-class Grown:
+class KrylovBasis:
     """The problem in the span of a basis, reduced where it can be, else moved to zero; the way there and back."""
 
     share: ClassVar[float] = 0.5  # of the tolerance, for the problem in the span: the rest is for what lies outside
@@ -50,22 +50,22 @@ class Grown:
         self.V, self.P = V, P  # the basis, and the features along it: a row for each direction, which multiplies faster
         self.problem = self.spanned = replace(problem, features=P.T)
         self.problem.keep(problem, [FEATURES])
-        self.inner = Reduced.of(self.problem, worthwhile=1)  # few features, but of many rows
-        self.move = None if problem.loss.quadratic else Move.of(self.problem)
+        self.inner = Eigenbasis.of(self.problem, worthwhile=1)  # few features, but of many rows
+        self.move = None if problem.loss.quadratic else Centering.of(self.problem)
         if self.move is not None:
             self.problem = self.move.inner(self.problem)
         self.constant = 0.0 if self.inner is None else self.inner.constant
         self.same_rows = self.inner is None  # as those of the problem that was posed: its duals are these
 
     @staticmethod
-    def of(problem: Problem) -> Grown | Reduced | None:
+    def of(problem: Problem) -> KrylovBasis | Eigenbasis | None:
         """The largest basis that was asked for so far; all features, where a basis does not pay or all were asked for."""
         if problem.structure.keeps_columns or problem.structure.parted:
             return None
-        return problem.once("grown", lambda: Grown._first(problem)) or Reduced.of(problem)
+        return problem.once("grown", lambda: KrylovBasis._first(problem)) or Eigenbasis.of(problem)
 
     @staticmethod
-    def _first(problem: Problem) -> Grown | None:
+    def _first(problem: Problem) -> KrylovBasis | None:
         """The basis that the targets ask for when nothing is learned yet."""
         r, T, seen = problem.n_features, problem.n_tasks, problem.observations
         shared = 4 * seen.y.size >= problem.n_rows * T  # else tasks are small problems of their own
@@ -80,7 +80,7 @@ class Grown:
         ):
             return None
         constants = problem.best_constants if problem.fit_intercept else np.zeros(T)
-        Z = problem.correlate(problem.dual_candidate(problem.loss.slope(seen.y, constants[seen.task])))
+        Z = problem.correlate(problem.dual_candidate(problem.loss.gradient(seen.y, constants[seen.task])))
         nothing = np.zeros((0, r)), np.zeros((0, problem.n_rows))
         return _grown(problem, *nothing, Z, FAINT * float(np.vdot(Z, Z)))
 
@@ -111,21 +111,21 @@ class Grown:
         W, b = self._along(W, b)
         return (W.T @ self.V).T, b, self.spanned.predict(W, b)
 
-    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> Grown | Reduced | None:
+    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> KrylovBasis | Eigenbasis | None:
         """A larger basis, by as much as this one's certificate asks for at the structure at hand, or all features."""
         root = psd_root(A + UNSEEN * float(np.trace(A)) / len(A) * np.eye(len(A)))
         least = SAFE * tol * problem.scale * 4 * problem.alpha
         problem._memo["grown"] = _grown(problem, self.V, self.P, Z @ root, least)
-        return problem._memo["grown"] or Reduced.of(problem)
+        return problem._memo["grown"] or Eigenbasis.of(problem)
 
 
 def _decay(phi: Array) -> bool:
     """Whether the leading third is nearly all of the features, as in a pivoted Cholesky factor of a smooth kernel."""
-    energy = np.einsum("ij,ij->j", phi, phi)
-    return float(energy[len(energy) // 3 :].sum()) <= 1e-3 * float(energy.sum())
+    squared_norm = np.einsum("ij,ij->j", phi, phi)
+    return float(squared_norm[len(squared_norm) // 3 :].sum()) <= 1e-3 * float(squared_norm.sum())
 
 
-def _grown(problem: Problem, V: Array, P: Array, block: Array, least: float) -> Grown | None:
+def _grown(problem: Problem, V: Array, P: Array, block: Array, least: float) -> KrylovBasis | None:
     """The basis with the directions of ``block``, the most valuable first, until squares of less than ``least`` are left.
 
     And with what the features say about these, rows weighed as the tasks together do: the next certificates would ask for it.
@@ -140,7 +140,7 @@ def _grown(problem: Problem, V: Array, P: Array, block: Array, least: float) -> 
         if len(V) + len(new) > MOST * problem.n_features:
             return None
         V, P = np.vstack([V, new]), np.vstack([P, new @ phi.T])
-    return Grown(problem, V, P) if len(V) > before else None
+    return KrylovBasis(problem, V, P) if len(V) > before else None
 
 
 def _directions(V: Array, block: Array, least: float = 0.0) -> Array:

@@ -63,7 +63,7 @@ class Batch:
 
 
 def _damping(batch: Batch, h: Array) -> Array | None:
-    """Intercepts are unpenalised: where no observation of a task bends, its step must come from somewhere.
+    """Intercepts are unpenalised: where no observation of a task curvatures, its step must come from somewhere.
 
     A trace of damping elsewhere; a hundredth of the largest possible curvature where there is almost none. Where curvatures
     have no bound, what is there must do.
@@ -132,9 +132,9 @@ def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
     direction = batch.design.factor(h, batch.intercepts, _damping(batch, h))
     for _ in range(3):
         z = batch.design.predict(coef) + batch.offsets(b)
-        dcoef, db = direction(coef, batch.v * batch.loss.slope(batch.y, z))
+        dcoef, db = direction(coef, batch.v * batch.loss.gradient(batch.y, z))
         coef, b = coef + dcoef, b + db
-        after = batch.v * batch.loss.slope(batch.y, batch.design.predict(coef) + batch.offsets(b))
+        after = batch.v * batch.loss.gradient(batch.y, batch.design.predict(coef) + batch.offsets(b))
         left = batch.design.start(after) + coef  # X'g + beta, or g + u: zero at the minimum
         close = np.abs(left).max(initial=0.0) <= 1e-13 * np.abs(coef).max(initial=0.0)
         if close or float(np.vdot(left, left)) <= 2 * batch.enough:
@@ -169,19 +169,19 @@ def _damped_step(batch: Batch, coef: Array, b: Array, cautious: bool) -> tuple[A
 def _search(
     batch: Batch, coef: Array, plain: Array, z: Array, value: Array, fixed: Array, curvature: Array
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """The step for these curvatures, its length by Armijo's rule, the slope along it, and the value it reaches."""
+    """The step for these curvatures, its length by Armijo's rule, the gradient along it, and the value it reaches."""
     loss, design, y, v = batch.loss, batch.design, batch.y, batch.v
-    g, h = v * loss.slope(y, z), v * curvature
+    g, h = v * loss.gradient(y, z), v * curvature
     dcoef, db = design.factor(h, batch.intercepts, _damping(batch, h))(coef, g)
     dplain = design.predict(dcoef)
     dz = dplain + batch.offsets(db)
-    linear, bend = design.inner(dcoef, coef, plain), design.inner(dcoef, dcoef, dplain)
+    linear, quadratic = design.inner(dcoef, coef, plain), design.inner(dcoef, dcoef, dplain)
     drop = np.einsum("bm,bm->b", g, dz) + linear
     t = np.ones(len(y))
     for _ in range(60):  # for each element on its own; the quadratic part of the objective is known exactly
         with np.errstate(over="ignore"):  # an exponential at a step that is far too long
             losses = loss.value(y, z + t[:, None] * dz)
-        trial = np.einsum("bm,bm->b", v, losses) + fixed + t * linear + t * t * bend / 2
+        trial = np.einsum("bm,bm->b", v, losses) + fixed + t * linear + t * t * quadratic / 2
         too_far = trial > value + 1e-4 * t * drop + 1e-14 * np.abs(value)
         if not too_far.any():
             return t, dcoef, db, drop, trial

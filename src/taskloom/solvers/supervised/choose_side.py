@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...losses import RowLoss
 from ...problem import Problem
-from ..factor.table_with_gaps import Table
+from ..factor.table_with_gaps import TableWithGaps
 from ..reformulations.shared_inputs import separable_weights
 from .component_side import PartsSide
 from .sides import FeatureSide, Side, TaskSide
@@ -27,7 +27,7 @@ def choose_side(problem: Problem) -> Side:
     if isinstance(problem.loss, RowLoss):  # nothing decouples: the smaller structure is the better one
         return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
     many = max(MANY, problem.n_tasks / 4) <= problem.n_features
-    if many and problem.loss.quadratic and Table.filled(problem):
+    if many and problem.loss.quadratic and TableWithGaps.filled(problem):
         return TaskSide(problem)
     small = problem.n_tasks < problem.n_features and (
         problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)

@@ -58,7 +58,7 @@ class MeanGram:
         return X if self.U is None else self.U @ X
 
 
-class CreepingError(Exception):
+class SlowConvergenceError(Exception):
     """Conjugate gradients take longer than systems that are solved would."""
 
 
@@ -73,7 +73,7 @@ class Tally:
     def add(self, iterations: int) -> None:
         self.directions, self.iterations = self.directions + 1, self.iterations + iterations
         if self.iterations > self.worth * max(self.directions, FIRST):
-            raise CreepingError
+            raise SlowConvergenceError
 
 
 class Coupled(Design):
@@ -158,10 +158,10 @@ class _CoupledDirection(Direction):
     def _apply(self, x: Array) -> Array:
         design = self.design
         if self.grams is not None:
-            pulled = np.matmul(self.grams, design.weights(x).T[:, :, None])[..., 0].T
+            correlated = np.matmul(self.grams, design.weights(x).T[:, :, None])[..., 0].T
         else:
-            pulled = design.problem.correlate(self._centred(self.h * design.predict(x)[0]))
-        return x + (pulled @ design.L).ravel()
+            correlated = design.problem.correlate(self._centred(self.h * design.predict(x)[0]))
+        return x + (correlated @ design.L).ravel()
 
     def _centred(self, g: Array) -> Array:
         """Take out what each task's intercept would absorb."""

@@ -68,17 +68,17 @@ class CoupledSquares:
         # What a residual leaves above the minimum is at most half its square: the system is the identity and more.
         enough = max(design.enough, 1e-22 * float(np.vdot(target, target)))
         D = P = design.preconditioned(R, 2.0)
-        slope = float(np.vdot(R, D))
+        gradient = float(np.vdot(R, D))
         for _ in range(STEPS):
             if float(np.vdot(R, R)) <= enough:
                 break
             dz, dN = self._products(P)
             bent = P + dN @ L
-            length = slope / float(np.vdot(P, bent))
+            length = gradient / float(np.vdot(P, bent))
             B, z, N, R = B + length * P, z + length * dz, N + length * dN, R - length * bent
             D = design.preconditioned(R, 2.0)
-            slope, last = float(np.vdot(R, D)), slope
-            P = D + (slope / last) * P
+            gradient, last = float(np.vdot(R, D)), gradient
+            P = D + (gradient / last) * P
         b = np.zeros(self.problem.n_tasks)
         if self.problem.fit_intercept:
             b = seen.sum_by_task(self.h * (seen.y - z)) / self.total

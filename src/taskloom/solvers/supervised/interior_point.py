@@ -1,4 +1,4 @@
-"""Losses of straight pieces at weak strengths: a path through the inside of their slopes, to where Newton's method can start.
+"""Piecewise linear losses at weak regularisation: an interior-point path to where Newton's method can start.
 
 Newton's method on a smoothed loss sees the pieces that the observations lie on. Where the strength is weak it meets them one
 by one, and creeps. An interior-point method is blind to pieces: with ``l(y, z) = sup_s s z - l*(y, s)`` and ``l*`` linear on
@@ -32,7 +32,7 @@ LONGEST, CLOSE = 2.0, 1e-8  # steps of margins under other losses: the longest, 
 
 def follows(loss: Loss) -> bool:
     """Whether this is a smoothed loss of straight pieces, or that of some tasks."""
-    return loss.stands_in and isinstance(loss, Smoothed | Mixed)
+    return loss.is_surrogate and isinstance(loss, Smoothed | Mixed)
 
 
 def interior(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array]:
@@ -41,9 +41,9 @@ def interior(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array]:
 
 
 class _Path:
-    """Where the method stands. Parts of the slopes come first: arrays are ``2 x B x m``.
+    """Where the method stands. Parts of the gradients come first: arrays are ``2 x B x m``.
 
-    Observations under other losses (``plain``) take part in every step with their own slopes and curvatures; exponentials
+    Observations under other losses (``plain``) take part in every step with their own gradients and curvatures; exponentials
     (``margins``) hold for short steps only.
     """
 
@@ -58,9 +58,9 @@ class _Path:
                 continue
             y = batch.y[place]
             self.width[place], self.guess[place], self.plain[place] = part.width, part.guess, False
-            for end, k, slope in zip(ends, self.k, part.loss.slopes(y), strict=True):
-                end[place] = slope = np.broadcast_to(slope, y.shape)
-                k[place] = np.divide(part.loss.conjugate(y, slope), slope, out=np.zeros_like(y), where=slope != 0)
+            for end, k, gradient in zip(ends, self.k, part.loss.gradient_bounds(y), strict=True):
+                end[place] = gradient = np.broadcast_to(gradient, y.shape)
+                k[place] = np.divide(part.loss.conjugate(y, gradient), gradient, out=np.zeros_like(y), where=gradient != 0)
         self.there = (ends != 0) & (batch.v > 0)
         self.v = np.where(self.there, batch.v, 0.0)
         ends = np.where(self.there, ends, 1.0)
@@ -74,8 +74,10 @@ class _Path:
         self.p, self.q = np.maximum(-rest, 0.0) + apart[:, None], np.maximum(rest, 0.0) + apart[:, None]
 
     def _slopes(self) -> Array:
-        slopes = np.where(self.there, self.s, 0.0).sum(axis=0)
-        return np.where(self.plain, self.batch.loss.slope(self.batch.y, self.z), slopes) if self.plain.any() else slopes
+        gradients = np.where(self.there, self.s, 0.0).sum(axis=0)
+        return (
+            np.where(self.plain, self.batch.loss.gradient(self.batch.y, self.z), gradients) if self.plain.any() else gradients
+        )
 
     def _distance(self) -> Array:
         """``z - k - width (s - guess)``, which ``q - p`` is to be."""
@@ -106,11 +108,11 @@ class _Path:
         steep = self.p / below + self.q / above
         ease = np.where(self.there, 1 / steep, 0.0)
         share = 1 + self.width * ease.sum(axis=0)
-        bend = ease.sum(axis=0) / share
+        total_curvature = ease.sum(axis=0) / share
         if self.plain.any():
             curvature, most = (of(self.batch.y, self.z) for of in (self.batch.loss.curvature, self.batch.loss.majorant))
-            bend = np.where(self.plain, np.maximum(curvature, 1e-3 * most), bend)
-        h = self.batch.v * bend
+            total_curvature = np.where(self.plain, np.maximum(curvature, 1e-3 * most), total_curvature)
+        h = self.batch.v * total_curvature
         damping = None if self.batch.intercepts is None else 1e-14 * self.batch.intercepts.gather(h) + 1e-300
         direction = self.batch.design.factor(h, self.batch.intercepts, damping)
         missed = self.q - self.p - self._distance()
@@ -118,10 +120,10 @@ class _Path:
         def towards(low: Array, high: Array) -> tuple[Array, ...]:
             """The changes after which the products are about ``low`` and ``high``."""
             rest = missed + (high / above - self.q) - (low / below - self.p)
-            pulled = (ease * rest).sum(axis=0) / share
-            dcoef, db = direction(self.coef, self.batch.v * (self._slopes() - pulled))
+            correlated = (ease * rest).sum(axis=0) / share
+            dcoef, db = direction(self.coef, self.batch.v * (self._slopes() - correlated))
             dz = self.batch.design.predict(dcoef) + self.batch.offsets(db)
-            change = dz - self.width * (dz * bend - pulled)
+            change = dz - self.width * (dz * total_curvature - correlated)
             ds = ease * (change - rest)
             dp = np.where(self.there, low / below - self.p - self.p / below * ds, 0.0)
             dq = np.where(self.there, high / above - self.q + self.q / above * ds, 0.0)

@@ -122,12 +122,12 @@ class RowDesign(Design):
         """The outputs without intercepts (``n x T``), by the shorter way."""
         return self._spread(self.inputs.forward(coef.reshape(self.shape)))
 
-    def pull(self, U: Array) -> Array:
+    def correlate(self, U: Array) -> Array:
         """``P'UR``."""
         return self.inputs.back(U if self.R is None else U @ self.R)
 
     def start(self, u: Array) -> Array:
-        return self.pull(self.table(u)).reshape(1, -1)
+        return self.correlate(self.table(u)).reshape(1, -1)
 
     def predict(self, coef: Array) -> Array:
         return self.outputs(coef).T.reshape(1, -1)
@@ -156,7 +156,7 @@ class _RowDirection(Direction):
         if intercept:
             self.own = self._lifted(self.mean_hessian)
 
-    def bend(self, U: Array) -> Array:
+    def hessian_product(self, U: Array) -> Array:
         """The Hessian of the loss times ``U`` (``n x T``)."""
         return self.h * (U - np.einsum("it,it->i", self.share, U)[:, None])
 
@@ -182,20 +182,20 @@ class _DenseDirection(_RowDirection):
         assert P is not None
         R = np.eye(T) if design.R is None else design.R
         away = R[None] - (self.share @ R)[:, None]  # centred first: what is left is a sum of squares
-        pulled = h[:, :, None] * away
-        middle = np.matmul(away.transpose(0, 2, 1), pulled)
+        correlated = h[:, :, None] * away
+        middle = np.matmul(away.transpose(0, 2, 1), correlated)
         (n, p), q = P.shape, R.shape[1]
         pairs = (P[:, :, None] * P[:, None, :]).reshape(n, p * p)
         M = (pairs.T @ middle.reshape(n, q * q)).reshape(p, p, q, q).transpose(0, 2, 1, 3).reshape(p * q, p * q)
         M[np.diag_indices(p * q)] += 1.0
         if intercept:
-            edge = (P.T @ pulled.reshape(n, T * q)).reshape(p, T, q).transpose(0, 2, 1).reshape(p * q, T)
+            edge = (P.T @ correlated.reshape(n, T * q)).reshape(p, T, q).transpose(0, 2, 1).reshape(p * q, T)
             M = np.block([[M, edge], [edge.T, self.own]])
         self.system = Positive(M[None])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         G = self.design.table(g[0])
-        rhs = -(self.design.pull(G).ravel() + coef[0])
+        rhs = -(self.design.correlate(G).ravel() + coef[0])
         if not self.intercept:
             return self.system.solve(rhs[None, :, None])[..., 0], np.zeros((1, 0))
         both = self.system.solve(np.concatenate([rhs, -G.sum(axis=0)])[None, :, None])[..., 0]
@@ -222,18 +222,18 @@ class _IterativeDirection(_RowDirection):
 
     def _taken(self, U: Array) -> Array:
         """What is left of ``U`` once the intercepts have absorbed what they can."""
-        return U if self.inverse is None else U - self.bend(np.broadcast_to(self.inverse @ U.sum(axis=0), U.shape))
+        return U if self.inverse is None else U - self.hessian_product(np.broadcast_to(self.inverse @ U.sum(axis=0), U.shape))
 
     def _apply(self, x: Array) -> Array:
-        return x + self.design.pull(self._taken(self.bend(self.design.outputs(x)))).ravel()
+        return x + self.design.correlate(self._taken(self.hessian_product(self.design.outputs(x)))).ravel()
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         design = self.design
         G = design.table(g[0])
-        rhs = -(design.pull(self._taken(G)).ravel() + coef[0])
-        size = float(np.linalg.norm(coef)) + float(np.linalg.norm(design.pull(G)))
+        rhs = -(design.correlate(self._taken(G)).ravel() + coef[0])
+        size = float(np.linalg.norm(coef)) + float(np.linalg.norm(design.correlate(G)))
         accuracy = np.clip(float(np.linalg.norm(rhs)) / max(size, 1e-300), 1e-10, 1e-2)  # Newton's own error is no smaller
         step, _ = cg(self.operator, rhs, rtol=accuracy, atol=0.0, maxiter=1000, M=self.preconditioner)
         if self.inverse is None:
             return step[None], np.zeros((1, 0))
-        return step[None], -(self.inverse @ (G + self.bend(design.outputs(step))).sum(axis=0))[None]
+        return step[None], -(self.inverse @ (G + self.hessian_product(design.outputs(step))).sum(axis=0))[None]

@@ -26,7 +26,7 @@ def transposed(M: Array) -> Array:
 
 
 class Intercepts(ABC):
-    """Which intercept each observation has: they are spread over observations, and slopes are gathered back."""
+    """Which intercept each observation has: they are spread over observations, and gradients are gathered back."""
 
     @abstractmethod
     def spread(self, b: Array) -> Array:

@@ -21,7 +21,7 @@ from ...losses import RowLoss
 from ...problem import Problem
 from ..reformulations.shared_inputs import SharedInputs
 from .batched_newton import Batch, Fit, newton
-from .coupled import Coupled, CreepingError, MeanGram, Tally
+from .coupled import Coupled, MeanGram, SlowConvergenceError, Tally
 from .coupled_least_squares import CoupledSquares
 from .multiclass_newton import row_fit
 from .newton_systems import Columns, Design, Gram, OneEach, OnePerTask
@@ -34,12 +34,12 @@ BUCKET = 1 << 20  # numbers in the systems of the tasks that are solved together
 
 @dataclass(eq=False)
 class Supervised:
-    """The tasks at a given metric: weights, intercepts, predictions, slopes of the loss, ``Z = Phi'G``, the norm."""
+    """The tasks at a given metric: weights, intercepts, predictions, gradients of the loss, ``Z = Phi'G``, the norm."""
 
     W: Array
     b: Array
     z: Array
-    slopes: Array
+    gradients: Array
     Z: Array
     norm: float  # alpha tr(A^+ W'W) + ridge ||W||^2
 
@@ -82,10 +82,10 @@ class Side(ABC):
     def _read(self, W: Array, b: Array, norm: float) -> Supervised:
         problem = self.problem
         z = problem.predict(W, b)
-        slopes = problem.loss.slope(problem.observations.y, z)
-        dual = -problem.observations.weight * slopes
+        gradients = problem.loss.gradient(problem.observations.y, z)
+        dual = -problem.observations.weight * gradients
         self._dual, self._W, self._b = dual, W, b
-        return Supervised(W, b, z, slopes, problem.correlate(dual), norm)
+        return Supervised(W, b, z, gradients, problem.correlate(dual), norm)
 
 
 class TaskSide(Side):
@@ -137,10 +137,10 @@ class TaskSide(Side):
             design = Gram((self._observation_gram() * (spread @ spread.T))[None])
         try:
             fit = self._newton(design)
-        except CreepingError:
+        except SlowConvergenceError:
             self._creeps = True
             return self.supervise(root)
-        self._creeps |= large and problem.loss.stands_in and fit.steps > self.creeping and self.creeping_limit >= N
+        self._creeps |= large and problem.loss.is_surrogate and fit.steps > self.creeping and self.creeping_limit >= N
         b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
         if isinstance(design, Gram):
             W = (problem.correlate(fit.coef[0]) @ L) @ L.T / (2 * problem.alpha)
@@ -160,9 +160,9 @@ class TaskSide(Side):
 
     def _hold(self, W: Array, b: Array, z: Array, Z: Array, norm: float) -> Supervised:
         """A solution that comes with all that ``_read`` would work out."""
-        slopes = self.problem.loss.slope(self.problem.observations.y, z)
-        self._W, self._b, self._Z, self._dual = W, b, Z, -self.problem.observations.weight * slopes
-        return Supervised(W, b, z, slopes, Z, norm)
+        gradients = self.problem.loss.gradient(self.problem.observations.y, z)
+        self._W, self._b, self._Z, self._dual = W, b, Z, -self.problem.observations.weight * gradients
+        return Supervised(W, b, z, gradients, Z, norm)
 
     def _spread(self, L: Array) -> Array:
         """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
