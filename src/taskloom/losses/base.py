@@ -19,8 +19,8 @@ class Loss(Component, ABC):
     """``l(y, z)``, convex in ``z``. Entrywise: no masks, no weights, no sums; ``Problem`` weighs and adds.
 
     A *smooth* loss has ``gradient`` and ``curvature``; a nonsmooth one has ``prox`` instead (and may leave both out), from
-    which ``smoothed`` makes a smooth surrogate. Every loss has ``conjugate`` and ``gradient_bounds``, the interval outside which
-    the conjugate is infinite: they are its half of the certificate.
+    which ``smoothed`` makes a smooth surrogate. Every loss has ``conjugate`` and ``gradient_bounds``, the interval outside
+    which the conjugate is infinite: they are its half of the certificate.
     """
 
     smooth: ClassVar[bool] = True
