@@ -28,8 +28,8 @@ from pathlib import Path
 import numpy as np
 
 import taskloom
-import taskloom.cli.fitting
-import taskloom.cli.predicting
+import taskloom.cli.gains_table
+import taskloom.cli.table_files
 import taskloom.report
 from taskloom import cli
 from taskloom.persistence import atomic_write

@@ -96,7 +96,7 @@ def test_a_column_cannot_be_target_and_task(tmp_path, capsys):
 
 def test_numbers_are_never_cut_off(monkeypatch, capsys):
     """In a file at all, and on a narrow terminal words are folded instead."""
-    columns = ("structure", "alpha", "R2", "s.e.", "behind", "s.e.", "proved within", "seconds")
+    columns = ("structure", "alpha", "R2", "s.e.", "below best", "s.e.", "duality gap", "seconds")
     row = ("feature_selection with a long name", "0.00014", "0.767", "0.012", "0.006", "0.004", "0.0093 %", "12.3")
     show.Output().table(columns, [row])
     lines = capsys.readouterr().out.splitlines()
@@ -138,7 +138,7 @@ def test_an_unexpected_error_is_still_one_sentence(monkeypatch, capsys, saved):
     def broken(*_):
         raise ZeroDivisionError("nothing\nhelps")
 
-    monkeypatch.setattr("taskloom.cli.inspecting.load", broken)
+    monkeypatch.setattr("taskloom.estimators.load", broken)
     assert taskloom_("inspect", saved) == cli.FAILED
     assert (
         capsys.readouterr().err
@@ -150,7 +150,7 @@ def test_an_unexpected_error_is_still_one_sentence(monkeypatch, capsys, saved):
 def test_interrupting_is_one_sentence_and_130(folder, tmp_path):
     """Ctrl-C inside a solve too, where the library itself would answer with its best iterate."""
     code = (
-        "import sys, taskloom.estimators, taskloom.cli.fitting\nfrom taskloom.cli import main\n"
+        "import sys, taskloom.cli.gains_table\nfrom taskloom.cli import main\n"
         "sys.stderr.write('ready\\n'); sys.stderr.flush()\nmain(sys.argv[1:])"
     )
     argv = [

@@ -76,7 +76,7 @@ def render_report(
             "pipe[:-1].transform(X) gives"
         )
     check_is_fitted(model, "certificate_")
-    if X is None != y is None:
+    if (X is None) != (y is None):
         raise ValueError("give both X and y, or neither")
     facts = gather(model, X, y, transfer)
     gains, span = figures.gains(facts)

@@ -8,7 +8,7 @@ from collections.abc import Set
 from importlib import import_module
 from typing import Any
 
-from ..tables.preprocessing import MISSING
+from .preprocessing import MISSING
 
 DELIMITERS = ",;\t|"
 
