@@ -1,4 +1,4 @@
-// The map of relations: one sheet of cells, and one above it for what is pointed at, chosen or found.
+// The heat map of correlations: a canvas of cells, and a canvas above it for the cursor, the selection and search results.
 
 const unpack = (text, size) => {
   // Correlations as 16-bit numbers, the lower triangle row by row.
