@@ -126,13 +126,13 @@ def commands(folder: Path) -> dict[str, Command]:
         ),
         "reproduce fig1 --quick": Command(
             started(["-m", "taskloom", "reproduce", "fig1", "--quick", "--output", str(figure)]),
-            {figure / "fig1.ledger.json": is_json, figure / "fig1.json": is_json, figure / "fig1.png": is_png},
+            {figure / "fig1.results.json": is_json, figure / "fig1.json": is_json, figure / "fig1.png": is_png},
             share=0.1,
             workers=True,
         ),
         "reproduce, two workers": Command(
             started(["-c", SLOW, str(slow)]),
-            {slow / "slow.ledger.json": is_json, slow / "slow.json": is_json, slow / "slow.png": is_png},
+            {slow / "slow.results.json": is_json, slow / "slow.json": is_json, slow / "slow.png": is_png},
             share=0.1,
             workers=True,
         ),

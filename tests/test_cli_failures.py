@@ -25,7 +25,7 @@ TABLES = {
     "decimal comma": ("score;school;x\n1;a;1,5\n2;b;2,5\n", "a comma, such as '1,5' in row 1: write decimals with a point"),
     "infinity": ("score,school,x\n1,a,inf\n2,b,3\n", "column 'x' holds infinity in row 1"),
     "infinite target": ("score,school,x\n1e999,a,1\n2,b,3\n", "column 'score' holds infinity in row 1"),
-    "a word among numbers": ("score,school,x\n1,a,1\n2,b,?\n", "column 'x' holds numbers, but '\\?' in row 2"),
+    "a word among numbers": ("score,school,x\n1,a,1\n2,b,?\n", "column 'x' is numeric, but has '\\?' in row 2"),
     "no task": ("score,school,x\n1,a,1\n2,,2\n", "task column 'school' is empty in row 2"),
     "no target": ("score,school,x\n,a,1\n,b,2\n", "column 'score' is empty"),
     "no inputs": ("score,school\n1,a\n2,b\n", "no input columns"),

@@ -11,7 +11,7 @@ __all__ = ["MTCL", "MTFL", "MTRL", "OKL", "STL"]
 
 
 def STL(**options: Any) -> MultiTaskRegressor:
-    """Single-task learning: every task on its own."""
+    """Single-task learning: independent tasks."""
     return MultiTaskRegressor(Independent(), **options)
 
 

@@ -1,4 +1,4 @@
-"""What a bug report needs: which versions are installed, and how many threads they use."""
+"""Versions and thread pools, for bug reports."""
 
 from __future__ import annotations
 

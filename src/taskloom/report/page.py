@@ -34,8 +34,8 @@ def write_report(
 ) -> Path:
     """Write one self-contained HTML page about a fitted model: task correlations, gains over single-task models, duality gap.
 
-    The page loads nothing and opens from disk. It is written under a temporary name and renamed, so that a crash leaves no partial
-    file.
+    The page loads nothing and opens from disk. It is written under a temporary name and renamed, so that a crash leaves no
+    partial file.
 
     Parameters
     ----------

@@ -62,8 +62,8 @@ def prove(certificate: Certificate, tol: float, baseline: str = "the intercept-o
         return Proof(
             "No duality gap: at best a stationary point",
             "none",
-            "The problem is not convex, or has no finite dual value, so the distance to the minimum is unknown: another start or "
-            f"solver may reach a lower objective. {_sentence(certificate.message)}",
+            "The problem is not convex, or the dual value is not finite, so the distance to the minimum is unknown: another "
+            f"start or solver may reach a lower objective. {_sentence(certificate.message)}",
         )
     means = (
         f"The objective is {certificate.primal:.6g}; the dual value {certificate.dual:.6g} is a lower bound of the minimum. No "
@@ -163,9 +163,8 @@ def _correlations(facts: Facts) -> str:
         text.append(f"Most negatively correlated are {pair} ({signed(value[worst])}).")
     needed = int(np.searchsorted(np.cumsum(facts.eigenvalues) / facts.eigenvalues.sum(), 0.95)) + 1
     if T > 2:
-        text.append(
-            f"{count(needed, 'eigenvector')} of {T:,} {'explains' if needed == 1 else 'explain'} 95 % of the trace of the structure."
-        )
+        explain = "explains" if needed == 1 else "explain"
+        text.append(f"{count(needed, 'eigenvector')} of {T:,} {explain} 95 % of the trace of the structure.")
     return " ".join(text)
 
 
@@ -235,8 +234,9 @@ def _gains(facts: Facts) -> str:
     unsure = scored.size - int(better.sum()) - int(worse.sum())
     text = (
         f"Multi-task learning {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} "
-        f"{'is' if better.sum() == 1 else 'are'} predicted clearly better than by single-task models, {int(worse.sum()):,} clearly "
-        f"worse, and for {unsure:,} the difference is within the noise; {change} (standard error over tasks {error_of_mean:.3f})."
+        f"{'is' if better.sum() == 1 else 'are'} predicted clearly better than by single-task models, {int(worse.sum()):,} "
+        f"clearly worse, and for {unsure:,} the difference is within the noise; {change} (standard error over tasks "
+        f"{error_of_mean:.3f})."
     )
     top, low = scored[np.argmax(gain[scored])], scored[np.argmin(gain[scored])]
     if gain[top] > 0:
