@@ -35,9 +35,7 @@ for T in sizes:
     model.fit(np.column_stack([X, task]), y)
     seconds.append(model.history_["seconds"][-1])
     errors.append(np.mean((model.coef_.T - W) ** 2) / np.mean(W**2))
-    print(
-        f"{T:5d} tasks: relative duality gap {model.certificate_.relative_gap:.0e}, error of coefficients {errors[-1]:.2%}"
-    )
+    print(f"{T:5d} tasks: relative duality gap {model.certificate_.relative_gap:.0e}, error of coefficients {errors[-1]:.2%}")
 
 # %%
 # The dotted line is proportional to the number of tasks. The error falls: with more tasks the common subspace is estimated

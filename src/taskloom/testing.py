@@ -93,8 +93,8 @@ def _gradients_of_prox(loss: Any, name: str, y: Array, z: Array, rng: np.random.
     step = 0.7
     u = loss.prox(y, z, step)
     at = step * loss.value(y, u) + (u - z) ** 2 / 2
-    for spread in (1e-3, 1e-1, 1.0, 5.0):
-        other = u + spread * rng.normal(size=u.shape)
+    for distance in (1e-3, 1e-1, 1.0, 5.0):
+        other = u + distance * rng.normal(size=u.shape)
         reached = step * loss.value(y, other) + (other - z) ** 2 / 2
         _require(at <= reached + 1e-9 * (1 + np.abs(reached)), f"{name}.prox must minimise step * value(y, u) + (u - z)^2 / 2")
     return u, (z - u) / step

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from ..estimators import MultiTaskClassifier, MultiTaskClassifierCV, MultiTaskRegressor, MultiTaskRegressorCV
 from ..estimators.cross_validation.splitters import task_folds
 from ..structures import Independent, Structure
-from .output import Output, watched
+from .output import FoldProgress, Output
 from .table_roles import TableRoles
 
 Array = np.ndarray
@@ -42,10 +42,8 @@ def assign_folds(data: TableRoles, n_splits: int, seed: int | None) -> Folds:
     """Folds stratified by task, and by class where targets are labels."""
     stratum = data.task
     if data.labelled and data.layout != "classes":
-        seen = data.seen
-        stratum = stratum * 2 + np.array(
-            [value == max(set(seen[data.task == t].tolist())) for t, value in zip(data.task, seen, strict=True)]
-        )
+        second = np.array([max(data.seen[data.task == t].tolist()) for t in range(len(data.tasks))], dtype=object)
+        stratum = stratum * 2 + (data.seen == second[data.task])
     return task_folds(len(data.inputs), data.row, stratum, n_splits, seed)
 
 
@@ -57,17 +55,14 @@ class PooledR2:
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         error = (np.asarray(y, dtype=float) - estimator.predict(X)) ** 2
-        if estimator.task_column is None:
-            error = error / np.array([self.variance[name] for name in self.variance])
-        else:
-            error = error / np.array([self.variance[name] for name in X[estimator.task_column]])
-        return 1 - float(np.nanmean(error))
+        tasks = self.variance if estimator.task_column is None else X[estimator.task_column]
+        return 1 - float(np.nanmean(error / np.array([self.variance[name] for name in tasks])))
 
 
 def search(
     output: Output, data: TableRoles, X: Any, structures: list[Structure], settings: Settings, folds: Folds, title: str
 ) -> Any:
-    """A fitted search over strengths and structures."""
+    """A fitted search over values of alpha and structures."""
     options: dict[str, Any] = {
         "structures": structures,
         "kernel": settings.kernel,
@@ -88,7 +83,7 @@ def search(
         wide = data.layout == "wide"  # columns may be in different units
         model = MultiTaskRegressorCV(**options, scoring=PooledR2(data), standardize_targets=wide)
     with output.progress(title, len(folds)) as bar:
-        watched(model, bar).fit(X, data.y)
+        model.set_callbacks(*([] if bar is None else [FoldProgress(bar)])).fit(X, data.y)
     # what a file can hold: a number of folds, and the default score
     return model.set_callbacks().set_params(cv=settings.cv, random_state=settings.seed, scoring=None)
 
@@ -140,17 +135,15 @@ def compare_tasks(data: TableRoles, predictions: tuple[Array, Array], variance: 
     alone, together = predictions
     seen = data.seen
     there = np.array([a is not None and b is not None for a, b in zip(alone, together, strict=True)])
-    table: dict[str, list] = {"task": data.tasks, "alone": [], "together": [], "gain": [], "standard_error": []}
+    rows = []
     for t in range(len(data.tasks)):
         mine = there & (data.task == t)
         one, other = (_scores(data.labelled, seen[mine], z[mine], float(variance[t])) for z in (alone, together))
-        n = one.size
-        gain = other - one
-        table["alone"].append(float(one.mean()) if n else np.nan)
-        table["together"].append(float(other.mean()) if n else np.nan)
-        table["gain"].append(float(gain.mean()) if n else np.nan)
-        table["standard_error"].append(float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan)
-    return {name: np.array(column, dtype=object if name == "task" else float) for name, column in table.items()}
+        n, gain = one.size, other - one
+        error = gain.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
+        rows.append((one.mean(), other.mean(), gain.mean(), error) if n else (np.nan,) * 4)
+    scores = dict(zip(("alone", "together", "gain", "standard_error"), np.array(rows, dtype=float).T, strict=True))
+    return {"task": np.array(data.tasks, dtype=object), **scores}
 
 
 def _scores(labelled: bool, truth: Array, predicted: Array, variance: float) -> Array:
@@ -180,9 +173,7 @@ def score_holdout(output: Output, data: TableRoles, structures: list[Structure],
     preprocessor = rest.preprocessor().fit(rest.inputs)
     X, X_kept = preprocessor.transform(rest.inputs), preprocessor.transform(kept.inputs)
     folds = assign_folds(rest, settings.cv, settings.seed)
-    predicted = []
-    single: list[Structure] = [Independent()]
-    for candidates, title in ((single, "held out: single-task"), (structures, "held out: multi-task")):
-        fitted = search(output, rest, X, candidates, settings, folds, title)
-        predicted.append(pick(fitted.predict(X_kept), kept.row, kept.task))
-    return compare_tasks(kept, (predicted[0], predicted[1]), variances(data))
+    single = search(output, rest, X, [Independent()], settings, folds, "held out: single-task")
+    model = search(output, rest, X, structures, settings, folds, "held out: multi-task")
+    one, other = (pick(fitted.predict(X_kept), kept.row, kept.task) for fitted in (single, model))
+    return compare_tasks(kept, (one, other), variances(data))

@@ -69,13 +69,11 @@ class Output:
         if not self.as_json:
             self.out.print(plain(text) if text else "", soft_wrap=True)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Text in the first column, right-aligned numbers in the others."""
         if self.as_json:
             return
-        table = Table(
-            title=None if title is None else Text(title), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-        )
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for k, (name, *cells) in enumerate(zip(columns, *rows, strict=True)):
             if k == 0:  # on a narrow terminal text is folded, never numbers
                 table.add_column(Text(name, style="bold"), overflow="fold")
@@ -92,7 +90,7 @@ class Output:
             sys.stdout.write(json.dumps(jsonable(value | {"notes": self.notes}), indent=2) + "\n")
 
     @contextmanager
-    def progress(self, title: str, total: int | None, unit: str = "folds") -> Iterator[Progress | None]:
+    def progress(self, title: str, total: int | None) -> Iterator[Progress | None]:
         """A progress bar on a terminal; warnings of the fit become notes."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -103,7 +101,7 @@ class Output:
                     TextColumn("{task.description}"),
                     BarColumn(),
                     MofNCompleteColumn(),
-                    TextColumn(unit),
+                    TextColumn("folds"),
                     TimeElapsedColumn(),
                 )
                 with Progress(*columns, console=self.err, transient=True) as bar:
@@ -133,11 +131,6 @@ class FoldProgress:
         if context.task_name == "fold":
             self.bar.advance(self.bar.task_ids[-1])
         return False
-
-
-def watched(estimator: Any, bar: Progress | None) -> Any:
-    """The estimator, with a callback for the bar if there is one."""
-    return estimator if bar is None else estimator.set_callbacks(FoldProgress(bar))
 
 
 def jsonable(value: Any) -> Any:

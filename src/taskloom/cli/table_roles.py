@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -41,17 +41,7 @@ class TableRoles:
         place[rows] = np.arange(len(rows))
         keep = place[self.row] >= 0
         y = self.y.iloc[rows] if self.layout == "wide" else self.y[rows]
-        return TableRoles(
-            self.inputs.iloc[rows],
-            y,
-            self.labelled,
-            self.task_column,
-            self.categorical,
-            self.tasks,
-            place[self.row[keep]],
-            self.task[keep],
-            self.layout,
-        )
+        return replace(self, inputs=self.inputs.iloc[rows], y=y, row=place[self.row[keep]], task=self.task[keep])
 
     def preprocessor(self) -> TablePreprocessor:
         return TablePreprocessor(task_column=self.task_column, categorical=self.categorical)

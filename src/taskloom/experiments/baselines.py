@@ -1,4 +1,4 @@
-"""The original algorithms, from their papers, for comparison: squared loss, tasks with inputs of their own, no intercepts.
+"""The original algorithms, from their papers, for comparison: squared loss, task-specific inputs, no intercepts.
 
 All minimise ``sum_t 1/n_t ||y_t - X_t w_t||^2`` plus a penalty of ``W`` (``d x T``), and return the weights with a trace of
 ``(CPU seconds, objective)``. They stop at ``target`` (an objective value) or after ``time_limit`` seconds. With

@@ -80,7 +80,7 @@ def _single_task(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: An
     alpha = float(np.exp(np.log(best).mean()))
     model = MultiTaskRegressor(Fixed(np.diag(alpha / best)), alpha=alpha, **options).fit(X, y)
     report = {
-        "setting": "Independent(), a strength for each task",
+        "setting": "Independent(), one alpha per task",
         "alpha": alpha,
         "alphas": best.tolist(),
         "place_in_grid": np.argmin(totals, axis=0).tolist(),

@@ -109,9 +109,9 @@ class RelationMap {
       for (let j = 0; j < size; j++, k += 4) {
         const value = this.value(order[i], order[j]);
         if (Math.abs(value) < threshold) continue;
-        const strength = Math.abs(value);
+        const weight = Math.abs(value);
         const end = value < 0 ? tint.negative : tint.positive;
-        for (let c = 0; c < 3; c++) image.data[k + c] = tint.middle[c] + strength * (end[c] - tint.middle[c]);
+        for (let c = 0; c < 3; c++) image.data[k + c] = tint.middle[c] + weight * (end[c] - tint.middle[c]);
         image.data[k + 3] = 255;
       }
     }
