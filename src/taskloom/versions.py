@@ -11,7 +11,13 @@ from threadpoolctl import threadpool_info
 
 from taskloom import __version__
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "threadpoolctl", "joblib", "pandas", "polars", "pyarrow", "cvxpy", "torch")
+REQUIRED = ("numpy", "scipy", "scikit-learn")
+PACKAGES = (*REQUIRED, "threadpoolctl", "joblib", "pandas", "polars", "pyarrow", "cvxpy", "torch")
+
+
+def versions() -> dict[str, str]:
+    """The versions of taskloom, Python and the required packages."""
+    return {"taskloom": __version__, "python": platform.python_version(), **{name: version(name) for name in REQUIRED}}
 
 
 def show_versions() -> None:

@@ -6,12 +6,10 @@ import csv
 import io
 import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +20,7 @@ from taskloom import __version__
 
 from ..datasets import get_data_home
 from ..persistence import atomic_path
+from ..versions import versions
 from . import fig1, sarcos, scenes, school
 from .process_pool import end_with_parent
 from .progress_line import Report, shown
@@ -158,11 +157,6 @@ def _one(measure: Callable, unit: Unit, settings: dict, folder: Path) -> tuple[U
     """One unit with one BLAS thread: the matrices are small, and times should not depend on the number of threads."""
     with threadpool_limits(1):
         return unit, measure(unit, settings, folder)
-
-
-def versions() -> dict[str, str]:
-    packages = ("numpy", "scipy", "scikit-learn")
-    return {"taskloom": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def _plot(experiment: Any, record: dict, path: Path) -> bool:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..estimators.base import MultiTaskEstimator
 from ..inspection.labels import clean_text
 from ..persistence import atomic_write
+from ..versions import versions
 from . import figures, settings
 from .facts import LARGEST_MAP, Facts, gather, payload
 from .sentences import count, percent, prove_model, tell, verdicts
@@ -103,7 +104,7 @@ def render_report(
         seconds=_seconds(model),
         code=settings.reproduce(facts, preprocessor),
         parameters=settings.parameters(model),
-        versions=settings.versions(),
+        versions=versions(),
         estimator=type(model).__name__,
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         percent=percent,

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import platform
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-
-from taskloom import __version__
 
 from .._component import Component
 from .facts import Facts
@@ -44,12 +40,6 @@ def parameters(model: Any) -> list[tuple[str, str, bool]]:
     """Every parameter, its value as code, and whether it differs from the default."""
     changed = _changed(model)
     return [(name, _value(value), name in changed) for name, value in model.get_params(deep=False).items()]
-
-
-def versions() -> dict[str, str]:
-    """The packages that a fit depends on."""
-    needed = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
-    return {"taskloom": __version__, "Python": platform.python_version(), **needed}
 
 
 def _changed(model: Any) -> dict[str, Any]:

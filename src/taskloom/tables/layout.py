@@ -59,7 +59,7 @@ def column_position(X: Any, task_column: Any) -> int:
             raise ValueError(
                 f"task_column={task_column!r} is a name, but X has no column names: pass a data frame, or the column's position"
             )
-        if names is None or task_column not in names:
+        if task_column not in names:
             raise ValueError(f"X has no column {task_column!r} (task_column); it has {names}")
         return names.index(task_column)
     if not (isinstance(task_column, Integral) and not isinstance(task_column, bool)):
@@ -103,12 +103,9 @@ def split_table(X: Any, task_column: Any) -> Table:
     labels = X[:, position] if plain else np.asarray(_safe_indexing(X, position, axis=1))
     if labels.dtype.kind not in "biufO":
         labels = labels.astype(object)
-    if labels.dtype.kind in "biuf":
-        missing = np.isnan(labels)
-    else:
-        missing = missing_cells(labels.tolist())
+    missing = np.isnan(labels) if labels.dtype.kind in "biuf" else missing_cells(labels.tolist())
     if missing.any():
-        raise ValueError(f"the task column holds a missing value in row {int(np.argmax(missing)) if missing.size else 0}")
+        raise ValueError(f"the task column holds a missing value in row {int(np.argmax(missing))}")
     others = [j for j in range(n_columns) if j != position]
     rest = np.delete(X, position, axis=1) if plain else _safe_indexing(X, others, axis=1)
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
@@ -319,7 +316,7 @@ def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:
 
 
 def unstack(X: Any, y: Any, task_column: Any = -1) -> tuple[dict[Any, Any], dict[Any, Array]]:
-    """Split a long table into one data set for each task: what :func:`stack` put together.
+    """Split a long table into one data set per task: the inverse of :func:`stack`.
 
     Returns
     -------
