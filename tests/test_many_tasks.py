@@ -257,9 +257,9 @@ class TestEstimators:
             model.predict(X, return_std=True)
         with pytest.raises(ValueError, match="say how many groups"):
             model.task_clusters()
-        with pytest.raises(ValueError, match=r"stops at .* tasks, got 12"):
+        with pytest.raises(ValueError, match=r"limited to .* tasks, got 12"):
             every_pair(model)
-        with pytest.raises(ValueError, match=r"stops at .* tasks, got 12"):
+        with pytest.raises(ValueError, match=r"limited to .* tasks, got 12"):
             taskloom.stability(model, X, y)
         monkeypatch.setattr(factors, "LARGEST_ARRAY", 10)
         with pytest.raises(ValueError, match=r"structure_.nearest\(task, k\)"):

@@ -117,7 +117,7 @@ def _long(
         if not labelled or classes.size < 3:
             raise click.UsageError(
                 "Give --task COLUMN: which task does each row belong to? (A target with three or more classes needs none; "
-                f"{target!r} has {'numbers' if not labelled else f'{classes.size} classes'}.)"
+                f"{target!r} {'is numeric' if not labelled else f'has {classes.size} classes'}.)"
             )
         if classes.size > 100:
             raise ValueError(

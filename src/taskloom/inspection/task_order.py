@@ -32,7 +32,7 @@ def every_pair(model: Any) -> Array:
     C = model.task_correlation()
     if isinstance(C, FactoredStructure):
         raise ValueError(
-            f"plots and reports of all pairs of tasks are limited to {factors.DENSE_TASKS} tasks, got {len(C)}; "
+            f"the correlations of all pairs are limited to {factors.DENSE_TASKS} tasks, got {len(C)}; "
             "structure_.nearest(task, k) gives the neighbours of one task"
         )
     return C
