@@ -7,10 +7,10 @@ import pytest
 import zoo
 
 from taskloom import losses, structures
+from taskloom.design import Observations
 from taskloom.losses import mixed_loss
 from taskloom.losses.mixed import Mixed
 from taskloom.problem import Problem
-from taskloom.problem.observations import Observations
 from taskloom.solvers import alpha_max, solve
 
 SQUARED, HUBER, ABSOLUTE, QUANTILE = losses.Squared(), losses.Huber(0.7), losses.Absolute(), losses.Quantile(0.3)

@@ -21,8 +21,8 @@ from taskloom import (
     stack,
     structures,
 )
+from taskloom.design import Observations
 from taskloom.losses import CustomLoss, Huber
-from taskloom.problem.observations import Observations
 from taskloom.structures import CustomStructure
 from taskloom.uncertainty.leave_one_out import leave_one_out
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskloom import Problem, losses, solve, structures
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 
 PAIRS = [(loss, F) for loss in zoo.LOSSES for F in zoo.STRUCTURES]
 

@@ -1,7 +1,7 @@
 """Nothing that is exported escapes the zoo, and imports go downward only."""
 
 import ast
-import re
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +9,8 @@ import pytest
 import zoo
 
 import taskloom
-from taskloom import Problem, losses, structures
+from taskloom import Problem, losses, solve, structures
 from taskloom._component import snake_case
-from taskloom.problem.memo import MADE_OF
 
 SOURCE = Path(taskloom.__file__).parent
 LOSSES = zoo.LOSSES + zoo.ROW_LOSSES
@@ -47,7 +46,8 @@ LAYERS = [
     {"_component", "_linalg", "versions"},
     {"_array_api"},
     {"losses", "structures", "features", "tables"},
-    {"problem", "inspection", "equivalences", "metrics", "testing"},
+    {"design", "inspection", "equivalences", "metrics", "testing"},
+    {"problem"},
     {"solvers", "uncertainty", "maps"},
     {"persistence"},
     {"estimators"},
@@ -80,26 +80,21 @@ def test_public_names_are_there():
         taskloom.nonsense  # noqa: B018
 
 
-def test_everything_that_is_computed_once_says_what_it_is_made_of():
-    keys = set()
-    for path in SOURCE.rglob("*.py"):
-        if path.name == "conic.py":  # compiled problems of a penalty, in a memo of their own
-            continue
-        text = path.read_text()
-        keys |= set(re.findall(r"\b(?:once|known)\(\"([^\"]+)\"", text))
-        keys |= {"single tasks"} if '"single tasks"' in text and path.name == "sides.py" else set()
-    assert keys == set(MADE_OF)
-
-
-def test_what_changes_drops_what_was_made_of_it():
+def test_problems_that_differ_in_a_layer_share_the_layers_below():
     problem = Problem(np.ones((4, 2)), np.arange(8.0).reshape(4, 2))
-    for key in MADE_OF:
-        problem.once(key, lambda key=key: key)
-    assert "scale" not in problem.with_loss(losses.as_loss("huber"))._memo
-    assert "parts" in problem.with_loss(losses.as_loss("huber"))._memo
-    assert set(MADE_OF) - set(problem.with_structure(structures.as_structure("frobenius"))._memo) == {
-        "centred",
-        "nothing",
-        "unfolded",
-    }
-    assert problem.at(2.0)._memo is problem._memo
+    assert problem.at(2.0).model is problem.model
+    other_structure = problem.with_structure(structures.as_structure("frobenius"))
+    assert other_structure.targets is problem.targets
+    assert other_structure.model is not problem.model
+    other_loss = problem.with_loss(losses.as_loss("huber"))
+    assert other_loss.design is problem.design
+    assert other_loss.targets is not problem.targets
+    other_targets = problem.design.with_observations(problem.observations.with_targets(-problem.observations.y))
+    assert other_targets.inputs is problem.inputs
+
+
+def test_a_problem_is_pickled_without_what_was_computed_from_it():
+    problem = Problem(np.random.default_rng(0).normal(size=(30, 4)), np.random.default_rng(1).normal(size=(30, 3)))
+    before = len(pickle.dumps(problem))
+    solve(problem)
+    assert len(pickle.dumps(problem)) == before
