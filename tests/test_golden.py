@@ -101,7 +101,6 @@ def test_brackets_overlap(key):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("key", parameters(slow=True))
 def test_brackets_overlap_in_the_wider_product(key):
     check(key)
