@@ -189,6 +189,6 @@ def _check_size(values: Array, name: str, least: float, most: float) -> None:
     size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if not (size == 0 or least <= size <= most):
         raise ValueError(
-            f"the largest entry of {name} is {size:.3g} in size, and a fit needs it between {least:g} and {most:g}, where squares "
-            f"neither overflow nor vanish; divide by {size:.0e}"
+            f"the largest entry of {name} is {size:.3g} in size, and a fit needs it between {least:g} and {most:g}, where "
+            f"squares neither overflow nor vanish; divide by {size:.0e}"
         )

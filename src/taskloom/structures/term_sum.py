@@ -25,24 +25,28 @@ class TermSum(Structure):
 
     Parameters
     ----------
-    variables : list of Variable
-        The structure variable of each term.
+    structures : list of Structure or Variable
+        One for each term; a structure sits on the side that makes the smaller problem, and all sit on the features where that
+        decouples the tasks.
     widths : list of int
         How many features each term has; their features stand side by side.
     n_tasks : int
     """
 
-    variables: list[Variable]
+    structures: list[Any]
     widths: list[int]
     n_tasks: int
     is_sum: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [each for each in self.structures if isinstance(each, Structure)]
+        decouple = all(each.on_features or each.either_side for each in given) and max(self.widths) <= 3 * self.n_tasks
+        self.variables = [seated(each, decouple) if isinstance(each, Structure) else each for each in self.structures]
+
     @classmethod
     def of(cls, structures: list[Structure], widths: list[int], n_tasks: int) -> TermSum:
-        """The sum of terms with these structures, each of which must be able to be one.
-
-        Each sits on the side that makes the smaller problem; all on the features, where that decouples the tasks.
-        """
+        """The sum of terms with these structures, each of which must be able to be one."""
         if len(structures) != len(widths):
             raise ValueError(f"{len(widths)} kernels need one structure, or one for each, got {len(structures)} structures")
         for structure, width in zip(structures, widths, strict=True):
@@ -53,8 +57,7 @@ class TermSum(Structure):
                 raise ValueError(f"{type(structure).__name__} is not convex and cannot be one term of a sum")
             if width < 1:
                 raise ValueError("every term needs features")
-        decouple = all(each.on_features or each.either_side for each in structures) and max(widths) <= 3 * n_tasks
-        return cls([seated(each, decouple) for each in structures], list(widths), n_tasks)
+        return cls(list(structures), list(widths), n_tasks)
 
     def __repr__(self) -> str:
         return f"TermSum({[type(variable).__name__ for variable in self.variables]})"
