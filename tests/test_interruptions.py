@@ -137,7 +137,8 @@ def test_a_real_ctrl_c_in_a_script():
     import os, signal, threading, warnings
     import numpy as np
     from taskloom import MultiTaskRegressor, structures
-    from taskloom.solvers import loop
+    import importlib
+    loop = importlib.import_module("taskloom.solvers.solve")
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(400, 20)), rng.normal(size=(400, 100))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background inherit that it is ignored

@@ -142,7 +142,7 @@ def test_a_loss_that_was_changed_is_not_remembered_and_does_not_carry_data():
         assert said.primal == fresh.primal
         assert said.dual == fresh.dual
     assert len(pickle.dumps(loss)) < 1000
-    assert np.allclose(pickle.loads(pickle.dumps(loss)).gradients(np.array([0.5]))[1], 0.4)
+    assert np.allclose(pickle.loads(pickle.dumps(loss)).gradient_bounds(np.array([0.5]))[1], 0.4)
 
 
 def test_a_matrix_that_was_written_to_is_read_again():
