@@ -472,7 +472,7 @@ class TestChecks:
             ("curvature", lambda _, z: 2 * np.exp(z), "curvature must be the derivative"),
             ("conjugate", lambda y, s: ExactPoisson().conjugate(y, s) - 0.1, "conjugate is too small"),
             ("conjugate", lambda y, s: ExactPoisson().conjugate(y, s) + 0.1, "conjugate is too large"),
-            ("gradients", lambda y: (-y / 2, np.inf), "gradients must give an interval that holds every gradient"),
+            ("gradient_bounds", lambda y: (-y / 2, np.inf), "gradient_bounds must give an interval that holds every gradient"),
         ],
     )
     def test_a_wrong_loss_is_caught(self, method, wrong, words):
@@ -603,7 +603,7 @@ def test_a_loss_that_was_changed_is_not_remembered_and_does_not_carry_data():
         assert said.primal == fresh.primal
         assert said.dual == fresh.dual
     assert len(pickle.dumps(loss)) < 1000
-    assert np.allclose(pickle.loads(pickle.dumps(loss)).gradients(np.array([0.5]))[1], 0.4)
+    assert np.allclose(pickle.loads(pickle.dumps(loss)).gradient_bounds(np.array([0.5]))[1], 0.4)
 
 
 @pytest.mark.parametrize("width", [0.1, 0.03, 0.01])

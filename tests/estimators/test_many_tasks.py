@@ -10,8 +10,8 @@ from sklearn.base import clone
 
 import taskloom
 from taskloom import FactoredStructure, MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
+from taskloom.design import Observations
 from taskloom.inspection.task_order import every_pair
-from taskloom.problem.observations import Observations
 from taskloom.solvers.supervised import sides
 from taskloom.structures import factored_matrix as factors
 

@@ -14,8 +14,8 @@ from sklearn.kernel_approximation import Nystroem
 
 import taskloom
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV, parquet_blocks, stack, structures
+from taskloom.design.sufficient_statistics import Moments
 from taskloom.features import approximate as approximation
-from taskloom.problem.sufficient_statistics import Moments
 
 rng = np.random.default_rng(0)
 N, D, T = 240, 5, 4

@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import LeaveOneOut
 
 from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, Problem, stack, structures
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 from taskloom.solvers import solve
 from taskloom.uncertainty import posterior
 from taskloom.uncertainty.leave_one_out import leave_one_out

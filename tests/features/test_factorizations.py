@@ -6,10 +6,10 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, structures
+from taskloom.design import Observations
+from taskloom.design.shared_inputs import SharedInputs
 from taskloom.features import KernelFeatures, PivotedFeatures, decomposed
 from taskloom.features.factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
-from taskloom.problem.observations import Observations
-from taskloom.solvers.reformulations.shared_inputs import SharedInputs
 
 rng = np.random.default_rng(0)
 N, T = 420, 6

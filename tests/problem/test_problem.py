@@ -1,5 +1,7 @@
 """The problem evaluates itself: the objective from its definition, and a dual bound that is never too high."""
 
+import pickle
+
 import numpy as np
 import pytest
 import zoo
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskloom import Problem, losses, solve, structures
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=(60, 4)), rng.normal(size=(60, 3))
@@ -138,3 +140,23 @@ def test_weights_below_the_estimators_are_checked():
         Observations.from_wide(Y, -np.ones(60))
     with pytest.raises(ValueError, match="finite"):
         Observations.from_wide(Y, np.full(60, np.nan))
+
+
+def test_problems_that_differ_in_a_layer_share_the_layers_below():
+    problem = Problem(np.ones((4, 2)), np.arange(8.0).reshape(4, 2))
+    assert problem.at(2.0).model is problem.model
+    other_structure = problem.with_structure(structures.as_structure("frobenius"))
+    assert other_structure.targets is problem.targets
+    assert other_structure.model is not problem.model
+    other_loss = problem.with_loss(losses.as_loss("huber"))
+    assert other_loss.design is problem.design
+    assert other_loss.targets is not problem.targets
+    other_targets = problem.design.with_observations(problem.observations.with_targets(-problem.observations.y))
+    assert other_targets.inputs is problem.inputs
+
+
+def test_a_problem_is_pickled_without_what_was_computed_from_it():
+    problem = Problem(np.random.default_rng(0).normal(size=(30, 4)), np.random.default_rng(1).normal(size=(30, 3)))
+    before = len(pickle.dumps(problem))
+    solve(problem)
+    assert len(pickle.dumps(problem)) == before

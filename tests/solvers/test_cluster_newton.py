@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 from taskloom.solvers import Smooth
 from taskloom.solvers import cluster_newton as smooth
 from taskloom.solvers.cluster_newton import SmoothRun, SquaredLoss

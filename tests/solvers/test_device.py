@@ -10,10 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import taskloom
 from taskloom import MultiTaskRegressor, _array_api, structures
+from taskloom.design.task_data import Rows
 from taskloom.estimators import device_fit as on_device
 from taskloom.solvers.device import kernel_inputs as kernel
 from taskloom.solvers.factor.objective import Point
-from taskloom.solvers.factor.task_data import Rows
 from taskloom.tables import as_table
 
 STRUCTURES = ["trace", "frobenius", "independent"]

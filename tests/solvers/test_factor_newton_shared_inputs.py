@@ -8,12 +8,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from taskloom import Problem, alpha_max, solve
 from taskloom._array_api import left_vectors
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
+from taskloom.design.input_spectrum import InputSpectrum
+from taskloom.design.stacked_inputs import blocks, rough
+from taskloom.design.table_with_gaps import TableWithGaps
 from taskloom.solvers.factor import table_with_gaps as table_block
-from taskloom.solvers.factor.input_spectrum import InputSpectrum
 from taskloom.solvers.factor.objective import Point, spread_metric
-from taskloom.solvers.factor.stacked_inputs import blocks, rough
-from taskloom.solvers.factor.table_with_gaps import TableWithGaps
 from taskloom.solvers.solve import as_solver
 
 N, D, T = 40, 12, 5

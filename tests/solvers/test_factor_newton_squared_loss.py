@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
+from taskloom.design import Observations
+from taskloom.design.stacked_inputs import GramTasks, StackedTasks, blocks
 from taskloom.experiments.fig1 import make
-from taskloom.problem.observations import Observations
+from taskloom.problem.dual_projection import project_dual_pair
 from taskloom.solvers import Projected, Proximal
-from taskloom.solvers.dual_projection import project_dual_pair
 from taskloom.solvers.factor import stacked_inputs as blocks_module
 from taskloom.solvers.factor import task_data as task_blocks
 from taskloom.solvers.factor.newton import FactorNewton
 from taskloom.solvers.factor.objective import Point
-from taskloom.solvers.factor.stacked_inputs import GramTasks, StackedTasks, blocks
 from taskloom.solvers.path import strength_grid
 
 

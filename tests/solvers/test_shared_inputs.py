@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, solve, structures
-from taskloom.problem.observations import Observations
-from taskloom.solvers.dual_projection import project_dual
+from taskloom.design import Observations
+from taskloom.problem.dual_projection import project_dual
 from taskloom.solvers.reformulations.eigenbasis import Eigenbasis
 from taskloom.solvers.reformulations.eliminated_weights import Eliminated
 from taskloom.solvers.supervised.coupled import Coupled, MeanGram

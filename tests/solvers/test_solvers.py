@@ -11,9 +11,9 @@ import zoo
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from taskloom import Problem, alpha_max, losses, solve, solvers, structures
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
+from taskloom.problem.dual_projection import project_dual
 from taskloom.solvers import Alternating, Block, Factored, Proximal, path, strength_grid
-from taskloom.solvers.dual_projection import project_dual
 from taskloom.solvers.reformulations import eigenbasis as reduced
 from taskloom.solvers.solve import PATIENCE
 

@@ -13,10 +13,10 @@ from sklearn.gaussian_process.kernels import RBF
 
 from taskloom import MultiTaskRegressor, Problem, alpha_max, losses, path, solve, structures
 from taskloom._linalg import psd_root
+from taskloom.design import Observations
+from taskloom.design.shared_inputs import SharedInputs
 from taskloom.features import LinearFeatures, build_features
 from taskloom.features import kernels as features
-from taskloom.problem.observations import Observations
-from taskloom.solvers.reformulations.shared_inputs import SharedInputs
 from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
 from taskloom.solvers.supervised.sparse_columns import SparseColumns
 

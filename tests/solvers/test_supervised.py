@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 from taskloom import Problem, losses, structures
 from taskloom._linalg import psd_root
+from taskloom.design import Observations
+from taskloom.design.shared_inputs import SharedInputs
 from taskloom.losses import Hinge
-from taskloom.problem.observations import Observations
-from taskloom.solvers.reformulations.shared_inputs import SharedInputs
 from taskloom.solvers.supervised.positive_definite import Positive
 from taskloom.solvers.supervised.sides import FeatureSide, TaskSide, buckets
 

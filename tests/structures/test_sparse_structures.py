@@ -10,7 +10,7 @@ import pytest
 import zoo
 
 from taskloom import Problem, alpha_max, solve, structures
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 from taskloom.solvers import proximal
 from taskloom.solvers.supervised.sides import TaskSide
 from taskloom.structures import Frobenius, LogDet, Sparse, Sum, Trace

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._component import Component
 from ..problem import Problem
+from ..problem.solution import Start
 
 Array = np.ndarray
 
@@ -76,7 +77,7 @@ class Solver(Component, ABC):
         return None
 
     @abstractmethod
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         """Start on ``problem``, from weights and intercepts ``(W, b)`` when given."""
 
 

@@ -1,7 +1,7 @@
-"""One addend of a predictor: its weights ``W_q``, the structure variable that sits on them, and the questions about both.
+"""The structure variable of one term of a predictor, and what a sum of terms asks of it.
 
 Structure variables differ in shape: a matrix on the tasks, one on the features, a number for each task, a number for each
-weight. Whatever the shape, a variable ``A`` charges ``tr(A^+ R'R) + F(A)`` for weights ``R``, and the addend answers for it.
+weight. Whatever the shape, a variable ``A`` charges ``tr(A^+ R'R) + F(A)`` for weights ``R`` of the term.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .base import Array, Ray, Structure
 TINY = np.finfo(float).tiny
 
 
-class Member(ABC):
-    """What :class:`Parts` asks of an addend. ``R`` stands for its weights, or for its ``Z``, in natural units (``r x T``)."""
+class Variable(ABC):
+    """What :class:`TermSum` asks of a term. ``R`` stands for its weights, or for its ``Z`` (``r x T``)."""
 
     couples: bool  # whether tasks are coupled through it
 
@@ -53,7 +53,7 @@ class Member(ABC):
         """``tr A^-1``: what a barrier charges."""
 
 
-class OnTasks(Member):
+class TaskMatrix(Variable):
     """A structure on the tasks: ``A`` is ``T x T``."""
 
     couples = True
@@ -92,7 +92,7 @@ class OnTasks(Member):
         return self.structure.inverse_trace(A)
 
 
-class OnFeatures(OnTasks):
+class FeatureMatrix(TaskMatrix):
     """A structure on the features: ``D`` is ``r x r``, and every task is on its own."""
 
     couples = False
@@ -104,7 +104,7 @@ class OnFeatures(OnTasks):
         return R.T
 
 
-class _Norms(Member):
+class _GroupNorms(Variable):
     """A variable for each group of weights, with ``F = weight^2 sum A``: the sum of the groups' norms, times ``2 weight``."""
 
     couples = False
@@ -141,7 +141,7 @@ class _Norms(Member):
         return float((1 / np.maximum(A, 1e-300)).sum())
 
 
-class ByTask(_Norms):
+class TaskNorms(_GroupNorms):
     """A number for each task: its weights are there as a whole, or not at all."""
 
     def shape(self, r: int, T: int) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ class ByTask(_Norms):
         return np.einsum("jt,jt->t", R, R)
 
 
-class ByEntry(_Norms):
+class EntryNorms(_GroupNorms):
     """A number for each weight: the absolute values add up."""
 
     def shape(self, r: int, T: int) -> tuple[int, ...]:
@@ -159,3 +159,10 @@ class ByEntry(_Norms):
 
     def moments(self, R: Array) -> Array:
         return R**2
+
+
+def seated(structure: Structure, decouple: bool = False) -> Variable:
+    """The variable of a structure on its side: on the features where it has to be, or where that decouples the tasks."""
+    if structure.on_features or (structure.either_side and decouple):
+        return FeatureMatrix(structure)
+    return TaskMatrix(structure)

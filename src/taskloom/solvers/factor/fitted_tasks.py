@@ -9,18 +9,17 @@ right weights, and a loss of straight pieces (Huber, or one with kinks that was 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
 
 from ..._array_api import inverse_roots, times, times_transposed
+from ...design.input_spectrum import InputSpectrum
+from ...design.smooth_loss_tasks import SmoothLossTasks
 from ...losses.base import Loss
 from ...problem import Problem
-from ..supervised.sides import Bucket, buckets, lined_up
-from .input_spectrum import InputSpectrum
 from .objective import Point, joined
-from .task_data import shrunk
 
 Array = np.ndarray
 MAX_STEPS = 100
@@ -28,86 +27,8 @@ FLAT = 0.1  # of the gradient at the start of a step, at which its end is flat e
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothLossTasks:
-    """SmoothLossTasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded.
-
-    Where there are intercepts, the inputs are centred, so that it does not matter where they lie.
-    """
-
-    bucket: Bucket
-    X: Array
-    mean: Array  # of the inputs (``B x r``)
-    y: Array
-    v: Array
-    squares: Array  # of the lengths of the rows, in units of the number of directions that they fill
-    rows: Array  # how many independent ones there are, about
-    size: Array  # half the mean over these directions of the sum of squares times curvatures, for each task
-
-    def sized(self, h: Array) -> SmoothLossTasks:
-        """With the sizes that belong to these curvatures."""
-        return replace(self, size=np.einsum("bm,bm->b", h, self.squares) / 2)
-
-    def alone(self, h: Array, g: Array, fit_intercept: bool) -> Array:
-        """Every task on its own, shrunk a little, under the parabolas with gradients ``g`` and curvatures ``h`` at
-        constants.
-        """
-
-        def balanced(e: Array) -> Array:
-            return e - h * (e.sum(axis=1) / h.sum(axis=1))[:, None] if fit_intercept else e
-
-        def product(W: Array) -> Array:
-            return times_transposed(self.X, balanced(h * times(self.X, W)))
-
-        return shrunk(product, -times_transposed(self.X, balanced(g)), 0.6 * self.size)
-
-
-def gathered(problem: Problem) -> tuple[list[SmoothLossTasks], InputSpectrum]:
-    """The tasks, and how their inputs spread.
-
-    Everything here is the same whether a row is there twice or has weight 2, so that the steps are the same, too.
-    """
-    seen, out, scaled = problem.observations, [], []
-    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
-        X, v = bucket.take(lined_up(problem), problem), seen.weight[bucket.place] * bucket.mask
-        mean = np.zeros((len(X), X.shape[2]))
-        if problem.fit_intercept:
-            mean = times_transposed(X, v) / v.sum(axis=1)[:, None]
-            X = X - mean[:, None, :]
-            X = X if bucket.mask.all() else X * bucket.mask[:, :, None]
-        scaled.append(np.sqrt(v)[:, :, None] * X)
-        squares, y = np.einsum("bmr,bmr->bm", X, X), seen.y[bucket.place]
-        out.append(SmoothLossTasks(bucket, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
-    rows, d = [X.reshape(-1, X.shape[2]) for X in scaled], problem.n_features
-    spread = InputSpectrum.probed(
-        d,
-        sum(float(np.vdot(X, X)) for X in rows),
-        lambda V: sum((X.T @ (X @ V) for X in rows), np.zeros(V.shape)),
-        lambda: sum((X.T @ X for X in rows), np.zeros((d, d))),
-    )
-    filled = spread.filled
-    return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out], spread
-
-
-def _shares(X: Array) -> Array:
-    """How unevenly the rows of each task fill its directions: one over their number, if they are alike and independent."""
-    gram = np.matmul(X, X.transpose(0, 2, 1)) if X.shape[1] <= X.shape[2] else np.matmul(X.transpose(0, 2, 1), X)
-    total = np.einsum("bii->b", gram)
-    gram /= np.where(total > 0, total, 1.0)[:, None, None]
-    return np.where(total > 0, np.einsum("bij,bij->b", gram, gram), 1.0)
-
-
-def _rows(filled_by_task: Array, filled: float) -> Array:
-    """The number of independent rows: with ``m`` of them, ``1 / m + 1 / d`` is one over the directions that they fill.
-
-    SmoothLossTasks that share their inputs fill as many as all together, which says no more than that there are several rows
-    for each.
-    """
-    return 1 / np.maximum(1 / filled_by_task - 1 / filled, 0.25 / filled_by_task)
-
-
-@dataclass(frozen=True, eq=False)
 class _Batch:
-    """SmoothLossTasks that are still on their way: projected inputs, targets, weights and the loss."""
+    """Tasks that are still on their way: projected inputs, targets, weights and the loss."""
 
     P: Array
     y: Array
@@ -155,8 +76,8 @@ class Fitted:
         self.q = q = Q.shape[1]
         self.P = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q)
         if problem.fit_intercept:
-            self.P = np.concatenate([self.P, block.bucket.mask[:, :, None]], axis=2)
-        self.block, self.loss, self.alpha = block, problem.loss.pick(block.bucket.place), problem.alpha
+            self.P = np.concatenate([self.P, block.batch.mask[:, :, None]], axis=2)
+        self.block, self.loss, self.alpha = block, problem.loss.pick(block.batch.place), problem.alpha
         loss, alpha = self.loss, self.alpha
         self._fit(self._best_of([start[:, : self.P.shape[2]] for start in starts]), enough)
         self.Z = -times_transposed(block.X, block.v * loss.gradient(block.y, self.z))
@@ -276,6 +197,6 @@ class FittedPoint(Point):
         """What is known of each observation, in their order."""
         out = np.empty(size)
         for part in self.parts:
-            bucket = part.block.bucket
-            out[bucket.place[bucket.mask]] = read(part)[bucket.mask]
+            batch = part.block.batch
+            out[batch.place[batch.mask]] = read(part)[batch.mask]
         return out

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ..._linalg import psd_eigh
+from .._linalg import psd_eigh
 
 Array = np.ndarray
 EVEN = 0.4  # of all directions that must be filled for inputs to count as alike in all of them

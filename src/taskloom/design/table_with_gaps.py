@@ -11,14 +11,16 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._array_api import inverse_roots, row_products, times, times_transposed
-from ...problem import Problem
-from ..supervised.coupled import MeanGram
+from .._array_api import inverse_roots, row_products, times, times_transposed
 from .input_spectrum import InputSpectrum
 from .task_data import free_share
+
+if TYPE_CHECKING:
+    from .design import Design
 
 Array = np.ndarray
 WORTHWHILE = 2e5  # numbers in the inputs of all observations, below which nothing is to be gained
@@ -38,28 +40,28 @@ class TableWithGaps:
     spread: InputSpectrum
 
     @staticmethod
-    def filled(problem: Problem) -> bool:
+    def filled(design: Design) -> bool:
         """Where many numbers are shared: most of the places of a large table have a target."""
-        N = problem.observations.y.size
-        return N * problem.n_features >= WORTHWHILE and problem.n_rows * problem.n_tasks <= 4 * N
+        N = design.observations.y.size
+        return N * design.n_features >= WORTHWHILE and design.n_rows * design.n_tasks <= 4 * N
 
     @staticmethod
-    def suits(problem: Problem) -> bool:
+    def suits(design: Design) -> bool:
         """Where it is filled, and tasks by their products would not be cheaper."""
-        return TableWithGaps.filled(problem) and problem.n_rows <= TALL * problem.n_features
+        return TableWithGaps.filled(design) and design.n_rows <= TALL * design.n_features
 
     @classmethod
-    def of(cls, problem: Problem) -> TableWithGaps:
-        n, seen = problem.n_rows, problem.observations
-        v, y = (seen.scatter(values, n).T.copy() for values in (seen.weight, seen.weight * seen.y))
+    def of(cls, design: Design) -> TableWithGaps:
+        n, seen = design.n_rows, design.observations
+        v, y = (seen.grouping.scatter(values, n).T.copy() for values in (seen.weight, seen.weight * seen.y))
         y = np.divide(y, v, where=v > 0, out=y)
-        phi, norms = problem.features, np.einsum("ij,ij->i", problem.features, problem.features)
+        phi, norms = design.features, np.einsum("ij,ij->i", design.features, design.features)
         squared_norm, total = v @ norms, None
-        if problem.fit_intercept:
+        if design.fit_intercept:
             total = v.sum(axis=1)
             y -= (row_products(v, y) / total)[:, None]
             squared_norm -= np.square(v @ phi).sum(axis=1) / total
-        mean = problem.once("mean gram", lambda: MeanGram(problem))
+        mean = design.mean_gram
         spread = InputSpectrum.along(mean.g, mean.U)
         size = np.maximum(squared_norm, 0.0) / spread.filled
         return cls(phi, v, y, total, size, row_products(v * y, y), spread)

@@ -1,6 +1,6 @@
-"""The supervised step where the predictor is a sum: one system that holds the features of every addend, each in its metric.
+"""The supervised step where the predictor is a sum: one system that holds the features of every term, each in its metric.
 
-Where no addend couples the tasks, every task is a small problem of its own; else one system holds all observations, dense while
+Where no term couples the tasks, every task is a small problem of its own; else one system holds all observations, dense while
 it is small, by conjugate gradients beyond.
 """
 
@@ -12,50 +12,44 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ...problem import Problem
-from ...structures.members import ByEntry, ByTask, OnFeatures
-from ...structures.parts import Parts
+from ...structures.term_sum import TermSum
+from ...structures.variables import EntryNorms, FeatureMatrix, TaskNorms
 from .batched_newton import Batch, newton
 from .newton_systems import Columns, Design, Direction, Gram, Intercepts, OneEach, OnePerTask
-from .sides import Side, Supervised, buckets, lined_up, ridged, smaller
+from .sides import Side, Supervised, ridged, smaller
 
 Array = np.ndarray
 
 
-class PartsSide(Side):
-    """``root`` is a list: for each addend the root of its variable, in the shape that the variable has."""
+class TermSumSide(Side):
+    """``root`` is a list: for each term the root of its variable, in the shape that the variable has."""
 
     near_counts = True
     dense_limit: int = 2000  # most observations, or weights, in one dense system
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
-        self.parts: Parts = problem.structure  # type: ignore[assignment]
-        self.dim = max(*self.parts.widths, problem.n_tasks)
-        seen = problem.observations
-        self.blocks = problem.once("blocks of parts", self._blocks)
-        self.buckets = problem.once("buckets", lambda: buckets(seen.counts, seen.starts))
-        self.coupled = any(member.couples for member in self.parts.members)
-
-    def _blocks(self) -> list[Array]:
-        """The features of each addend, lined up for buckets."""
-        ends = np.cumsum(self.parts.widths)[:-1]
-        return [np.ascontiguousarray(block) for block in np.split(lined_up(self.problem), ends, axis=1)]
+        self.terms: TermSum = problem.structure  # type: ignore[assignment]
+        self.dim = max(*self.terms.widths, problem.n_tasks)
+        features = problem.inputs.for_batches
+        self.blocks = [np.ascontiguousarray(features[:, term.columns]) for term in problem.terms]
+        self.coupled = any(variable.couples for variable in self.terms.variables)
 
     def moment_root(self, W: Array) -> Array:
         return W
 
     def plain_root(self) -> list[Array]:
-        shapes = [m.shape(r, self.problem.n_tasks) for m, r in zip(self.parts.members, self.parts.widths, strict=True)]
-        square = [isinstance(m, OnFeatures) or m.couples for m in self.parts.members]
+        shapes = [m.shape(r, self.problem.n_tasks) for m, r in zip(self.terms.variables, self.terms.widths, strict=True)]
+        square = [isinstance(m, FeatureMatrix) or m.couples for m in self.terms.variables]
         return [np.eye(shape[0]) if matrix else np.ones(shape) for shape, matrix in zip(shapes, square, strict=True)]
 
     def supervise(self, root: Any) -> Supervised:
-        scaled = [self._scaled(member, r) for member, r in zip(self.parts.members, root, strict=True)]
+        scaled = [self._scaled(variable, r) for variable, r in zip(self.terms.variables, root, strict=True)]
         return self._coupled(scaled) if self.coupled else self._decoupled(scaled)
 
-    def _scaled(self, member: Any, root: Array) -> Array:
+    def _scaled(self, variable: Any, root: Array) -> Array:
         """The root of the metric, ridge included, over ``sqrt(2 alpha)``."""
-        matrix = member.couples or isinstance(member, OnFeatures)
+        matrix = variable.couples or isinstance(variable, FeatureMatrix)
         L = ridged(root, self.rho) if matrix else root / np.sqrt(1 + self.rho * root**2)
         return L / np.sqrt(2 * self.problem.alpha)
 
@@ -64,31 +58,33 @@ class PartsSide(Side):
     def _decoupled(self, roots: list[Array]) -> Supervised:
         problem, seen = self.problem, self.problem.observations
         turned = [
-            block @ L if isinstance(member, OnFeatures) else block
-            for member, block, L in zip(self.parts.members, self.blocks, roots, strict=True)
+            block @ L if isinstance(variable, FeatureMatrix) else block
+            for variable, block, L in zip(self.terms.variables, self.blocks, roots, strict=True)
         ]
         ends = np.cumsum([P.shape[1] for P in turned])[:-1]
-        weights = [np.zeros((r, problem.n_tasks)) for r in self.parts.widths]
+        weights = [np.zeros((r, problem.n_tasks)) for r in self.terms.widths]
         b, norm = np.zeros(problem.n_tasks), 0.0
-        for bucket in self.buckets:
+        for batch in seen.grouping.batches:
             inputs = []
-            for member, P, L in zip(self.parts.members, turned, roots, strict=True):
-                X = bucket.take(P, problem)
-                inputs.append(X if isinstance(member, OnFeatures) else X * _by_weight(member, L, bucket.tasks)[:, None, :])
+            for variable, P, L in zip(self.terms.variables, turned, roots, strict=True):
+                X = problem.inputs.take(batch, P)
+                inputs.append(
+                    X if isinstance(variable, FeatureMatrix) else X * _by_weight(variable, L, batch.tasks)[:, None, :]
+                )
             X = np.concatenate(inputs, axis=2)
             design = smaller(X)
-            y, v = seen.y[bucket.place], seen.weight[bucket.place] * bucket.mask
-            u = self._dual[bucket.place] * bucket.mask
-            intercepts = OneEach(bucket.mask.astype(float)) if problem.fit_intercept else None
-            b0 = self._b[bucket.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
-            fit = newton(Batch(problem.loss.pick(bucket.place), y, v, design, intercepts), design.start(u), b0)
+            y, v = seen.y[batch.place], seen.weight[batch.place] * batch.mask
+            u = self._dual[batch.place] * batch.mask
+            intercepts = OneEach(batch.mask.astype(float)) if problem.fit_intercept else None
+            b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
+            fit = newton(Batch(problem.loss.pick(batch.place), y, v, design, intercepts), design.start(u), b0)
             beta = fit.coef if isinstance(design, Columns) else np.einsum("bmq,bm->bq", X, fit.coef)
             norm += fit.norm
             if problem.fit_intercept:
-                b[bucket.tasks] = fit.b[:, 0]
-            for member, W, L, part in zip(self.parts.members, weights, roots, np.split(beta, ends, axis=1), strict=True):
-                on_features = isinstance(member, OnFeatures)
-                W[:, bucket.tasks] = L @ part.T if on_features else (part * _by_weight(member, L, bucket.tasks)).T
+                b[batch.tasks] = fit.b[:, 0]
+            for variable, W, L, part in zip(self.terms.variables, weights, roots, np.split(beta, ends, axis=1), strict=True):
+                on_features = isinstance(variable, FeatureMatrix)
+                W[:, batch.tasks] = L @ part.T if on_features else (part * _by_weight(variable, L, batch.tasks)).T
         return self._read(np.vstack(weights), b, norm)
 
     # --- tasks coupled ------------------------------------------------------------------------------------------
@@ -109,38 +105,40 @@ class PartsSide(Side):
         )
 
 
-def _by_weight(member: Any, L: Array, tasks: Array) -> Array:
+def _by_weight(variable: Any, L: Array, tasks: Array) -> Array:
     """The root of the metric of each weight of some tasks (``B x r``), or one for all weights of a task (``B x 1``)."""
-    return L[tasks][:, None] if isinstance(member, ByTask) else L[:, tasks].T
+    return L[tasks][:, None] if isinstance(variable, TaskNorms) else L[:, tasks].T
 
 
 class Stacked(Design):
-    """All tasks and all addends in one batch element; the coefficients of the addends follow each other."""
+    """All tasks and all terms in one batch element; the coefficients of the terms follow each other."""
 
-    def __init__(self, side: PartsSide, roots: list[Array]):
+    def __init__(self, side: TermSumSide, roots: list[Array]):
         self.side, self.roots = side, roots
         self.problem = side.problem
         T = self.problem.n_tasks
         self.shapes = [
-            (r, L.shape[1]) if member.couples else (L.shape[1], T) if isinstance(member, OnFeatures) else (r, T)
-            for member, r, L in zip(side.parts.members, side.parts.widths, roots, strict=True)
+            (r, L.shape[1]) if variable.couples else (L.shape[1], T) if isinstance(variable, FeatureMatrix) else (r, T)
+            for variable, r, L in zip(side.terms.variables, side.terms.widths, roots, strict=True)
         ]
         self.ends = np.cumsum([a * b for a, b in self.shapes])
 
     def weights(self, coef: Array) -> list[Array]:
-        """The weights of each addend."""
+        """The weights of each term."""
         parts = np.split(coef, self.ends[:-1])
         out = []
-        for member, L, shape, part in zip(self.side.parts.members, self.roots, self.shapes, parts, strict=True):
+        for variable, L, shape, part in zip(self.side.terms.variables, self.roots, self.shapes, parts, strict=True):
             B = part.reshape(shape)
-            out.append(B @ L.T if member.couples else L @ B if isinstance(member, OnFeatures) else B * _spread(member, L))
+            out.append(
+                B @ L.T if variable.couples else L @ B if isinstance(variable, FeatureMatrix) else B * _spread(variable, L)
+            )
         return out
 
     def start(self, u: Array) -> Array:
-        Z = self.side.parts.features_of(self.problem.correlate(u[0]))
+        Z = self.side.terms.features_of(self.problem.correlate(u[0]))
         out = []
-        for member, L, z in zip(self.side.parts.members, self.roots, Z, strict=True):
-            B = z @ L if member.couples else L.T @ z if isinstance(member, OnFeatures) else z * _spread(member, L)
+        for variable, L, z in zip(self.side.terms.variables, self.roots, Z, strict=True):
+            B = z @ L if variable.couples else L.T @ z if isinstance(variable, FeatureMatrix) else z * _spread(variable, L)
             out.append(B.ravel())
         return np.concatenate(out)[None]
 
@@ -158,13 +156,13 @@ class Stacked(Design):
         seen = self.problem.observations
         same = seen.task[:, None] == seen.task[None, :]
         K = np.zeros((seen.y.size, seen.y.size))
-        for member, L, block in zip(self.side.parts.members, self.roots, self.side.blocks, strict=True):
-            phi = block[seen.row] if self.problem.by_observation() is None else block
-            if member.couples:
+        for variable, L, block in zip(self.side.terms.variables, self.roots, self.side.blocks, strict=True):
+            phi = block[seen.row] if self.problem.inputs.by_observation is None else block
+            if variable.couples:
                 spread = L[seen.task]
                 K += (phi @ phi.T) * (spread @ spread.T)
                 continue
-            P = phi @ L if isinstance(member, OnFeatures) else phi * _by_weight(member, L, seen.task)
+            P = phi @ L if isinstance(variable, FeatureMatrix) else phi * _by_weight(variable, L, seen.task)
             K += (P @ P.T) * same
         return K
 
@@ -172,8 +170,8 @@ class Stacked(Design):
         return _StackedDirection(self, h[0], None if damping is None else damping[0])
 
 
-def _spread(member: Any, L: Array) -> Array:
-    return L if isinstance(member, ByEntry) else L[None, :]
+def _spread(variable: Any, L: Array) -> Array:
+    return L if isinstance(variable, EntryNorms) else L[None, :]
 
 
 class _StackedDirection(Direction):

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._array_api import row_products, times, times_transposed
-from ...problem import Problem
-from ..supervised.sides import BUCKET, buckets, lined_up
+from .._array_api import row_products, times, times_transposed
+from .grouping import BATCH
 from .input_spectrum import InputSpectrum
 from .table_with_gaps import TableWithGaps
 from .task_data import Grams, Stack, along
+
+if TYPE_CHECKING:
+    from .design import Design
 
 Array = np.ndarray
 WORTHWHILE = 20_000  # numbers, below which single precision saves nothing
@@ -89,10 +91,10 @@ class GramTasks(Grams):
         return _single(self)
 
 
-def blocks(problem: Problem) -> tuple[list[StackedTasks | GramTasks], InputSpectrum]:
+def stacked_tasks(design: Design) -> tuple[list[StackedTasks | GramTasks], InputSpectrum]:
     """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant; and how inputs spread."""
-    out = _gathered([_block(*some, problem.fit_intercept) for some in _pieces(problem)])
-    spread = _spread(out, problem.n_features)
+    out = _gathered([_block(*some, design.fit_intercept) for some in _pieces(design)])
+    spread = _spread(out, design.n_features)
     return [replace(block, size=block.size / spread.filled) for block in out], spread
 
 
@@ -105,15 +107,14 @@ def _spread(data: list[StackedTasks | GramTasks], d: int) -> InputSpectrum:
     )
 
 
-def _pieces(problem: Problem) -> Iterator[tuple[Array | slice, Array, Array, Array]]:
+def _pieces(design: Design) -> Iterator[tuple[Array | slice, Array, Array, Array]]:
     """Tasks of similar size, with their inputs, targets and weights; all at once where they are of one size and not many."""
-    seen, stacked = problem.observations, problem.stacked()
-    if stacked is not None and stacked.shape[0] * stacked.shape[1] * max(stacked.shape[1], 32) <= BUCKET:
+    seen, stacked = design.observations, design.inputs.stacked
+    if stacked is not None and stacked.shape[0] * stacked.shape[1] * max(stacked.shape[1], 32) <= BATCH:
         yield slice(None), stacked, seen.y.reshape(stacked.shape[:2]), seen.weight.reshape(stacked.shape[:2])
         return
-    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
-        X, v = bucket.take(lined_up(problem), problem), seen.weight[bucket.place] * bucket.mask
-        yield bucket.tasks, X, seen.y[bucket.place], v
+    for batch in seen.grouping.batches:
+        yield batch.tasks, design.inputs.take(batch), seen.y[batch.place], seen.weight[batch.place] * batch.mask
 
 
 def _block(tasks: Array | slice, X: Array, y: Array, v: Array, fit_intercept: bool) -> StackedTasks | GramTasks:
@@ -137,7 +138,7 @@ def _gathered(data: list[StackedTasks | GramTasks]) -> list[StackedTasks | GramT
         m = block.length
         if out and type(out[-1][0]) is type(block) and out[-1][0].length == m:
             count = sum(other.n_tasks for other in out[-1]) + block.n_tasks
-            if count * m * max(m, 32) <= BUCKET:
+            if count * m * max(m, 32) <= BATCH:
                 out[-1].append(block)
                 continue
         out.append([block])
@@ -149,7 +150,9 @@ def _merged(group: list[StackedTasks | GramTasks]) -> StackedTasks | GramTasks:
     return kind(**{one.name: np.concatenate([getattr(block, one.name) for block in group]) for one in fields(kind)})
 
 
-def rough(data: Sequence[StackedTasks | GramTasks | TableWithGaps]) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
+def single_precision(
+    data: Sequence[StackedTasks | GramTasks | TableWithGaps],
+) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
     """The blocks in single precision, where their units leave room for it and there is traffic to be spared."""
     if sum(block.inputs.size for block in data) < WORTHWHILE:
         return None
@@ -162,12 +165,3 @@ def _single(block: Any) -> Any:
     """A block with its numbers in single precision."""
     numbers = [one.name for one in fields(block) if one.name != "tasks"]
     return replace(block, **{name: getattr(block, name).astype(np.float32) for name in numbers})
-
-
-def means(problem: Problem) -> tuple[Array, Array]:
-    """The means of the features (``r x T``) and of the targets; 0 where there are no intercepts."""
-    if not problem.fit_intercept:
-        return np.zeros((problem.n_features, problem.n_tasks)), np.zeros(problem.n_tasks)
-    seen = problem.observations
-    total = seen.sum_by_task(seen.weight)
-    return problem.correlate(seen.weight) / total, seen.sum_by_task(seen.weight * seen.y) / total

@@ -8,21 +8,23 @@ the eigenvectors of ``Phi_s'Phi_s`` and of ``c^(1/2) A c^(1/2)``.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import issparse
 
-from ..._linalg import psd_eigh
-from ...features import weighted_gram
-from ...problem import Problem
+from .._linalg import psd_eigh
+from ..features import weighted_gram
+from .mean_gram import orthogonal_columns
+
+if TYPE_CHECKING:
+    from .design import Design
 
 Array = np.ndarray
-ORTHOGONAL = 1e-13  # what is left of the products of different columns, beside the largest
 
 
-def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
+def separable_weights(design: Design) -> tuple[Array, Array] | None:
     """``(s, c)`` with ``v_it = s_i c_t`` if all tasks see the same rows, each once (``s_i = 0`` elsewhere), else ``None``."""
-    seen, T = problem.observations, problem.n_tasks
+    seen, T = design.observations, design.n_tasks
     m = seen.y.size // T
     rows = seen.row[:m]
     if seen.y.size != m * T or not np.array_equal(seen.row, np.tile(rows, T)) or np.any(np.diff(rows) <= 0):
@@ -32,22 +34,9 @@ def separable_weights(problem: Problem) -> tuple[Array, Array] | None:
     share = V[0] / c[0]
     if not np.allclose(V, c[:, None] * share, rtol=1e-12, atol=0.0):
         return None
-    s = np.zeros(problem.n_rows)
+    s = np.zeros(design.n_rows)
     s[rows] = share
     return s, c
-
-
-def orthogonal_columns(phi: Array, mean: Array | None = None) -> Array | None:
-    """The squared norms of the columns (less their ``mean``), where these are orthogonal: then nothing is left to decompose.
-
-    Two products tell: were the Gram matrix not diagonal, it would move a random vector otherwise than its diagonal does.
-    """
-    n, r = phi.shape
-    mean = np.zeros(r) if mean is None else mean
-    k = np.einsum("ij,ij->j", phi, phi) - n * mean**2
-    x = np.random.default_rng(0).normal(size=(r, 2))
-    off = phi.T @ (phi @ x) - n * np.outer(mean, mean @ x) - k[:, None] * x
-    return np.maximum(k, 0.0) if np.abs(off).max(initial=0.0) <= ORTHOGONAL * k.max(initial=0.0) else None
 
 
 class SharedInputs:
@@ -55,19 +44,19 @@ class SharedInputs:
 
     V: Array | None  # the eigenvectors; none where the features lie along them already
 
-    def __init__(self, problem: Problem, s: Array, c: Array):
+    def __init__(self, design: Design, s: Array, c: Array):
         self.c = c
-        seen, T = problem.observations, problem.n_tasks
-        Y = np.zeros((problem.n_rows, T))
+        seen, T = design.observations, design.n_tasks
+        Y = np.zeros((design.n_rows, T))
         Y[seen.row[: seen.y.size // T]] = seen.y.reshape(T, -1).T
-        self.x_mean = s @ problem.features if problem.fit_intercept else np.zeros(problem.n_features)
-        self.y_mean = s @ Y if problem.fit_intercept else np.zeros(T)
-        self.fit_intercept = problem.fit_intercept
-        self._keep(problem, s, Y - self.y_mean)
+        self.x_mean = s @ design.features if design.fit_intercept else np.zeros(design.n_features)
+        self.y_mean = s @ Y if design.fit_intercept else np.zeros(T)
+        self.fit_intercept = design.fit_intercept
+        self._keep(design, s, Y - self.y_mean)
 
-    def _keep(self, problem: Problem, s: Array, Y: Array) -> None:
+    def _keep(self, design: Design, s: Array, Y: Array) -> None:
         """What the systems need of the inputs and of the centred targets."""
-        self._given, self._root = problem.features, np.sqrt(s)[:, None]
+        self._given, self._root = design.features, np.sqrt(s)[:, None]
         self.targets = self._root * Y * np.sqrt(self.c)
 
     @cached_property
@@ -76,18 +65,6 @@ class SharedInputs:
         centred = self._given - self.x_mean
         centred *= self._root
         return centred
-
-    @classmethod
-    def of(cls, problem: Problem) -> SharedInputs | None:
-        """The decomposition, where the problem allows it: one for all strengths."""
-        return problem.once("shared inputs", lambda: cls._build(problem))
-
-    @classmethod
-    def _build(cls, problem: Problem) -> SharedInputs | None:
-        weights = separable_weights(problem) if problem.loss.quadratic else None
-        if weights is None:
-            return None
-        return (_SparseInputs if issparse(problem.features) else cls)(problem, *weights)
 
     def _moments(self) -> tuple[Array, Array]:
         """``Phi_s'Phi_s`` and ``Phi_s'Y_s``."""
@@ -138,12 +115,12 @@ class SharedInputs:
         return W, self.intercepts(W), alpha * float(np.vdot(B, B))
 
 
-class _SparseInputs(SharedInputs):
+class SparseSharedInputs(SharedInputs):
     """Centred, sparse inputs would be dense: only their products are kept, and centred afterwards."""
 
-    def _keep(self, problem: Problem, s: Array, Y: Array) -> None:
-        self.gram = weighted_gram(problem.features, s) - np.outer(self.x_mean, self.x_mean)
-        self.cross = problem.features.T @ (s[:, None] * Y * np.sqrt(self.c))  # Y is centred, so the inputs need not be
+    def _keep(self, design: Design, s: Array, Y: Array) -> None:
+        self.gram = weighted_gram(design.features, s) - np.outer(self.x_mean, self.x_mean)
+        self.cross = design.features.T @ (s[:, None] * Y * np.sqrt(self.c))  # Y is centred, so the inputs need not be
 
     def _orthogonal(self) -> Array | None:
         return None

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..._array_api import cast, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
+from .._array_api import cast, eigh, inverse_roots, like, namespace, row_products, times, times_transposed
 
 Array = Any  # of any of the libraries
 

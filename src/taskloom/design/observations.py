@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from .grouping import Grouping
 
 Array = np.ndarray
 
@@ -23,6 +25,11 @@ class Observations:
     y: Array
     weight: Array
     n_tasks: int
+    grouping: Grouping = field(default=None, repr=False)  # type: ignore[assignment]  # made of rows and tasks, and shared by copies
+
+    def __post_init__(self) -> None:
+        if self.grouping is None:
+            object.__setattr__(self, "grouping", Grouping(self.row, self.task, self.n_tasks))
 
     @classmethod
     def build(
@@ -59,37 +66,36 @@ class Observations:
             s = np.broadcast_to(S[:, None] if S.ndim == 1 else S, Y.shape)[row, task]
         return cls.build(row, task, Y[row, task], Y.shape[1], s, task_weight)
 
-    @cached_property
+    def with_targets(self, y: Array, weight: Array | None = None) -> Observations:
+        """Other targets (and weights) for the same rows and tasks."""
+        return Observations(self.row, self.task, y, self.weight if weight is None else weight, self.n_tasks, self.grouping)
+
+    @property
     def counts(self) -> Array:
         """The number of observations of each task."""
-        return np.bincount(self.task, minlength=self.n_tasks)
+        return self.grouping.counts
 
-    @cached_property
+    @property
     def starts(self) -> Array:
         """Where each task begins in the sorted arrays, and the end of the last one."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
+        return self.grouping.starts
 
     def sum_by_task(self, values: Array) -> Array:
         """Add up one number for each observation within its task."""
-        return np.bincount(self.task, weights=values, minlength=self.n_tasks)
-
-    @cached_property
-    def full_rows(self) -> int | None:
-        """The number of rows, if every task was seen once in each of them: then observations are a matrix, column by column."""
-        n = self.y.size // self.n_tasks
-        full = self.y.size == n * self.n_tasks and np.array_equal(self.row, np.tile(np.arange(n), self.n_tasks))
-        return n if full and bool(np.all(self.counts == n)) else None
+        return self.grouping.sum_by_task(values)
 
     def scatter(self, values: Array, n_rows: int) -> Array:
         """The ``n x T`` matrix with these values at the observed places (repeated places add up); to be read only."""
-        if self.full_rows == n_rows:
-            return values.reshape(self.n_tasks, n_rows).T
-        flat = np.bincount(self.places(n_rows), weights=values, minlength=n_rows * self.n_tasks)
-        return flat.reshape(self.n_tasks, n_rows).T
+        return self.grouping.scatter(values, n_rows)
 
-    def places(self, n_rows: int) -> Array:
-        """Where the observations lie in a ``T x n`` matrix, read row by row."""
-        return self.task * n_rows + self.row
+    @cached_property
+    def task_weights(self) -> Array:
+        """The sum of the weights of each task."""
+        return self.sum_by_task(self.weight)
+
+    def task_means(self, values: Array) -> Array:
+        """The weighted mean over the observations of each task."""
+        return self.sum_by_task(self.weight * values) / self.task_weights
 
 
 def task_strengths(task_weight: Any, total: Array) -> Array:

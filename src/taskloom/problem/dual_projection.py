@@ -16,8 +16,7 @@ import numpy as np
 
 from .._array_api import times
 from .._linalg import symmetric
-from ..problem import Problem
-from .supervised.sides import buckets, turned
+from .problem import Problem
 
 Array = np.ndarray
 SOFT = 1e-4  # a task with fewer observations than there are directions does what it can; no bound needs more
@@ -42,7 +41,7 @@ def project_dual_pair(problem: Problem, G: Array, Z: Array, W: Array, lifts: boo
     units = problem.structure.whitened(root)
     if units is None:
         return None, None
-    shared = units is root and problem.once("same rows", lambda: _same_rows(problem))
+    shared = units is root and problem.observations.grouping.same_rows
     squares, vectors = _left_vectors(root.T if shared else units)
     touching = squares > ACTIVE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
@@ -64,12 +63,6 @@ def _left_vectors(units: Array) -> tuple[Array, Array]:
         return np.linalg.eigh(units @ units.T)
     squares, V = np.linalg.eigh(units.T @ units)
     return squares, (units @ V) / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
-
-
-def _same_rows(problem: Problem) -> bool:
-    """Whether every task sees the same rows, so that ``Phi'(GM) = ZM`` for any ``M``."""
-    seen, m = problem.observations, int(problem.observations.counts[0])
-    return bool(np.all(seen.counts == m) and np.all(seen.row.reshape(seen.n_tasks, m) == seen.row[:m]))
 
 
 def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W: Array) -> Array:
@@ -94,26 +87,18 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
     change = problem.predict(2 * np.sqrt(problem.alpha) * (V @ M @ U.T).T, np.zeros(problem.n_tasks))
     if problem.fit_intercept:  # the changes of each task must add up to zero
-        change = change - problem.task_means(change)[problem.observations.task]
+        change = change - problem.observations.task_means(change)[problem.observations.task]
     return G - problem.observations.weight * change
 
 
-def _moments_along(problem: Problem, U: Array) -> Iterator[tuple[Array | slice, Array]]:
-    """``U'X'XU`` for the centred, weighted inputs of each task, a block at a time.
-
-    In single precision where it is at hand: multipliers are only as good as first order anyway.
-    """
-    known, _ = problem.known("table or blocks") or problem.known("blocks") or (None, None)
-    if (data := problem.known("rough blocks") or known) is not None:
-        yield from ((block.tasks, block.moments_along(U)) for block in data)
-        return
-    seen, rows_of = problem.observations, turned(problem, U)
-    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
-        v = seen.weight[bucket.place] * bucket.mask
-        X = rows_of(bucket)
+def _moments_along(problem: Problem, U: Array) -> Iterator[tuple[Array, Array]]:
+    """``U'X'XU`` for the centred, weighted inputs of each task, a batch at a time."""
+    seen, projected = problem.observations, problem.inputs.times(U)
+    for batch in seen.grouping.batches:
+        v, X = seen.weight[batch.place] * batch.mask, projected(batch)
         if problem.fit_intercept:
             X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
-        yield bucket.tasks, np.matmul(X.transpose(0, 2, 1), v[:, :, None] * X)
+        yield batch.tasks, np.matmul(X.transpose(0, 2, 1), v[:, :, None] * X)
 
 
 def conjugate_gradients(product: Callable[[Array], Array], target: Array, tol: float, limit: int = 30) -> Array:
@@ -138,16 +123,16 @@ def _own(problem: Problem, G: Array, U: Array, excess: Array) -> Array:
     """Take ``excess`` out of ``U'Z``, each task with the change of its own ``G`` that costs least (a change has the price
     ``dG^2 / v``, so that a row of weight 2 moves as two rows would)."""
     seen = problem.observations
-    inputs = turned(problem, U)
+    projected = problem.inputs.times(U)
     out = G.copy()
-    for bucket in problem.once("buckets", lambda: buckets(seen.counts, seen.starts)):
-        v = seen.weight[bucket.place] * bucket.mask
-        X = inputs(bucket)
+    for batch in seen.grouping.batches:
+        v = seen.weight[batch.place] * batch.mask
+        X = projected(batch)
         if problem.fit_intercept:  # the changes of each task must add up to zero
             X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
         root = np.sqrt(v)
-        step = root * _least_change(root[:, :, None] * X, excess[:, bucket.tasks].T[:, :, None])
-        out[bucket.place[bucket.mask]] -= step[bucket.mask]
+        step = root * _least_change(root[:, :, None] * X, excess[:, batch.tasks].T[:, :, None])
+        out[batch.place[batch.mask]] -= step[batch.mask]
     return out
 
 
