@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import LONG, QUICK, environment, taskloom_
 from sklearn.exceptions import ConvergenceWarning
-from test_cli import LONG, QUICK, environment, taskloom_
 
 from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, cli, compare_to_single_task, structures
 from taskloom.experiments.process_pool import end_with_parent
