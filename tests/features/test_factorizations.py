@@ -7,7 +7,6 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, structures
 from taskloom.design import Observations
-from taskloom.design.shared_inputs import SharedInputs
 from taskloom.features import KernelFeatures, PivotedFeatures, decomposed
 from taskloom.features.factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
 
@@ -53,8 +52,8 @@ def test_centred_eigenvectors_are_orthogonal_once_their_mean_is_off():
     phi = centred_eigenvectors(K)[0]
     gram = (phi - phi.mean(axis=0)).T @ (phi - phi.mean(axis=0))
     assert np.abs(gram - np.diag(np.diag(gram))).max() < 1e-13 * gram.max()
-    assert SharedInputs.of(Problem(phi, Y))._orthogonal() is not None
-    assert SharedInputs.of(Problem(phi, Y, fit_intercept=False))._orthogonal() is None
+    assert Problem(phi, Y).targets.shared_inputs._orthogonal() is not None
+    assert Problem(phi, Y, fit_intercept=False).targets.shared_inputs._orthogonal() is None
 
 
 @pytest.mark.parametrize("gamma", [SMOOTH, ROUGH])
@@ -103,10 +102,10 @@ def test_low_rank_and_repeated_rows():
 
 def test_full_rows_are_a_matrix():
     seen = Observations.from_wide(Y)
-    assert seen.full_rows == N
+    assert seen.grouping.full_rows == N
     assert np.array_equal(seen.scatter(seen.y, N), Y)
     twice = Observations.build(np.tile(np.arange(2), 2), np.repeat([0, 1], 2), np.arange(4.0), 2)
-    assert twice.full_rows == 2
+    assert twice.grouping.full_rows == 2
     lopsided = Observations(np.array([0, 1, 0, 1]), np.array([0, 0, 0, 1]), np.arange(4.0), np.ones(4), 2)
-    assert lopsided.full_rows is None
+    assert lopsided.grouping.full_rows is None
     assert np.array_equal(lopsided.scatter(lopsided.y, 2), [[2, 0], [1, 3]])

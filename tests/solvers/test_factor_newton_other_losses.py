@@ -11,8 +11,8 @@ from taskloom.losses.mixed import Mixed
 from taskloom.solvers import Reweighted
 from taskloom.solvers.auto import choose
 from taskloom.solvers.base import Run
-from taskloom.solvers.factor import smooth_loss_tasks as fitted_tasks
-from taskloom.solvers.factor.fitted_tasks import FittedPoint, gathered
+from taskloom.solvers.factor import fitted_tasks
+from taskloom.solvers.factor.fitted_tasks import FittedPoint
 from taskloom.solvers.factor.reweighted import ReweightedRun
 from taskloom.solvers.supervised.sides import FeatureSide
 
@@ -54,7 +54,7 @@ def test_gradient_and_hessian_are_those_of_the_objective_with_the_tasks_eliminat
 
     def at(t):
         U, s, V = np.linalg.svd(Q + t * move, full_matrices=False)  # orthogonal columns, as the solver keeps them
-        return FittedPoint(gathered(problem)[0], problem, U * s, [nothing], 1e-20), V
+        return FittedPoint(problem.design.smooth_loss_tasks[0], problem, U * s, [nothing], 1e-20), V
 
     def h(t):
         """The same by alternation over nothing but the tasks: a known structure, solved by other code."""
@@ -75,7 +75,7 @@ def test_gradient_and_hessian_are_those_of_the_objective_with_the_tasks_eliminat
 def test_first_weights_are_those_of_tasks_on_their_own(fit_intercept):
     problem = problem_of(losses.Logistic(), fit_intercept=fit_intercept)
     rng, eye = np.random.default_rng(2), np.eye(problem.n_features)
-    for block in gathered(problem)[0]:
+    for block in problem.design.smooth_loss_tasks[0]:
         h, g = block.v * rng.uniform(0.1, 1, size=block.v.shape), block.v * rng.normal(size=block.v.shape)
         block = block.sized(h)
         for found, X, curved, gradients, size in zip(block.alone(h, g, fit_intercept), block.X, h, g, block.size, strict=True):

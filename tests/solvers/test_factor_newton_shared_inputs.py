@@ -9,10 +9,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 from taskloom import Problem, alpha_max, solve
 from taskloom._array_api import left_vectors
 from taskloom.design import Observations
+from taskloom.design import table_with_gaps as table_block
 from taskloom.design.input_spectrum import InputSpectrum
-from taskloom.design.stacked_inputs import blocks, rough
+from taskloom.design.stacked_inputs import single_precision
 from taskloom.design.table_with_gaps import TableWithGaps
-from taskloom.solvers.factor import table_with_gaps as table_block
 from taskloom.solvers.factor.objective import Point, spread_metric
 from taskloom.solvers.solve import as_solver
 
@@ -36,7 +36,7 @@ def gaps(missing=0.4, d=D, fit_intercept=True, seed=0, repeated=False):
 @pytest.mark.parametrize("q", [2, T])
 def test_a_table_is_what_the_naive_twin_is(q, fit_intercept, repeated):
     problem, rng = gaps(fit_intercept=fit_intercept, repeated=repeated), np.random.default_rng(1)
-    data = [TableWithGaps.of(problem)]
+    data = [TableWithGaps.of(problem.design)]
     Q, step = rng.normal(size=(2, D, q))
     naive.check_point(problem, lambda Q: Point(data, Q, problem.alpha), Q, step)
 
@@ -44,7 +44,7 @@ def test_a_table_is_what_the_naive_twin_is(q, fit_intercept, repeated):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_a_table_is_what_blocks_of_tasks_are(fit_intercept):
     problem, rng = gaps(fit_intercept=fit_intercept), np.random.default_rng(2)
-    table, (data, spread) = TableWithGaps.of(problem), blocks(problem)
+    table, (data, spread) = TableWithGaps.of(problem.design), problem.design.stacked_tasks
     order = np.concatenate([np.atleast_1d(np.arange(T)[block.tasks]) for block in data])
     Q, step, U = (rng.normal(size=(D, q)) for q in (3, 3, 4))
     one, other = Point([table], Q, 0.1), Point(data, Q, 0.1)
@@ -62,7 +62,7 @@ def test_a_table_is_what_blocks_of_tasks_are(fit_intercept):
 
 def test_in_single_precision_a_table_answers_alike():
     problem, rng = gaps(), np.random.default_rng(3)
-    table = TableWithGaps.of(problem)
+    table = TableWithGaps.of(problem.design)
     Q, step = rng.normal(size=(2, D, 3))
     here, single = Point([table], Q, 0.1), table.single()
     answer = here.lightened([single]).hessian(step.astype(np.float32))
@@ -70,7 +70,7 @@ def test_in_single_precision_a_table_answers_alike():
     assert np.allclose(answer, here.hessian(step), rtol=1e-3, atol=1e-3 * np.abs(answer).max())
     assert single.alone(0.3).dtype == np.float32
     assert np.allclose(single.alone(0.3), table.alone(0.3), rtol=1e-3, atol=1e-3 * np.abs(table.alone(0.3)).max())
-    assert rough([table]) is None  # too few numbers to spare any traffic
+    assert single_precision([table]) is None  # too few numbers to spare any traffic
 
 
 @pytest.mark.parametrize("turned", [True, False])
@@ -112,7 +112,7 @@ def test_few_products_tell_whether_inputs_are_even(decay):
 def test_tables_reach_what_proximal_steps_reach(share, fit_intercept, monkeypatch):
     monkeypatch.setattr(table_block, "WORTHWHILE", 0)
     problem = gaps(fit_intercept=fit_intercept)
-    assert TableWithGaps.suits(problem)
+    assert TableWithGaps.suits(problem.design)
     problem = problem.at(share * alpha_max(problem))
     quick, slow = solve(problem, "projected", tol=1e-8), solve(problem, "proximal", tol=1e-8, max_iter=20_000)
     assert quick.certificate.optimal, quick.certificate.message

@@ -8,12 +8,12 @@ import pytest
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.design import Observations
-from taskloom.design.stacked_inputs import GramTasks, StackedTasks, blocks
+from taskloom.design import stacked_inputs as blocks_module
+from taskloom.design import task_data as task_blocks
+from taskloom.design.stacked_inputs import GramTasks, StackedTasks
 from taskloom.experiments.fig1 import make
 from taskloom.problem.dual_projection import project_dual_pair
 from taskloom.solvers import Projected, Proximal
-from taskloom.solvers.factor import stacked_inputs as blocks_module
-from taskloom.solvers.factor import task_data as task_blocks
 from taskloom.solvers.factor.newton import FactorNewton
 from taskloom.solvers.factor.objective import Point
 from taskloom.solvers.path import strength_grid
@@ -34,7 +34,7 @@ def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, alpha=0.02, seed=0, fit_intercep
 @pytest.mark.parametrize("q", [2, 6])
 def test_value_gradient_and_hessian_are_those_of_the_naive_twin(q, fit_intercept):
     problem = problem_of(fit_intercept=fit_intercept)
-    rng, (data, _) = np.random.default_rng(1), blocks(problem)
+    rng, (data, _) = np.random.default_rng(1), problem.design.stacked_tasks
     assert len(data) > 1  # tasks of different sizes, in systems of both kinds
     Q, step = rng.normal(size=(problem.n_features, q)), rng.normal(size=(problem.n_features, q))
     naive.check_point(problem, lambda Q: Point(data, Q, problem.alpha), Q, step)
@@ -63,7 +63,7 @@ def test_every_shape_is_solved_in_few_rounds(d, n_tasks, n):
 
 @pytest.mark.parametrize("grams", [True, False])
 def test_first_weights_are_those_of_tasks_on_their_own(grams):
-    data, _ = blocks(problem_of((12,) * 4, 5 if grams else 20))
+    data, _ = problem_of((12,) * 4, 5 if grams else 20).design.stacked_tasks
     block, shrink = data[0], 0.3
     assert isinstance(block, GramTasks if grams else StackedTasks)
     G = block.G if grams else block.X.transpose(0, 2, 1) @ block.X
@@ -113,7 +113,7 @@ def test_the_metric_knows_that_tasks_undo_changes_within_the_span():
     y = np.einsum("ij,ji->i", X, rng.normal(size=(scale.size, n_tasks))[:, task]) + 10 * rng.normal(size=task.size)
     problem = Problem(X, Observations.build(np.arange(task.size), task, y, n_tasks), "squared", "trace", fit_intercept=False)
     problem = problem.at(1e-6 * alpha_max(problem))
-    data, spread = blocks(problem)
+    data, spread = problem.design.stacked_tasks
     U, s, _ = np.linalg.svd(solve(problem, tol=1e-10).W, full_matrices=False)
     at_best = U * np.sqrt(np.sqrt(problem.alpha) * s)
     point = Point(data, at_best @ np.diag([1.1, 1, 0.9, 1, 1.2]), problem.alpha, spread=spread)
@@ -148,7 +148,7 @@ def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit,
     problem = problem_of((12,) * 40, 20)
     problem = replace(problem, features=unit * problem.features).at(unit**2)
     best = solve(problem, "projected", tol=1e-8)
-    (data, _), top = blocks(problem), np.linalg.svd(best.W)[0][:, :1]
+    (data, _), top = problem.design.stacked_tasks, np.linalg.svd(best.W)[0][:, :1]
     walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T @ top @ top.T)
     assert walk.here.Q.shape[1] == 1
     before, tried, at = walk.here.value, [], walk._at
@@ -165,7 +165,7 @@ def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit,
 @pytest.mark.parametrize("unit", [1e-150, 1.0, 1e150])
 def test_the_length_of_a_proximal_step_is_a_number_in_any_units_and_where_nothing_bends(unit):
     problem = problem_of()
-    data, _ = blocks(problem)
+    data, _ = problem.design.stacked_tasks
     walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
     outside = unit * np.ones((problem.n_tasks, problem.n_features))
     assert 0 < walk._proximal_length(outside, 5.0) < np.inf
@@ -191,7 +191,7 @@ def test_a_path_takes_fewer_points_than_single_fits(monkeypatch):
 @pytest.mark.parametrize(("left", "goes"), [(1.0, False), (0.9, False), (0.5, True)])
 def test_small_columns_go_where_the_dual_says_so_and_a_step_takes_most_of_them(left, goes):
     problem = problem_of(alpha=1e4)  # so strong that the dual wants every direction to vanish
-    data, _ = blocks(problem)
+    data, _ = problem.design.stacked_tasks
     walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
     Q = np.eye(problem.n_features)[:, :3] * [1.0, 0.9, 0.1]
     walk.here = Point(data, Q, problem.alpha)
@@ -233,7 +233,7 @@ def test_long_tasks_are_known_by_their_products(columns):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_long_tasks_give_what_the_naive_twin_gives(fit_intercept):
     problem = problem_of((40, 90, 4, 200, 35), 5, fit_intercept=fit_intercept)
-    (data, _), rng = blocks(problem), np.random.default_rng(1)
+    (data, _), rng = problem.design.stacked_tasks, np.random.default_rng(1)
     assert [type(block) for block in data] == [StackedTasks, GramTasks]
     Q, other = rng.normal(size=(2, 5, 3))
     gain = Point(data, Q, problem.alpha).value - Point(data, other, problem.alpha).value
@@ -264,7 +264,7 @@ def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
 
     problem = problem_of((15,) * 8, 10)
     problem = problem.at(0.01 * alpha_max(problem))
-    assert blocks_module.rough(blocks(problem)[0]) is None  # too few numbers to spare any traffic
+    assert blocks_module.single_precision(problem.design.stacked_tasks[0]) is None  # too few numbers to spare any traffic
     expected = solve(problem, "projected", tol=1e-9).certificate.primal
     monkeypatch.setattr(blocks_module, "WORTHWHILE", 0)
     monkeypatch.setattr(task_blocks, "inverse_roots", picky)

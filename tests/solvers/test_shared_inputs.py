@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from taskloom import Problem, solve, structures
-from taskloom.design import Observations
+from taskloom.design import Observations, batches
 from taskloom.problem.dual_projection import project_dual
-from taskloom.solvers.reformulations.eigenbasis import Eigenbasis
+from taskloom.solvers.reformulations.eigenbasis import EigenbasisForm
 from taskloom.solvers.reformulations.eliminated_weights import Eliminated
-from taskloom.solvers.supervised.coupled import Coupled, MeanGram
+from taskloom.solvers.supervised.coupled import Coupled
 from taskloom.solvers.supervised.coupled_least_squares import CoupledSquares
-from taskloom.solvers.supervised.sides import TaskSide, buckets
+from taskloom.solvers.supervised.sides import TaskSide
 
 N, D, T = 60, 40, 5
 
@@ -26,7 +26,7 @@ def data(missing=0.0, seed=0):
 def reduced_problem(structure, alpha=0.3):
     X, Y = data()
     problem = Problem(X, Observations.from_wide(Y, task_weight=np.arange(1.0, T + 1)), "squared", structure, alpha)
-    return Eigenbasis.of(problem).problem
+    return EigenbasisForm.of(problem).apply(problem)
 
 
 def random_structure(rank=T, seed=1):
@@ -82,7 +82,7 @@ def test_coupled_squares_solve_the_normal_equations(intercept, guess):
     problem, A = Problem(X, Y, "squared", alpha=0.2, fit_intercept=intercept), random_structure()
     seen = problem.observations
     L = problem.structure.root(A)
-    squares = CoupledSquares.of(Coupled(problem, L, MeanGram(problem)))
+    squares = CoupledSquares.of(Coupled(problem, L))
     Z0 = np.random.default_rng(3).normal(size=(D, T)) if guess else None
     W, b, z, Z, norm = squares.solve(Z0)
     design = np.zeros((seen.y.size, D * T + T))
@@ -115,6 +115,6 @@ def test_products_go_to_the_places_that_were_observed():
 def test_no_bucket_is_empty_however_long_the_tasks():
     """Two long tasks asked for more buckets than there are tasks: "auto" ended in an error for tasks of some 1000 rows."""
     counts = np.array([3000, 2900, 40])
-    found = buckets(counts, np.concatenate([[0], np.cumsum(counts)]))
+    found = batches(counts, np.concatenate([[0], np.cumsum(counts)]))
     assert sorted(t for bucket in found for t in bucket.tasks.tolist()) == [0, 1, 2]
     assert all(bucket.tasks.size for bucket in found)

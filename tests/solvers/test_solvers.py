@@ -305,7 +305,7 @@ def wide_problem(F, alpha=0.02, intercept=True, task_weight="equal"):
 def test_the_reduced_problem_is_the_problem(F, intercept, monkeypatch):
     """Rotated, centred and freed of what does not change, it has the same minimum; and the certificate is the original's."""
     posed = wide_problem(F, intercept=intercept, task_weight=np.arange(1.0, zoo.T + 1))
-    assert reduced.Eigenbasis.of(posed) is not None
+    assert reduced.EigenbasisForm.of(posed) is not None
     quick = solve(posed, tol=1e-8)
     monkeypatch.setattr(reduced, "WORTHWHILE", 10**9)
     plain = wide_problem(F, intercept=intercept, task_weight=np.arange(1.0, zoo.T + 1))

@@ -14,7 +14,6 @@ from sklearn.gaussian_process.kernels import RBF
 from taskloom import MultiTaskRegressor, Problem, alpha_max, losses, path, solve, structures
 from taskloom._linalg import psd_root
 from taskloom.design import Observations
-from taskloom.design.shared_inputs import SharedInputs
 from taskloom.features import LinearFeatures, build_features
 from taskloom.features import kernels as features
 from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
@@ -186,7 +185,7 @@ def test_shared_inputs_with_weights():
     X, Y = data(losses.Squared(), "shared")
     rng = np.random.default_rng(1)
     seen = Observations.from_wide(Y, rng.uniform(0.5, 2, size=len(X)), rng.uniform(0.5, 2, size=zoo.T))
-    dense, thinned = (SharedInputs.of(Problem(M, seen)) for M in (X, sparse.csr_array(X)))
+    dense, thinned = (Problem(M, seen).targets.shared_inputs for M in (X, sparse.csr_array(X)))
     for root in (psd_root(zoo.random_psd(rng)), psd_root(zoo.random_psd(rng, 2))):
         for one, other in zip(dense.on_tasks(root, 0.1), thinned.on_tasks(root, 0.1), strict=True):
             assert np.allclose(one, other, atol=1e-10)

@@ -10,11 +10,10 @@ from scipy.optimize import minimize
 
 from taskloom import Problem, losses, structures
 from taskloom._linalg import psd_root
-from taskloom.design import Observations
-from taskloom.design.shared_inputs import SharedInputs
+from taskloom.design import Observations, batches
 from taskloom.losses import Hinge
 from taskloom.solvers.supervised.positive_definite import Positive
-from taskloom.solvers.supervised.sides import FeatureSide, TaskSide, buckets
+from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(12, 4))
@@ -63,7 +62,7 @@ def test_the_sylvester_solution_is_the_general_one():
     rng = np.random.default_rng(1)
     s, c = rng.uniform(0.5, 2, size=len(X)), rng.uniform(0.5, 2, size=zoo.T)
     problem = Problem(X, Observations.from_wide(Y, s, c), "squared", structures.Trace(), 0.2, 0.1)
-    assert SharedInputs.of(problem) is not None
+    assert problem.targets.shared_inputs is not None
     A, D = zoo.random_psd(rng, 2), zoo.random_psd(rng, 3, X.shape[1])
     for side, root in ((TaskSide(problem), psd_root(A)), (FeatureSide(problem), psd_root(D))):
         fast = side.supervise(root)
@@ -83,8 +82,8 @@ def test_the_sylvester_solution_is_not_used_where_it_does_not_hold(weights):
     X, Y = zoo.data(losses.Squared(), "shared")
     if weights is None:
         Y[3, 2] = np.nan
-    assert SharedInputs.of(Problem(X, Observations.from_wide(Y, weights))) is None
-    assert SharedInputs.of(Problem(X, zoo.data(losses.Huber(), "shared")[1], "huber")) is None
+    assert Problem(X, Observations.from_wide(Y, weights)).targets.shared_inputs is None
+    assert Problem(X, zoo.data(losses.Huber(), "shared")[1], "huber").targets.shared_inputs is None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -107,7 +106,7 @@ def test_both_sides_agree_on_independent_tasks_and_with_a_general_optimiser(loss
 
 def test_tasks_of_very_different_size_share_no_padding():
     counts = np.array([1, 2, 3, 40, 50, 1000])
-    made = buckets(counts, np.concatenate([[0], np.cumsum(counts)]))
+    made = batches(counts, np.concatenate([[0], np.cumsum(counts)]))
     assert sorted(np.concatenate([bucket.tasks for bucket in made]).tolist()) == list(range(6))
     for bucket in made:
         assert bucket.mask.sum() == counts[bucket.tasks].sum()

@@ -91,7 +91,7 @@ def test_sums_of_norms_agree_with_cvxpy(name, loss, layout, fit_intercept):
     assert found.certificate.primal == pytest.approx(expected, rel=1e-6)
     assert found.certificate.dual <= expected + 1e-7 * abs(expected)
     assert found.certificate.dual >= expected - 2e-7 * problem.scale - 1e-7 * abs(expected)
-    np.testing.assert_allclose(sum(found.addends.weights), found.W, atol=1e-12)
+    np.testing.assert_allclose(sum(found.terms.weights), found.W, atol=1e-12)
 
 
 def quadratic(W, A):

@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from .value import Value
+
 Array = np.ndarray
 BATCH = 1 << 20  # numbers in the systems of the tasks that are solved together: more gain nothing, and take memory
 
@@ -21,7 +23,7 @@ class TaskBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Grouping:
+class Grouping(Value):
     """Row and task of each observation, sorted by task; whatever follows from these alone is computed once."""
 
     row: Array

@@ -10,12 +10,13 @@ from scipy.sparse import issparse
 
 from ..features import Matrix
 from .grouping import Grouping, TaskBatch
+from .value import Value
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class Inputs(Value):
     """``Phi`` (``n x r``) and the rows and tasks of the observations; weights and targets do not matter here."""
 
     features: Matrix

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from .grouping import Grouping
+from .value import Value
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Observations:
+class Observations(Value):
     """One entry for each observed ``(row, task)``, sorted by task.
 
     ``weight`` is the weight in the objective, ``v = c_t s_i / S_t``; entries of weight 0 are not here at all.

@@ -7,7 +7,7 @@ D(G)       = - sum_i v_i loss*(y_i, -G_i / v_i) - F*(Z1'Z1 / (4 alpha)) - ||Z2||
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from .targets import Targets
 Array = np.ndarray
 
 
-@dataclass(frozen=True, eq=False, init=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem(Value):
     """Everything a solver may look at.
 
@@ -47,32 +47,37 @@ class Problem(Value):
     fit_intercept : bool
     """
 
-    model: Model
-    alpha: float
-    ridge: float
+    features: Matrix
+    observations: Observations
+    loss: Loss = "squared"  # type: ignore[assignment]
+    structure: Structure = None  # type: ignore[assignment]
+    alpha: float = 0.01
+    ridge: float = 0.0
+    fit_intercept: bool = True
+    model: Model = field(init=False)
 
-    def __init__(
-        self,
-        features: Matrix,
-        observations: Observations | Array,
-        loss: Loss | str = "squared",
-        structure: Structure | str | None = None,
-        alpha: float = 0.01,
-        ridge: float = 0.0,
-        fit_intercept: bool = True,
-    ) -> None:
-        if not isinstance(observations, Observations):
-            observations = Observations.from_wide(observations)
-        design = Design.build(features, observations, fit_intercept)
-        self._hold(Model(Targets(design, as_loss(loss).fresh()), as_structure(structure)), alpha, ridge)
+    def __post_init__(self) -> None:
+        seen = self.observations if isinstance(self.observations, Observations) else Observations.from_wide(self.observations)
+        design = Design.build(self.features, seen, self.fit_intercept)
+        self._hold(Model(Targets(design, as_loss(self.loss).fresh()), as_structure(self.structure)), self.alpha, self.ridge)
 
     def _hold(self, model: Model, alpha: float, ridge: float) -> None:
+        """Check the strengths, and show what the layers hold as fields; the dataclass is frozen."""
         if not (is_number(alpha) and alpha > 0):
             raise ValueError(f"alpha must be a positive finite number, got alpha={alpha!r}")
         if not (is_number(ridge) and ridge >= 0):
             raise ValueError(f"ridge must be a finite number >= 0, got ridge={ridge!r}")
-        for name, value in (("model", model), ("alpha", float(alpha)), ("ridge", float(ridge))):
-            object.__setattr__(self, name, value)  # the dataclass is frozen
+        targets, design = model.targets, model.targets.design
+        self.__dict__.update(
+            features=design.features,
+            observations=design.observations,
+            loss=targets.loss,
+            structure=model.structure,
+            alpha=float(alpha),
+            ridge=float(ridge),
+            fit_intercept=design.fit_intercept,
+            model=model,
+        )
 
     @classmethod
     def of(cls, model: Model, alpha: float, ridge: float = 0.0) -> Problem:
@@ -92,16 +97,8 @@ class Problem(Value):
         return self.model.targets
 
     @property
-    def structure(self) -> Structure:
-        return self.model.structure
-
-    @property
     def terms(self) -> tuple[Term, ...]:
         return self.model.terms
-
-    @property
-    def loss(self) -> Loss:
-        return self.model.targets.loss
 
     @property
     def design(self) -> Design:
@@ -110,18 +107,6 @@ class Problem(Value):
     @property
     def inputs(self) -> Inputs:
         return self.design.inputs
-
-    @property
-    def features(self) -> Matrix:
-        return self.design.features
-
-    @property
-    def observations(self) -> Observations:
-        return self.design.observations
-
-    @property
-    def fit_intercept(self) -> bool:
-        return self.design.fit_intercept
 
     @property
     def n_tasks(self) -> int:

@@ -188,5 +188,10 @@ class Solution:
         return self.certificate.gap
 
     @property
+    def addends(self) -> SolvedTerms | None:
+        """Deprecated: the old name of ``terms``."""
+        return self.terms
+
+    @property
     def n_iter(self) -> int:
         return max(len(self.history), 1)
