@@ -37,7 +37,7 @@ def lazily(X, y, rows=100):
 @pytest.fixture(scope="module")
 def client():
     """Two worker processes with a nanny each."""
-    options = {"n_workers": 2, "processes": True, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "processes": True, "threads_per_worker": 1, "dashboard_address": ":0"}
     with dask_distributed.LocalCluster(**options) as cluster, dask_distributed.Client(cluster) as client:
         yield client
 

@@ -181,7 +181,7 @@ def test_the_squared_loss_of_short_and_long_tasks(counts):
     W, E = rng.normal(size=(2, len(counts), 12))
 
     def best(W):
-        means = problem.task_means(problem.observations.y - problem.predict(W.T, np.zeros(len(counts))))
+        means = problem.observations.task_means(problem.observations.y - problem.predict(W.T, np.zeros(len(counts))))
         z = problem.predict(W.T, means)
         gradients = problem.loss.gradient(problem.observations.y, z)
         return problem.loss_term(z), problem.correlate(-problem.observations.weight * gradients).T

@@ -204,14 +204,14 @@ def test_predictions_and_correlations(n_tasks):
         W, b, G = rng.normal(size=(6, n_tasks)), rng.normal(size=n_tasks), rng.normal(size=40)
         assert np.allclose(dense.predict(W, b), thinned.predict(W, b))
         assert np.allclose(dense.correlate(G), thinned.correlate(G))
-        for (part, phi), (same, rows) in zip(dense.by_task(), thinned.by_task(), strict=True):
+        for (part, phi), (same, rows) in zip(dense.inputs.by_task, thinned.inputs.by_task, strict=True):
             assert part == same
             assert np.array_equal(phi, rows.toarray())
 
 
 def test_tasks_that_see_every_row_share_them():
     problem = Problem(sparse.csr_array(np.eye(5, 3)), np.ones((5, 4)))
-    assert all(phi is problem.features for _, phi in problem.by_task())
+    assert all(phi is problem.features for _, phi in problem.inputs.by_task)
 
 
 # --- what is kept, and what is never formed -------------------------------------------------------------------------

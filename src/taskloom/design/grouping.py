@@ -82,8 +82,9 @@ class Grouping(Value):
         return self.task * n_rows + self.row
 
 
-def batches(counts: Array, starts: Array, most: int = BATCH) -> list[TaskBatch]:
+def batches(counts: Array, starts: Array, most: int | None = None) -> list[TaskBatch]:
     """Group tasks by size within a factor of two, so that padding wastes at most half; few enough to stay in the cache."""
+    most = BATCH if most is None else most
     level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
     out = []
     for k in np.unique(level):
