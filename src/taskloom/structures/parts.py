@@ -131,7 +131,20 @@ class Several(Structure):
         return False  # its addends are asked
 
     def addends(self, width: int, n_tasks: int) -> list[Member]:
-        """The members, each on the same features."""
+        """The members, each on the same features.
+
+        Parameters
+        ----------
+        width : int
+            The number of features.
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        list
+            The penalty of each component of the weights.
+        """
         raise NotImplementedError
 
     def unfold(self, width: int, n_tasks: int) -> Structure:

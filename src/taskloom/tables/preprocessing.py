@@ -64,8 +64,10 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame
-        y : ignored
+        X : data frame of shape (n_samples, n_columns)
+            The table.
+        y : None, default=None
+            Ignored; there for scikit-learn's pipelines.
 
         Returns
         -------
@@ -157,6 +159,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features=None):
         """The names of the columns that ``transform`` gives.
+
+        Parameters
+        ----------
+        input_features : None, default=None
+            Ignored; there for scikit-learn's pipelines.
 
         Returns
         -------
