@@ -190,6 +190,17 @@ def test_every_parameter_is_documented(name):
     assert not found, f"{name} " + "; ".join(found)
 
 
+def test_every_public_signature_has_types():
+    untyped = []
+    for name, entry in ENTRIES.items():
+        if (whole := signature(entry)) is None:
+            continue
+        given = [parameter.annotation for parameter in whole.parameters.values()]
+        given += [] if inspect.isclass(entry.object) else [whole.return_annotation]
+        untyped += [name] if inspect.Parameter.empty in given else []
+    assert not untyped
+
+
 def test_the_check_finds_what_is_wrong():
     def documented(a, b=1, c="x", *, d=None) -> int:
         """Sum.
