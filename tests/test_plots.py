@@ -147,7 +147,7 @@ def test_the_path_shows_scores_and_spectrum(model):
         PathDisplay.from_estimator(MultiTaskRegressor())
 
 
-def test_transfer_shows_the_ledger(model):
+def test_transfer_shows_the_transfer_table(model):
     display = TransferDisplay.from_estimator(model)
     gain = model.transfer_["gain"][display.order_]
     assert np.all(np.diff(gain) >= 0)

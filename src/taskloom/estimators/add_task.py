@@ -24,12 +24,12 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from .._component import warn
 from .._linalg import psd_eigh
+from ..design import Observations
 from ..equivalences import implied_tasks
 from ..features import KernelFeatures, LinearFeatures
 from ..losses import Loss
 from ..losses.offset import Shifted
 from ..problem import Problem
-from ..problem.observations import Observations
 from ..solvers import solve
 from ..structures import Independent, Structure
 from ..structures.factored_matrix import FactoredStructure

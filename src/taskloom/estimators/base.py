@@ -23,7 +23,7 @@ from ..metrics import TaskScores
 from ..problem import Problem
 from ..problem.solution import History
 from ..solvers import solve
-from ..structures import Parts, Structure, as_structure
+from ..structures import Structure, TermSum, as_structure
 from ..structures import factored_matrix as factors
 from ..tables import as_table, code_labels, sorted_labels
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
@@ -281,7 +281,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
         if not isinstance(features, SumFeatures):
             return self._coded_structure(structure)
         each = structure if isinstance(structure, list) else [structure] * len(features.widths)
-        return Parts.of([self._coded_structure(one) for one in each], features.widths, len(self.tasks_))
+        return TermSum.of([self._coded_structure(one) for one in each], features.widths, len(self.tasks_))
 
     def _coded_structure(self, structure: Structure) -> Structure:
         """The structure of the problem for the structure that was asked for: tasks by name, targets coded."""
@@ -336,7 +336,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
             self.feature_structure_ = A.astype(self._dtype if fits_single(A) else float)
             A = implied_tasks(solution.W, A)
         self.structure_ = A.astype(self._dtype if fits_single(A) else float)
-        if solution.addends is not None:
+        if solution.terms is not None:
             self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
         certificate = as_predicted(self, self._of_the_approximation(solution.certificate, data.features), data, solution)
         if certificate.status == "rounding":

@@ -14,8 +14,8 @@ from sklearn.utils.validation import _check_feature_names
 
 from .._array_api import card_array, double, library, namespace, on_card, place, plain, to_numpy, usable
 from .._component import warn
+from ..design import Observations, task_strengths
 from ..losses import as_loss
-from ..problem.observations import Observations, task_strengths
 from ..solvers.device import (
     EigenbasisInputs,
     KernelInputs,

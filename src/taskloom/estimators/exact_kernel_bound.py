@@ -14,7 +14,7 @@ they meet. A Nystroem predictor is in the exact space with the same norm, so its
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ def confined(problem: Problem, KG: Array, G: Array) -> Problem:
     keep = s > 1e-14 * max(float(s[-1]), np.finfo(float).tiny)
     keep[-1] = True
     inverse = np.divide(1.0, np.sqrt(s[keep]), out=np.zeros(int(keep.sum())), where=s[keep] > 0)
-    return replace(problem, features=KG @ (V[:, keep] * inverse))
+    return problem.with_features(KG @ (V[:, keep] * inverse))
 
 
 class BoundExact(MultiTaskEstimator):

@@ -1,6 +1,6 @@
 """Rows that come in blocks: exact statistics of the squared loss, added up block by block, then one small solve.
 
-The statistics become a data set of a few rows with the same moments (``problem.sufficient_statistics``), which goes the
+The statistics become a data set of a few rows with the same moments (``design.sufficient_statistics``), which goes the
 way of any other: weights, strengths of tasks, standardization, intercepts and the certificate are those of the fit in memory.
 """
 
@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length
 
 from .._component import warn
+from ..design import Observations
+from ..design.sufficient_statistics import Moments
 from ..features import densely
 from ..features.approximate import MappedFeatures, mapped, pieces
 from ..losses import as_loss
-from ..problem.observations import Observations
-from ..problem.sufficient_statistics import Moments
 from ..tables import as_table, rows_by_task, shown, sorted_labels
 from .available import available_if
 from .base import MultiTaskEstimator

@@ -53,7 +53,7 @@ class Deviating(MultiTaskEstimator):
         if joint not in known:
             data, W, b, A = self._training
             structure = data.problem.structure
-            if structure.keeps_columns or structure.parted:
+            if structure.keeps_columns or structure.is_sum:
                 raise ValueError(
                     f"standard deviations need one kernel and a structure on the tasks, got {self.structure!r} with "
                     f"kernel={self.kernel!r}"

@@ -165,13 +165,13 @@ class ReadStructure(MultiTaskEstimator):
         problem = data.problem
         if problem.structure.keeps_columns:
             return
-        Z, addends = problem.correlate(solution.G), solution.addends
+        Z, addends = problem.correlate(solution.G), solution.terms
         rho = problem.ridge / problem.alpha
         if isinstance(solution.A, FactoredStructure):
             if addends is None:
                 self._pulls = (solution.A.shrunk(rho), Z / (2 * problem.alpha), solution.W)
         elif problem.n_tasks <= 5000:
-            if addends is None or not problem.structure.parted:
+            if addends is None or not problem.structure.is_sum:
                 metrics = [solution.A] if addends is None else addends.structures  # on the same features metrics add up
                 self._pulls = sum(_metric(problem, A) for A in metrics) * (Z.T @ solution.W) / (2 * problem.alpha)
             else:

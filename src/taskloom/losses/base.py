@@ -191,8 +191,9 @@ class Loss(Component, ABC):
         """
         return None
 
-    def forget(self) -> None:
-        """Drop what was computed for another problem: called for each new one, since a loss may have changed in between."""
+    def fresh(self) -> Loss:
+        """The loss for one problem: a copy, where it keeps what it computed; a user's own may have changed in between."""
+        return self
 
     def pick(self, which: Array | tuple[Array, ...]) -> Loss:
         """The loss of a selection of observations; only a loss that holds one number for each has to do anything.

@@ -50,18 +50,17 @@ class CustomLoss(Loss):
             raise ValueError(
                 f"CustomLoss needs an object with the methods value and gradient, or value and prox; got {self.loss!r}"
             )
-        self.forget()
-
-    def forget(self) -> None:
         self._edges: tuple[Any, Any] = (None, None)  # the last targets whose gradients were asked for, and the answer
+
+    def fresh(self) -> CustomLoss:
+        return CustomLoss(self.loss)
 
     def __getstate__(self) -> dict:
         """Without the targets of the last fit: a loss that is saved must not carry the data along."""
         return {"loss": self.loss}
 
     def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-        self.forget()
+        self.__init__(state["loss"])  # type: ignore[misc]
 
     def _own(self, name: str) -> Any:
         return method_of(self.loss, name)

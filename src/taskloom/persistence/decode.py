@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .allowed import COMPONENTS, FOREIGN, find
+from .allowed import COMPONENTS, FOREIGN, RENAMED, find
 from .archive import KINDS, ModelFileError
 
 Array = np.ndarray
@@ -93,10 +93,13 @@ class Decoder:
     def _component(self, kind: str, node: dict) -> Any:
         key = json.dumps(node, sort_keys=True)
         if key not in self._components:
-            name = node.get("class")
+            name, params = node.get("class"), self.decode_items(node.get("params"))
+            if isinstance(name, str) and (kind, name) in RENAMED:
+                name, new_names = RENAMED[kind, name]
+                params = {new_names.get(param, param): value for param, value in params.items()}
             cls = find(kind, name) if isinstance(name, str) else None
             check(cls is not None, f"there is no {kind} {str(name)[:40]!r} that a model file may name")
-            self._components[key] = cls(**self.decode_items(node.get("params")))  # type: ignore[misc]
+            self._components[key] = cls(**params)  # type: ignore[misc]
         return self._components[key]
 
     def _read_float(self, node: dict) -> float:

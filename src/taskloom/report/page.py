@@ -89,11 +89,10 @@ def render_report(
     if not isinstance(model, MultiTaskEstimator):
         raise ValueError(
             f"a report needs a fitted taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], and for "
-            "X what "
-            "pipe[:-1].transform(X) gives"
+            "X what pipe[:-1].transform(X) gives"
         )
     check_is_fitted(model, "certificate_")
-    if X is None != y is None:
+    if (X is None) != (y is None):
         raise ValueError("give both X and y, or neither")
     facts = gather(model, X, y, transfer)
     gains, span = figures.gains(facts)

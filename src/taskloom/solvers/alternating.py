@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..problem import Problem
+from ..problem.solution import Start
 from .anderson import Extrapolation
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
@@ -57,12 +58,12 @@ class Alternating(Solver):
             )
         return None
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         return _AlternatingRun(self, problem, start, tol)
 
 
 class _AlternatingRun(Run):
-    def __init__(self, settings: Alternating, problem: Problem, start: tuple[Array, Array] | None, tol: float):
+    def __init__(self, settings: Alternating, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem = settings, problem
         self.side = TaskSide(problem) if settings.A0 is not None else choose_side(problem)
         self.structure_step = UnsupervisedStep(problem, self.side, settings.delta)
@@ -73,7 +74,7 @@ class _AlternatingRun(Run):
         self.W = np.zeros((problem.n_features, problem.n_tasks))
         self.A = self._first(start)
 
-    def _first(self, start: tuple[Array, Array] | None) -> Array:
+    def _first(self, start: Start | None) -> Array:
         T = self.problem.n_tasks
         if self.settings.A0 is not None:
             A = np.asarray(self.settings.A0, dtype=float)

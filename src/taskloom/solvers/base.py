@@ -11,6 +11,7 @@ import numpy as np
 
 from .._component import Component
 from ..problem import Problem
+from ..problem.solution import Start
 
 Array = np.ndarray
 
@@ -88,14 +89,14 @@ class Solver(Component, ABC):
         return None
 
     @abstractmethod
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         """Start on ``problem``, from weights and intercepts ``(W, b)`` when given.
 
         Parameters
         ----------
         problem : Problem
             The problem, with features centred and losses smooth.
-        start : tuple of ndarray, or None
+        start : Start or None
             Weights ``W`` of shape (n_features, n_tasks) and intercepts ``b`` of shape (n_tasks,).
         tol : float
             The relative duality gap that is asked for.

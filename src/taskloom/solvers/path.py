@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def alpha_max(problem: Problem) -> float:
     float
         The strength.
     """
-    problem = problem.unfolded()
+    problem = problem.stacked()
     structure = problem.structure
     if not structure.convex:
         instead, share = _convex_instead(problem)
@@ -129,7 +130,7 @@ def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
     if not problem.structure.convex:
         instead, by = _convex_instead(problem)
         return _little_to_learn(instead, share) / by
-    problem = problem.unfolded()
+    problem = problem.stacked()
     structure, root = problem.structure, _root_at_zero(problem)
     size = max(float(np.vdot(root, root)), 1e-100)
     if _numeric(structure):
@@ -211,6 +212,7 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
             raise KeyboardInterrupt  # it was meant for the walk, not for one step of it
         if k + 1 < len(alphas):
             start = _ahead(solutions, alphas[: k + 2])
+        solutions[-1] = replace(solutions[-1], basis=None)  # as large as the data, and of use to the next start alone
     return solutions
 
 
@@ -221,8 +223,8 @@ def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
     """
     last, steps = solutions[-1], np.diff(np.log(alphas[-4:]))
     W, b = last.W, last.b
-    if last.addends is not None:
-        return Start(np.vstack(last.addends.weights), b, last.length)
+    if last.terms is not None:
+        return Start(np.vstack(last.terms.weights), b, last.length)
     if len(solutions) > 1 and np.any(solutions[-2].W) and steps[-2] != 0:
         share = min(max(steps[-1] / steps[-2], 0.0), 2.0)
         first = (last.W - solutions[-2].W, last.b - solutions[-2].b)
@@ -230,4 +232,4 @@ def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
         if len(steps) == 3 and np.allclose(steps, steps[0], rtol=0.01):
             before = (solutions[-2].W - solutions[-3].W, solutions[-2].b - solutions[-3].b)
             W, b = W + 0.1 * first[0] + 0.5 * (first[0] - before[0]), b + 0.1 * first[1] + 0.5 * (first[1] - before[1])
-    return Start(W, b, last.length)
+    return Start(W, b, last.length, last.basis)

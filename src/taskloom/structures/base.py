@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .._component import Component
 from .._linalg import psd_root, symmetric
 from . import factored_matrix as factors
+
+if TYPE_CHECKING:
+    from .terms import Term
 
 Array = np.ndarray
 
@@ -36,7 +39,7 @@ class Structure(Component, ABC):
 
     zeroes_relations: ClassVar[bool] = False  # sets single relations to zero
     keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not turned
-    parted: ClassVar[bool] = False  # the weights are stacked addends, each with a variable of its own
+    is_sum: ClassVar[bool] = False  # the weights are those of stacked terms, each with a variable of its own
 
     proof: ClassVar[str] = ""  # what a reader of the certificate must know about the bound on F*, if anything
     convex: ClassVar[bool] = True  # where it is not, a fit can only name a stationary point, and the certificate says so
@@ -328,8 +331,8 @@ class Structure(Component, ABC):
         """
         return float((1 / np.maximum(np.linalg.eigvalsh(symmetric(A)), 1e-300)).sum())
 
-    def unfold(self, width: int, n_tasks: int) -> Structure:
-        """The structure for ``width`` features and so many tasks; those that split the weights become their addends.
+    def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:
+        """The terms of a predictor with ``width`` features and so many tasks: one, unless the structure splits the weights.
 
         Parameters
         ----------
@@ -340,10 +343,13 @@ class Structure(Component, ABC):
 
         Returns
         -------
-        Structure
-            The structure to solve with.
+        tuple of Term
+            The terms, whose predictions add up.
         """
-        return self
+        from .terms import Term  # a term holds a structure
+        from .variables import seated
+
+        return (Term(slice(0, width), seated(self)),)
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``.
@@ -454,7 +460,7 @@ class Remembering(Structure):
         return 1.0
 
     def longest_step(self, A: Array, least: float = 0.0) -> float:
-        """SmoothedProblem move by ``A`` over the length of the step in each round of the search."""
+        """Multipliers move by ``A`` over the length of the step in each round of the search."""
         size = float(np.linalg.norm(A))
         return 3 * max(size, least) / self.steepness if size > 0 and self.searched else np.inf
 

@@ -29,7 +29,7 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
     """
     seen = problem.observations
     n, T = problem.features.shape[0], problem.n_tasks
-    if problem.structure.parted:
+    if problem.structure.is_sum:
         return None
     if not (problem.structure.known and problem.loss.quadratic and isinstance(problem.features, np.ndarray)):
         return None
@@ -63,8 +63,7 @@ def _shared(problem: Problem, R: Array, alpha: float) -> Array:
     n, T = len(problem.features), problem.n_tasks
     c = seen.weight[seen.starts[:-1]] * n
     Y = seen.y.reshape(T, n).T
-    phi = problem.features - problem.features.mean(axis=0) if problem.fit_intercept else problem.features
-    U, d, _ = problem.once("leave one out", lambda: np.linalg.svd(phi, full_matrices=False))
+    U, d, _ = problem.design.centred_svd
     k = d**2
     a, V = psd_eigh(np.sqrt(c)[:, None] * R * np.sqrt(c))
     y = (Y - Y.mean(axis=0) if problem.fit_intercept else Y) * np.sqrt(c) @ V

@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskloom import __version__
 
+from ...design import Observations
 from ...features import KernelFeatures, LinearFeatures, entries
 from ...features.approximate import MappedFeatures
 from ...persistence import Decoder, Encoder, ModelFileError, read, write
 from ...persistence.decode import check
 from ...problem import Problem
-from ...problem.observations import Observations
 from ...problem.solution import Certificate
 from ...structures.factored_matrix import FactoredStructure
 from ...tables.preprocessing import TablePreprocessor
