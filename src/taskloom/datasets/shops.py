@@ -14,6 +14,11 @@ def load_shops(random_state: int = 0) -> Bunch:
 
     Shops of one kind answer alike to price cuts, rain, holidays and so on; which shop is of which kind is not told.
 
+    Parameters
+    ----------
+    random_state : int, default=0
+        Seed of the simulation.
+
     Returns
     -------
     Bunch

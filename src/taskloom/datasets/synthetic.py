@@ -32,9 +32,11 @@ def make_tasks(
         How the tasks are related: three groups of alike tasks, two directions in common, neighbours on a ring, a few related
         pairs, or not at all.
     n_tasks : int, default=12
+        The number of tasks.
     n_samples : int or sequence of int, default=30
         Observations of every task, or one number for each.
     n_features : int, default=10
+        The number of inputs.
     missing : float, default=0.0
         The share of the observations that is taken away at random; two of each task stay, of both classes for labels.
     noise : float, default=0.1
@@ -44,6 +46,7 @@ def make_tasks(
     shared : bool, default=False
         Whether all tasks look at the same inputs, or each has inputs of its own.
     random_state : int, RandomState or None, default=None
+        Seed of the draws.
 
     Returns
     -------

@@ -26,7 +26,7 @@ class Deviating(MultiTaskEstimator):
     _posterior: Any
 
     @property
-    def noise_(self):
+    def noise_(self) -> np.ndarray:
         """Standard deviation of the noise of each task."""
         check_is_fitted(self, "certificate_")
         return self._posterior_of_fit().noise * self._scale.spread

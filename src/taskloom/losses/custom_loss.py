@@ -29,15 +29,15 @@ def method_of(loss: Any, name: str) -> Any:
 class CustomLoss(Loss):
     """A loss of your own; docs/custom.md shows how to write one and how to check it.
 
+    What is missing is found numerically: curvatures from differences of gradients, the conjugate from a bracket that bounds it
+    from above (the certificate says so), its interval from the gradients far out.
+
     Parameters
     ----------
     loss : object
         With ``value(y, z)``, and ``gradient(y, z)`` (a smooth loss) or ``prox(y, z, step)`` (a loss with kinks). Where they are
         known: ``curvature(y, z)``, ``conjugate(y, s)``, ``gradient_bounds(y)``, and the attributes ``max_curvature``,
         ``targets`` and ``of_differences``. Their meaning is that of ``Loss``; all are entrywise.
-
-    What is missing is found numerically: curvatures from differences of gradients, the conjugate from a bracket that bounds it
-    from above (the certificate says so), its interval from the gradients far out.
     """
 
     loss: Any

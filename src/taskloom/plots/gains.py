@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,8 +20,10 @@ class TransferDisplay:
     ----------
     tasks : sequence of str
         Their names.
-    gain, standard_error : ndarray of shape (n_tasks,)
-        NaN where a task could not be scored.
+    gain : ndarray of shape (n_tasks,)
+        The gain in score of each task; NaN where it could not be scored.
+    standard_error : ndarray of shape (n_tasks,)
+        The standard error of the gain.
 
     Attributes
     ----------
@@ -36,33 +38,64 @@ class TransferDisplay:
         self.standard_error = standard_error
 
     @classmethod
-    def from_estimator(cls, model: Any, *, ax=None, **options):
-        """Draw ``transfer_`` of a fitted cross-validated model; options are those of :meth:`plot`."""
+    def from_estimator(cls, model: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Draw ``transfer_`` of a fitted cross-validated model.
+
+        Parameters
+        ----------
+        model : fitted estimator
+            A :class:`~taskloom.MultiTaskRegressorCV` or :class:`~taskloom.MultiTaskClassifierCV`.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        TransferDisplay
+            The display, drawn.
+        """
         if not hasattr(type(model), "_cross_validate"):
             raise ValueError(f"{type(model).__name__} has no ledger: give compare_to_single_task(model, X, y) to from_ledger")
         check_is_fitted(model, "transfer_")
         return cls.from_ledger(model.transfer_, ax=ax, **options)
 
     @classmethod
-    def from_ledger(cls, ledger: dict[str, Array], *, ax=None, **options):
-        """Draw a ledger, as :func:`~taskloom.compare_to_single_task` gives it."""
+    def from_ledger(cls, ledger: dict[str, Array], *, ax: Any = None, **options: Any) -> Self:
+        """Draw the gains that :func:`~taskloom.compare_to_single_task` gives.
+
+        Parameters
+        ----------
+        ledger : dict of arrays
+            ``task``, ``gain`` and ``standard_error``.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        TransferDisplay
+            The display, drawn.
+        """
         names = display_names(ledger["task"], 28)
         gain, error = (np.asarray(ledger[name], dtype=float) for name in ("gain", "standard_error"))
         return cls(names, gain, error).plot(ax, **options)
 
-    def plot(self, ax=None, *, width=2.0):
+    def plot(self, ax: Any = None, *, width: float = 2.0) -> Self:
         """Draw a row for each task.
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
-            By default a new figure, high enough for all names.
+        ax : matplotlib Axes, default=None
+            Where to draw; ``None`` makes a new figure, high enough for all names.
         width : float, default=2.0
             The half-width of the intervals, in standard errors over the folds.
 
         Returns
         -------
         self
+            The display, drawn.
         """
         scored = np.flatnonzero(~np.isnan(self.gain))
         if scored.size == 0:

@@ -39,15 +39,19 @@ def write_report(
 
     Parameters
     ----------
-    model : fitted multi-task estimator
+    model : fitted estimator
+        A multi-task estimator of taskloom.
     path : str or path
         Where to write it, such as ``"report.html"``.
-    X, y : optional
-        The data of the fit, for the summary of the data. Only counts, means and scores go into the page.
-    title : str, optional
-    transfer : dict, optional
+    X : array-like or data frame of shape (n_samples, n_features), default=None
+        The inputs of the fit, for the summary of the data. Only counts, means and scores go into the page.
+    y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks), default=None
+        The targets of the fit.
+    title : str, default=None
+        The title of the page.
+    transfer : dict, default=None
         What each task gains, from :func:`~taskloom.compare_to_single_task`; cross-validated models bring their own.
-    preprocessor : transformer, optional
+    preprocessor : transformer, default=None
         What made ``X`` of the table, such as ``TablePreprocessor``: the code that does it again begins with it.
 
     Returns
@@ -64,7 +68,20 @@ def write_report(
 def render_report(
     model: Any, X: Any = None, y: Any = None, *, title: str | None = None, transfer: Any = None, preprocessor: Any = None
 ) -> str:
-    """The page of :func:`write_report` as a string."""
+    """The page of :func:`write_report` as a string.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        A multi-task estimator of taskloom.
+    X, y, title, transfer, preprocessor
+        As in :func:`write_report`.
+
+    Returns
+    -------
+    str
+        The HTML page.
+    """
     try:
         import jinja2
     except ImportError:

@@ -24,15 +24,15 @@ class Alternating(Solver):
 
     Parameters
     ----------
-    delta : float, optional
+    delta : float, default=None
         The barrier of (S^delta). ``None`` ties it to the gap.
-    A0 : array of shape (T, T), optional
+    A0 : array-like of shape (n_tasks, n_tasks), default=None
         First structure. ``None`` starts from the tasks learned each on its own.
-    stop : {"gap", "change"}
+    stop : {"gap", "change"}, default="gap"
         ``"change"`` is the algorithm exactly as printed: no extrapolation, and it stops when the objective of (S^delta)
         changes by less than ``tol`` times the scale of the loss.
-    memory : int
-        How many past steps extrapolation (Anderson's) may combine; 0 is the plain alternation. A combined step that
+    memory : int, default=10
+        How many past steps Anderson's extrapolation may combine; 0 is the plain alternation. A combined step that
         does not lower the objective is taken back.
     """
 

@@ -30,11 +30,12 @@ class Block(Solver):
 
     Parameters
     ----------
-    delta : float, optional
+    delta : float, default=None
         The barrier of (S^delta). ``None`` ties it to the gap.
-    structure_step : {"closed", "gradient"}
-    memory : int
-        How many past steps extrapolation (Anderson's) may combine; 0 is plain descent.
+    structure_step : {"closed", "gradient"}, default="closed"
+        The step on the structure: its closed form, or one proximal gradient step.
+    memory : int, default=15
+        How many past steps Anderson's extrapolation may combine; 0 is plain descent.
     """
 
     delta: float | None = None

@@ -37,7 +37,7 @@ class Smooth(Solver):
 
     Parameters
     ----------
-    forcing : float
+    forcing : float, default=0.01
         Conjugate gradients stop when the residual of the Newton system has fallen to this share, or earlier far from the end.
     """
 

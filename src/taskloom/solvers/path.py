@@ -30,6 +30,16 @@ def alpha_max(problem: Problem) -> float:
     happens at a finite strength for ``Trace``, ``SchattenNorm`` and ``Sparse``. Losses with kinks have many dual solutions
     there; the one with the smallest ``||Z||`` is used, which gives a strength that is large enough, if not always smallest.
     Where ``F*`` is found numerically (custom penalties), "nothing" is what is worth less than a millionth of the loss.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its ``alpha`` does not matter.
+
+    Returns
+    -------
+    float
+        The strength.
     """
     problem = problem.stacked()
     structure = problem.structure
@@ -92,6 +102,20 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
 
     The first is ``alpha_max`` where there is one. Under structures that never vanish it is the strength at which the duality
     gap of learning nothing is 1 % of the loss: no predictor lowers the objective by more than that.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its ``alpha`` does not matter.
+    size : int, default=30
+        The number of strengths.
+    decades : float, default=5.0
+        How many powers of ten they span.
+
+    Returns
+    -------
+    ndarray of shape (size,)
+        The strengths, in descending order.
     """
     if size < 1:
         raise ValueError(f"a grid needs at least one strength, got {size}")
@@ -162,6 +186,22 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
     """A certified solution for each strength, in the order given; each starts where the one before it ended.
 
     ``options`` are those of :func:`solve`. Ctrl-C ends the walk with a ``KeyboardInterrupt``.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its ``alpha`` does not matter.
+    alphas : iterable of float
+        The strengths, best in descending order.
+    solver : str or Solver, default="auto"
+        As in :func:`solve`.
+    **options : object
+        The other parameters of :func:`solve`.
+
+    Returns
+    -------
+    list of Solution
+        One for each strength.
     """
     start = options.pop("start", None)
     solutions: list[Solution] = []

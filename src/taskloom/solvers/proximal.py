@@ -38,9 +38,9 @@ class Proximal(Solver):
 
     Parameters
     ----------
-    look_back : int
+    look_back : int, default=5
         The objective must fall below its largest value over this many past steps.
-    alternate : int
+    alternate : int, default=4
         After how many proximal steps an alternating one follows.
     """
 

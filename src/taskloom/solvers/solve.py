@@ -56,15 +56,20 @@ def solve(
     Parameters
     ----------
     problem : Problem
-    solver : {"auto", "projected", "smooth", "reweighted", "proximal", "factored", "alternating", "block"} or Solver
-    tol : float
+        The problem to minimise.
+    solver : str or Solver, default="auto"
+        ``"auto"`` picks by structure, loss and shape; or one of ``"projected"``, ``"smooth"``, ``"reweighted"``,
+        ``"proximal"``, ``"factored"``, ``"alternating"``, ``"block"``, or an object of :mod:`taskloom.solvers`.
+    tol : float, default=1e-4
         Relative duality gap at which to stop.
-    max_iter : int
-    time_limit : float, optional
+    max_iter : int, default=1000
+        The most iterations.
+    time_limit : float, default=None
         Seconds after which to stop with the best iterate so far.
-    start : tuple of arrays, optional
-        Weights (``r x T``) and intercepts to start from, as after a fit at another strength.
-    callback : callable, optional
+    start : tuple of ndarray, default=None
+        Weights of shape (n_features, n_tasks) and intercepts of shape (n_tasks,) to start from, as after a fit at another
+        strength.
+    callback : callable, default=None
         Called with the history after each iteration; returning True stops the fit.
 
     Returns

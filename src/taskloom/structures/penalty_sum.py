@@ -83,8 +83,8 @@ class Sum(Remembering):
     ----------
     members : sequence of Structure
         Convex structures on the tasks that are learned, not known.
-    weights : sequence of float, optional
-        Positive numbers; all 1 if ``None``.
+    weights : sequence of float, default=None
+        Positive numbers; ``None`` is 1 for all.
     """
 
     members: Sequence[Structure]

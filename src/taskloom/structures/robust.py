@@ -20,6 +20,11 @@ class Robust(SplitStructure):
     ``outlier_tasks_``. ``outliers`` lies between ``1 / sqrt(T)``, below which every task goes its own way, and 1, from which
     on none does: its square is the share of one direction of ``L`` that a task may take for itself before it is cheaper to
     call it an outlier.
+
+    Parameters
+    ----------
+    outliers : float, default=0.85
+        Price of an outlier task, between ``1 / sqrt(n_tasks)`` and 1.
     """
 
     outliers: float = 0.85
@@ -39,6 +44,11 @@ class Dirty(SplitStructure):
 
     Most tasks use the same few features, and some use a few of their own besides. ``private`` lies between ``1 / sqrt(T)``,
     below which nothing is shared, and 1, from which on nothing is private.
+
+    Parameters
+    ----------
+    private : float, default=0.5
+        Price of a private weight, between ``1 / sqrt(n_tasks)`` and 1.
     """
 
     private: float = 0.5

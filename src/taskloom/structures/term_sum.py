@@ -131,7 +131,20 @@ class SplitStructure(Structure):
         return False  # its terms are asked
 
     def variables(self, width: int, n_tasks: int) -> list[Variable]:
-        """The structure variable of each term."""
+        """The structure variable of each term.
+
+        Parameters
+        ----------
+        width : int
+            The number of features.
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        list
+            The variable of each term of the weights.
+        """
         raise TypeError(f"{type(self).__name__} does not say which terms it has")
 
     def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:

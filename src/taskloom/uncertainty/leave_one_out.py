@@ -8,7 +8,7 @@ rescales one task's block of ``C``, and a system of the size of that task mends 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -47,7 +47,7 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
         return np.stack([_own(problem, R, float(a), by_size) for a in alphas])
 
 
-def _metric(problem: Problem):
+def _metric(problem: Problem) -> Callable[[float], Array]:
     """``A (I + ridge/alpha A)^-1`` as a function of the strength."""
     a, V = psd_eigh(problem.structure.best_structure(np.eye(problem.n_tasks)))
 
@@ -77,7 +77,7 @@ def _shared(problem: Problem, R: Array, alpha: float) -> Array:
     return (Y - missed).T.ravel()
 
 
-def _own(problem: Problem, R, alpha: float, by_size: bool) -> Array:
+def _own(problem: Problem, R: Callable[[float], Array], alpha: float, by_size: bool) -> Array:
     """One observation at a time, with the weights of its task (or of all tasks) as they are without it."""
     seen = problem.observations
     N = seen.y.size

@@ -27,7 +27,7 @@ class Factored(Solver):
 
     Parameters
     ----------
-    memory : int
+    memory : int, default=20
         Number of past steps that the quasi-Newton direction remembers.
     """
 

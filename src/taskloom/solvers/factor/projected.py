@@ -29,9 +29,9 @@ class Projected(Solver):
 
     Parameters
     ----------
-    forcing : float
+    forcing : float, default=0.1
         Conjugate gradients stop when the residual of the Newton system has fallen to this share.
-    single : bool
+    single : bool, default=True
         Whether the first steps, and the directions of all, are computed in single precision. They cost less; equal problems
         that are written differently (a row twice, or with weight 2) then end equal within the tolerance, not exactly.
     """

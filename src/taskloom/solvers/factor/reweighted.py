@@ -41,7 +41,7 @@ class Reweighted(Solver):
 
     Parameters
     ----------
-    forcing : float
+    forcing : float, default=0.05
         Conjugate gradients stop when the residual of the Newton system has fallen to this share.
     """
 
