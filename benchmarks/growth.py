@@ -25,7 +25,7 @@ import numpy as np
 from output import cpu, write
 
 from taskloom import Problem, alpha_max, solve
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 TASKS = (10, 31, 100, 316, 1_000, 3_162, 10_000, 31_623, 100_000)

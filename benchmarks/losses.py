@@ -29,7 +29,7 @@ from sklearn.linear_model import HuberRegressor, LogisticRegression, Ridge, SGDR
 from sklearn.svm import LinearSVC
 
 from taskloom import Problem, alpha_max, solve
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 TOL, SOLVERS = 1e-6, ("alternating", "block", "factored", "proximal", "projected", "reweighted")

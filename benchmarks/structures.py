@@ -26,7 +26,7 @@ import scipy
 
 import taskloom
 from taskloom import Problem, alpha_max, solve, structures
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 
 RESULTS = Path(__file__).parent / "results"
 TOL, GOAL, SHARES = 1e-4, 20.0, (0.1, 0.01)

@@ -19,8 +19,52 @@ from sklearn.linear_model import PoissonRegressor
 from sklearn.model_selection import GridSearchCV
 
 from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, Problem, alpha_max, losses, solve, structures
-from taskloom.structures import CustomStructure
+from taskloom.losses import CustomLoss, Huber
+from taskloom.structures import CustomStructure, Sparse
 from taskloom.testing import check_loss, check_structure
+
+
+class Offset:
+    """The trace, plus a constant that may be changed from outside."""
+
+    def __init__(self, off):
+        self.off = off
+
+    def value(self, A):
+        return float(np.trace(A)) + self.off if np.linalg.eigvalsh(A)[0] >= -1e-9 else np.inf
+
+    def prox(self, A, step):
+        a, V = np.linalg.eigh(A)
+        return (V * np.maximum(a - step, 0.0)) @ V.T
+
+
+class Bent:
+    """Huber's loss, of which nothing is known but value and gradient."""
+
+    def __init__(self, width):
+        self.width = width
+
+    def value(self, y, z):
+        r = np.abs(z - y)
+        return np.where(r <= self.width, r**2, self.width * (2 * r - self.width))
+
+    def gradient(self, y, z):
+        return 2 * np.clip(z - y, -self.width, self.width)
+
+
+class Parabola:
+    def value(self, y, z):
+        return (y - z) ** 2
+
+    def gradient(self, y, z):
+        return 2 * (z - y)
+
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(12, 4))
+Y = X @ rng.normal(size=(4, 3)) + rng.normal(size=(12, 3))
+INPUTS, TARGETS = rng.normal(size=(60, 4)), rng.normal(size=(60, 3))
+
 
 T = zoo.T
 APART = np.abs(np.subtract.outer(np.arange(T), np.arange(T))) > 1
@@ -395,7 +439,7 @@ class OnlyProx:
 
 
 @pytest.mark.parametrize("loss", [loss for loss in zoo.LOSSES if not loss.smooth], ids=zoo.name)
-def test_losses_with_kinks_from_their_prox(loss):
+def test_nonsmooth_losses_from_their_prox(loss):
     X, Y = zoo.data(loss, "missing", n=12, d=3)
     custom = losses.CustomLoss(OnlyProx(loss))
     check_loss(custom)
@@ -509,3 +553,78 @@ def test_wrong_components_are_found_out_by_any_seed(n_tasks, seed):
         check_structure(_Coneless(), n_tasks, random_state=seed)
     with pytest.raises(AssertionError, match="conjugate is too large"):
         check_loss(_TooLarge(), random_state=seed)
+
+
+def test_exponentials_find_the_way_back_from_far_out():
+    """A start from the duals of another structure may lie where ``exp`` overflows."""
+    rng = np.random.default_rng(15)
+    X = rng.normal(size=(8, 4))
+    Y = rng.poisson(np.exp(np.clip(2 * X @ rng.normal(size=(4, 6)), -3, 2))).astype(float)
+    for alpha in (1e-3, 5e-4):
+        solution = solve(Problem(X, Y, Poisson(), Sparse(0.3), alpha), tol=1e-6)
+        assert solution.certificate.optimal
+
+
+@pytest.mark.parametrize("unit", [1e-36, 1e-5, 1.0, 1e30])
+def test_a_smooth_loss_of_a_user_is_known_in_any_unit(unit):
+    """Curvatures were differences over 1e-5, conjugates searched from 1 on, whatever the targets: a gap of 1e7."""
+
+    class LogCosh:
+        def value(self, y, z):
+            return np.logaddexp((z - y) / unit, (y - z) / unit) - np.log(2)
+
+        def gradient(self, y, z):
+            return np.tanh((z - y) / unit) / unit
+
+    model = MultiTaskRegressor(structures.Trace(), loss=LogCosh(), alpha=1e-2 / unit**2).fit(X, unit * Y)
+    one = CustomLoss(LogCosh())
+    assert model.certificate_.optimal, model.certificate_.message
+    y = unit * Y.ravel()
+    z = unit * rng.normal(size=y.size)
+    assert np.allclose(one.curvature(y, z), np.cosh((z - y) / unit) ** -2 / unit**2, rtol=1e-6)
+    s = one.gradient(y, z)
+    assert np.allclose(one.conjugate(y, s), s * z - one.value(y, z), rtol=1e-9, atol=1e-12)
+
+
+def test_a_penalty_that_was_changed_is_not_remembered():
+    penalty = Offset(5.0)
+    structure = CustomStructure(penalty)
+    first = MultiTaskRegressor(structure, alpha=0.1).fit(INPUTS, TARGETS).certificate_
+    penalty.off = 1.0
+    second = MultiTaskRegressor(structure, alpha=0.1).fit(INPUTS, TARGETS).certificate_
+    assert second.dual <= second.primal
+    assert np.isclose(first.primal - second.primal, 4.0)
+
+
+def test_a_loss_that_was_changed_is_not_remembered_and_does_not_carry_data():
+    bent = Bent(1.0)
+    loss = CustomLoss(bent)
+    MultiTaskRegressor("frobenius", loss=loss, alpha=0.1).fit(INPUTS, TARGETS)
+    for width in (5.0, 0.2):
+        bent.width = width
+        said = MultiTaskRegressor("frobenius", loss=loss, alpha=0.1).fit(INPUTS, TARGETS).certificate_
+        fresh = MultiTaskRegressor("frobenius", loss=CustomLoss(Bent(width)), alpha=0.1).fit(INPUTS, TARGETS).certificate_
+        assert said.primal == fresh.primal
+        assert said.dual == fresh.dual
+    assert len(pickle.dumps(loss)) < 1000
+    assert np.allclose(pickle.loads(pickle.dumps(loss)).gradient_bounds(np.array([0.5]))[1], 0.4)
+
+
+@pytest.mark.parametrize("width", [0.1, 0.03, 0.01])
+@pytest.mark.parametrize("structure", ["trace", "clusters", "independent"])
+def test_a_loss_of_straight_pieces_needs_no_bound_on_its_curvature(structure, width):
+    inputs = np.random.default_rng(0).normal(size=(60, 4))
+    w = np.random.default_rng(1).normal(size=4)
+    targets = np.column_stack([inputs @ w, inputs @ w, -inputs @ w]) + 0.1 * np.random.default_rng(2).normal(size=(60, 3))
+    own = MultiTaskRegressor(structure, loss=CustomLoss(Bent(width)), alpha=0.1).fit(inputs, targets).certificate_
+    ours = MultiTaskRegressor(structure, loss=Huber(width), alpha=0.1).fit(inputs, targets).certificate_
+    assert own.optimal
+    assert np.isclose(own.primal, ours.primal, rtol=2e-4)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-9, 1e-20])
+def test_a_conjugate_that_is_found_closes_in_any_units(unit):
+    said = (
+        MultiTaskRegressor("trace", loss=CustomLoss(Parabola()), alpha=0.1 * unit**2).fit(INPUTS, unit * TARGETS).certificate_
+    )
+    assert said.optimal, said.message

@@ -37,7 +37,7 @@ def lazily(X, y, rows=100):
 @pytest.fixture(scope="module")
 def client():
     """Two worker processes with a nanny each."""
-    options = {"n_workers": 2, "processes": True, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "processes": True, "threads_per_worker": 1, "dashboard_address": ":0"}
     with dask_distributed.LocalCluster(**options) as cluster, dask_distributed.Client(cluster) as client:
         yield client
 
@@ -106,7 +106,7 @@ def objective_of(structure, ridge=0.0, alpha=ALPHA, **shape):
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 @pytest.mark.parametrize("structure", [structures.Trace(), structures.Schatten(1.5), structures.UnitTrace()], ids=repr)
-def test_slopes_are_those_of_the_value_however_they_were_sent(structure, ridge):
+def test_gradients_are_those_of_the_value_however_they_were_sent(structure, ridge):
     objective = objective_of(structure, ridge)
     Q, step = np.random.default_rng(1).normal(size=(2, 6, 2))
     whole, slim = objective.at(Q), objective.at(Q, due=False)

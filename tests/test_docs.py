@@ -14,7 +14,7 @@ import taskloom
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGE = DOCS / "estimators.md"
-TESTS = {file.name: file for file in Path(__file__).parent.glob("test_*.py")}
+TESTS = {file.name: file for file in Path(__file__).parent.rglob("test_*.py")}  # pages name tests without their folders
 # A block of Python runs; a block of text right after it is what it prints. (Code that is not ours to run is ```py.)
 BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", flags=re.DOTALL | re.MULTILINE)
 
@@ -76,13 +76,24 @@ def test_every_test_that_is_named_exists():
     """On every page: `test_x.py`, `test_x.py::name`, and a bare `TestName` or `test_name`."""
     names = {name: _tests_of(file) for name, file in TESTS.items()}
     everywhere = set().union(*names.values()) | {inner.split("::")[-1] for inner in set().union(*names.values())}
-    for page in DOCS.glob("*.md"):
+    for page in [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "SECURITY.md"]:
         text = page.read_text()
         for file, name in re.findall(r"`(?:tests/)?(test_\w+\.py)(?:::([\w:]+))?", text):
             assert file in names, f"{page.name} names {file}"
             assert not name or name in names[file], f"{page.name} names {file}::{name}"
         for name in re.findall(r"`((?:Test[A-Z]|test_)\w+)`", text):
             assert name in everywhere, f"{page.name} names {name}"
+
+
+def test_no_two_test_files_have_one_name():
+    """Or what a page names would be either."""
+    assert len(TESTS) == len(list(Path(__file__).parent.rglob("test_*.py")))
+
+
+@pytest.mark.parametrize("page", ["SECURITY.md", "docs/robustness.md"])
+def test_promises_name_tests(page):
+    """A promise without its test is a wish; that the tests exist is checked above."""
+    assert re.search(r"`test_\w+\.py::\w+`", (ROOT / page).read_text())
 
 
 @pytest.mark.parametrize("name", ["theory.md", "notation.md"])

@@ -260,7 +260,7 @@ class TestPath:
     def test_alpha_max_of_nothing(self):
         assert alpha_max(Problem(np.zeros((5, 2)), np.arange(10.0).reshape(5, 2))) == 0.0
 
-    def test_alpha_max_is_large_enough_for_losses_with_kinks(self):
+    def test_alpha_max_is_large_enough_for_nonsmooth_losses(self):
         problem = Problem(*zoo.data(losses.Hinge(), "missing"), "hinge", "trace")
         solution = solve(replace(problem, alpha=1.01 * alpha_max(problem)), tol=1e-7)
         assert np.abs(solution.W).max() < 1e-6

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import LONG, QUICK, environment, taskloom_
 from sklearn.exceptions import ConvergenceWarning
-from test_cli import LONG, QUICK, environment, taskloom_
 
 from taskloom import MultiTaskRegressor, MultiTaskRegressorCV, cli, compare_to_single_task, structures
 from taskloom.experiments.process_pool import end_with_parent
@@ -80,7 +80,7 @@ def test_every_solver_keeps_its_best_iterate(name, after, monkeypatch):
 
 
 def test_ctrl_c_in_a_callback(monkeypatch):
-    original = book.Record.record
+    original = book.Record.take
 
     def record(self, point):
         gap = original(self, point)
@@ -88,7 +88,7 @@ def test_ctrl_c_in_a_callback(monkeypatch):
             raise KeyboardInterrupt
         return gap
 
-    monkeypatch.setattr(book.Record, "record", record)
+    monkeypatch.setattr(book.Record, "take", record)
     with pytest.warns(ConvergenceWarning, match="Interrupted after 2 iterations"):
         model = MultiTaskRegressor(solver="proximal", tol=1e-15).fit(X, Y)
     assert len(model.history_["gap"]) == 2
@@ -137,7 +137,8 @@ def test_a_real_ctrl_c_in_a_script():
     import os, signal, threading, warnings
     import numpy as np
     from taskloom import MultiTaskRegressor, structures
-    from taskloom.solvers import loop
+    import importlib
+    loop = importlib.import_module("taskloom.solvers.solve")
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(400, 20)), rng.normal(size=(400, 100))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background inherit that it is ignored

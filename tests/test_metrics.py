@@ -104,3 +104,13 @@ def test_scorers_find_the_tasks_inside_pipelines_and_searches():
 def test_shapes_must_agree():
     with pytest.raises(ValueError, match="must be equal"):
         metrics.macro_r2(Y, P[:, :2])
+
+
+def test_tasks_with_one_row_have_no_r2():
+    task = np.array([0, 0, 0, 1])
+    assert np.isclose(metrics.macro_r2([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 9.0], task=task), 1.0)
+
+
+def test_a_constant_target_that_is_no_power_of_two():
+    assert metrics.r2(np.full(3, 0.1), np.full(3, 0.2), None) == 0.0
+    assert metrics.r2(np.full(3, 0.1), np.full(3, 0.1), None) == 1.0

@@ -81,7 +81,7 @@ LEARNED = [
     structures.Sum([structures.Trace(), structures.LogDet(0.3), structures.UnitTrace()], [1.0, 0.5, 2.0]),
 ]
 STRUCTURES = KNOWN + LEARNED
-SUMS = [structures.Robust(), structures.Dirty()]  # split the weights into addends: tests/test_addends.py
+SUMS = [structures.Robust(), structures.Dirty()]  # split the weights into terms: tests/structures/test_terms.py
 ON_FEATURES = [structures.FeatureSelection()]  # sit on the features: laws here, problems in tests of their own
 
 NON_CONVEX = [  # no conjugate, no prox: tests/test_nonconvex.py has laws of their own

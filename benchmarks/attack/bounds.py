@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from taskloom import Problem, solve
-from taskloom.problem.observations import Observations
+from taskloom.design import Observations
 
 from .build import Instance, a_loss, a_structure
 from .values import Array, Long, _known, observation_weights, rounding_of_the_loss

@@ -42,11 +42,33 @@ class Component:
         """Raise ``ValueError`` when a parameter makes no sense. The default accepts everything."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name (``deep`` is there for scikit-learn; components do not nest)."""
+        """The parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            For scikit-learn's sake; components do not nest.
+
+        Returns
+        -------
+        dict
+            Parameter names to values.
+        """
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}  # type: ignore[arg-type]
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name and check them; on failure nothing changes."""
+        """Set parameters by name and check them; on failure nothing changes.
+
+        Parameters
+        ----------
+        **params : object
+            New values by parameter name.
+
+        Returns
+        -------
+        self
+            The component itself.
+        """
         before = self.get_params()
         unknown = sorted(set(params) - set(before))
         if unknown:

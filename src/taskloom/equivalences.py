@@ -22,19 +22,58 @@ __all__ = [
 
 
 def pseudo_inverse(A: Array, rtol: float = 1e-12) -> Array:
-    """``A^+`` of a positive semidefinite matrix."""
+    """``A^+`` of a positive semidefinite matrix.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        Symmetric positive semidefinite.
+    rtol : float, default=1e-12
+        Eigenvalues below this share of the largest count as zero.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+        The pseudo-inverse.
+    """
     a, V = psd_eigh(A)
     keep = a > rtol * max(a[-1], np.finfo(float).tiny)
     return (V[:, keep] / a[keep]) @ V[:, keep].T
 
 
 def r_to_q(C: Array, A: Array) -> tuple[Array, Array]:
-    """A minimiser of the convex problem (R) becomes one of (Q): ``(C A^+, A)``."""
+    """A minimiser of the convex problem (R) becomes one of (Q): ``(C A^+, A)``.
+
+    Parameters
+    ----------
+    C : ndarray of shape (n_samples, n_tasks)
+        Dual coefficients of (R).
+    A : ndarray of shape (n_tasks, n_tasks)
+        The structure.
+
+    Returns
+    -------
+    tuple of ndarray
+        Dual coefficients of (Q), and the same structure.
+    """
     return C @ pseudo_inverse(A), A
 
 
 def q_to_r(C: Array, A: Array) -> tuple[Array, Array]:
-    """A minimiser of the non-convex problem (Q) becomes one of (R): ``(C A, A)``."""
+    """A minimiser of the non-convex problem (Q) becomes one of (R): ``(C A, A)``.
+
+    Parameters
+    ----------
+    C : ndarray of shape (n_samples, n_tasks)
+        Dual coefficients of (Q).
+    A : ndarray of shape (n_tasks, n_tasks)
+        The structure.
+
+    Returns
+    -------
+    tuple of ndarray
+        Dual coefficients of (R), and the same structure.
+    """
     return C @ A, A
 
 
@@ -42,13 +81,38 @@ def tasks_to_features(W: Array, A: Array) -> Array:
     """``D`` on the features that does what ``A`` does on the tasks, at an optimum ``W`` of a spectral structure.
 
     There ``A`` and ``W'W`` share eigenvectors: with ``W = U diag(w) V'``, ``D = U diag(v'Av) U'``.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features, n_tasks)
+        Optimal weights.
+    A : ndarray of shape (n_tasks, n_tasks)
+        The optimal structure on the tasks.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_features)
+        The structure on the features.
     """
     U, _, Vt = np.linalg.svd(W, full_matrices=False)
     return symmetric((U * np.einsum("ij,jk,ik->i", Vt, A, Vt)) @ U.T)
 
 
 def features_to_tasks(W: Array, D: Array) -> Array:
-    """``A`` on the tasks that does what ``D`` does on the features: the way back."""
+    """``A`` on the tasks that does what ``D`` does on the features: the way back.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features, n_tasks)
+        Optimal weights.
+    D : ndarray of shape (n_features, n_features)
+        The optimal structure on the features.
+
+    Returns
+    -------
+    ndarray of shape (n_tasks, n_tasks)
+        The structure on the tasks.
+    """
     return tasks_to_features(W.T, D)
 
 
@@ -56,6 +120,18 @@ def implied_tasks(W: Array, D: Array) -> Array | factored_matrix.FactoredStructu
     """The task matrix that goes with a structure on the features: ``W'D^+W``, with the trace of ``D``.
 
     For the trace penalty, which may sit on either side, it is the ``A`` of the task side. With many tasks it comes factored.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features, n_tasks)
+        Weights.
+    D : ndarray of shape (n_features, n_features)
+        The structure on the features.
+
+    Returns
+    -------
+    ndarray of shape (n_tasks, n_tasks), or FactoredStructure
+        The structure on the tasks.
     """
     if W.shape[1] > factored_matrix.DENSE_TASKS:
         d, V = psd_eigh(D)
@@ -67,10 +143,36 @@ def implied_tasks(W: Array, D: Array) -> Array | factored_matrix.FactoredStructu
 
 
 def dual_to_weights(Phi: Array, C: Array) -> Array:
-    """``W = Phi'C``: the weights of a predictor ``f = sum_i k(x_i, .) c_i``."""
+    """``W = Phi'C``: the weights of a predictor ``f = sum_i k(x_i, .) c_i``.
+
+    Parameters
+    ----------
+    Phi : ndarray of shape (n_samples, n_features)
+        Features of the kernel, ``K = Phi Phi'``.
+    C : ndarray of shape (n_samples, n_tasks)
+        Dual coefficients.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_tasks)
+        Weights.
+    """
     return Phi.T @ C
 
 
 def weights_to_dual(Phi: Array, W: Array) -> Array:
-    """The smallest ``C`` with ``Phi'C = W``, for weights in the span of the rows of ``Phi``."""
+    """The smallest ``C`` with ``Phi'C = W``, for weights in the span of the rows of ``Phi``.
+
+    Parameters
+    ----------
+    Phi : ndarray of shape (n_samples, n_features)
+        Features of the kernel, ``K = Phi Phi'``.
+    W : ndarray of shape (n_features, n_tasks)
+        Weights.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_tasks)
+        Dual coefficients.
+    """
     return np.linalg.lstsq(Phi.T, W, rcond=None)[0]

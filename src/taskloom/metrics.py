@@ -43,6 +43,19 @@ def per_task(
 ) -> dict[Any, float]:
     """``score(true, predicted, sample_weight)`` of the observed entries of each task; tasks without any are left out.
 
+    Parameters
+    ----------
+    score : callable
+        ``score(true, predicted, sample_weight)``, which gives one number; the weights may be ``None``.
+    y_true : array-like of shape (n_samples,) or (n_samples, n_tasks)
+        Targets; NaN or None where unobserved.
+    y_pred : array-like of the shape of ``y_true``
+        Predictions, or decision values where ``score`` takes them.
+    task : array-like of shape (n_samples,), default=None
+        The task of each row of a long table.
+    sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+        Weights of the observations.
+
     Returns
     -------
     dict
@@ -148,12 +161,46 @@ def mean_score(scores: dict[Any, float]) -> float:
 
 
 def macro_r2(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
-    """The mean over tasks of the coefficient of determination; tasks with a single observation have none."""
+    """The mean over tasks of the coefficient of determination; tasks with a single observation have none.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_tasks)
+        Targets; NaN where unobserved.
+    y_pred : array-like of the shape of ``y_true``
+        Predictions.
+    task : array-like of shape (n_samples,), default=None
+        The task of each row of a long table.
+    sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+        Weights of the observations.
+
+    Returns
+    -------
+    float
+        The mean; 1 is best.
+    """
     return mean_score(per_task(r2, y_true, y_pred, task, sample_weight))
 
 
 def macro_nmse(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
-    """The mean over tasks of squared error over the variance of the task's targets (the paper's nMSE)."""
+    """The mean over tasks of squared error over the variance of the task's targets (the paper's nMSE).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_tasks)
+        Targets; NaN where unobserved.
+    y_pred : array-like of the shape of ``y_true``
+        Predictions.
+    task : array-like of shape (n_samples,), default=None
+        The task of each row of a long table.
+    sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+        Weights of the observations.
+
+    Returns
+    -------
+    float
+        The mean; 0 is best, 1 is as good as the mean of each task.
+    """
     return mean_score(per_task(nmse, y_true, y_pred, task, sample_weight))
 
 
@@ -161,6 +208,22 @@ def pooled_nmse(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any =
     """matMTL's nMSE: the mean over *all* observations of squared error over the (ddof 1) variance of its task's targets.
 
     Tasks are weighted by their number of observations; :func:`macro_nmse` weights them equally.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_tasks)
+        Targets; NaN where unobserved.
+    y_pred : array-like of the shape of ``y_true``
+        Predictions.
+    task : array-like of shape (n_samples,), default=None
+        The task of each row of a long table.
+    sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+        Weights of the observations.
+
+    Returns
+    -------
+    float
+        The mean; 0 is best.
     """
 
     def total(true: Array, predicted: Array, weight: Array | None) -> float:
@@ -178,17 +241,64 @@ def pooled_nmse(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any =
 
 
 def macro_accuracy(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any = None) -> float:
-    """The mean over tasks of the accuracy."""
+    """The mean over tasks of the accuracy.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_tasks)
+        Labels; NaN or None where unobserved.
+    y_pred : array-like of the shape of ``y_true``
+        Predicted labels.
+    task : array-like of shape (n_samples,), default=None
+        The task of each row of a long table.
+    sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+        Weights of the observations.
+
+    Returns
+    -------
+    float
+        The mean; 1 is best.
+    """
     return mean_score(per_task(accuracy, y_true, y_pred, task, sample_weight))
 
 
 def macro_auc(y_true: Any, decision: Any, task: Any = None, sample_weight: Any = None) -> float:
-    """The mean over tasks of the area under the ROC curve; tasks with one class among the observed are left out."""
+    """The mean over tasks of the area under the ROC curve; tasks with one class among the observed are left out.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_tasks)
+        Labels, the larger of which is the positive class; NaN or None where unobserved.
+    decision : array-like of the shape of ``y_true``
+        Decision values or probabilities of the positive class.
+    task : array-like of shape (n_samples,), default=None
+        The task of each row of a long table.
+    sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+        Weights of the observations.
+
+    Returns
+    -------
+    float
+        The mean; 1 is best, 0.5 is chance.
+    """
     return mean_score(per_task(auc, y_true, decision, task, sample_weight))
 
 
 def normalized_improvement(single: Any, joint: Any) -> float:
-    """The paper's nI: the mean over experiments of ``(single - joint) / sqrt(single joint)`` of their nMSE."""
+    """The paper's nI: the mean over experiments of ``(single - joint) / sqrt(single joint)`` of their nMSE.
+
+    Parameters
+    ----------
+    single : array-like of shape (n_experiments,)
+        nMSE of single-task learning.
+    joint : array-like of shape (n_experiments,)
+        nMSE of multi-task learning, of the same experiments.
+
+    Returns
+    -------
+    float
+        The mean; positive where multi-task learning is better.
+    """
     one, other = np.asarray(single, dtype=float), np.asarray(joint, dtype=float)
     if not (one.shape == other.shape and one.size > 0):
         raise ValueError(f"need nMSE of the same experiments, got {one.shape}, {other.shape}")
@@ -211,7 +321,14 @@ def _tasks_of_rows(estimator: Any, X: Any) -> Array | None:
 class scorer:  # noqa: N801 (reads as a function: scoring=metrics.scorer(macro_r2))
     """Make a scikit-learn scorer of one of the functions here; it finds the tasks of a long table by itself.
 
-    ``greater_is_better=False`` negates, as in scikit-learn; ``response`` is the method that gives the predictions.
+    Parameters
+    ----------
+    score : callable
+        ``score(y_true, y_pred, task, sample_weight)``.
+    greater_is_better : bool, default=True
+        Whether a larger score is better; if not, the scorer negates it, as in scikit-learn.
+    response : str, default="predict"
+        The method of the estimator that gives the predictions.
 
     Examples
     --------

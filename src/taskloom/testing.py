@@ -13,6 +13,8 @@ from ._linalg import symmetric
 from .losses import as_loss
 from .structures import as_structure
 
+__all__ = ["check_loss", "check_structure"]
+
 Array = np.ndarray
 
 
@@ -26,10 +28,11 @@ def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
 
     Parameters
     ----------
-    loss : Loss, name, or object with ``value`` and ``gradient`` or ``prox``
-    y : array, optional
-        Targets; by default small counts, or -1 and +1 for a classification loss.
-    random_state : int
+    loss : Loss, str or object
+        A loss or its name, or an object with ``value`` and ``gradient`` or ``prox``.
+    y : array-like of shape (n_samples,), default=None
+        Targets; ``None`` is small counts, or -1 and +1 for a classification loss.
+    random_state : int, default=0
         Seed of the points.
 
     Raises
@@ -105,11 +108,13 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
 
     Parameters
     ----------
-    structure : Structure, name, object with ``value`` and ``prox``, or function of a CVXPY variable
-    n_tasks : int
-    random_state : int
+    structure : Structure, str, object or callable
+        A structure or its name, an object with ``value`` and ``prox``, or a function of a CVXPY variable.
+    n_tasks : int, default=4
+        The size of the matrices to try.
+    random_state : int, default=0
         Seed of the points.
-    rtol : float
+    rtol : float, default=1e-6
         Tolerance of the checks; for a penalty in CVXPY the accuracy of its solver.
 
     Raises

@@ -23,7 +23,18 @@ class Remote:
 
 
 def get_data_home(data_home: str | os.PathLike | None = None) -> Path:
-    """The folder of data files: the argument, else the environment variable ``TASKLOOM_DATA``, else ``~/taskloom_data``."""
+    """The folder of data files: the argument, else the environment variable ``TASKLOOM_DATA``, else ``~/taskloom_data``.
+
+    Parameters
+    ----------
+    data_home : str or path, default=None
+        The folder, if not the default one.
+
+    Returns
+    -------
+    Path
+        The folder; it need not exist.
+    """
     return Path(data_home or os.environ.get("TASKLOOM_DATA") or "~/taskloom_data").expanduser()
 
 

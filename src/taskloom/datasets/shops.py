@@ -15,6 +15,11 @@ def load_shops(random_state: int = 0) -> Bunch:
     Shops of one cluster have similar coefficients for price cuts, rain, holidays and so on. The clusters are the ground truth;
     models do not see them.
 
+    Parameters
+    ----------
+    random_state : int, default=0
+        Seed of the simulation.
+
     Returns
     -------
     Bunch

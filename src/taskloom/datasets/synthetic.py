@@ -31,9 +31,11 @@ def make_tasks(
     structure : {"clusters", "low_rank", "graph", "sparse", "independent"}, default="clusters"
         Covariance of the tasks: three clusters, rank two, a ring graph, a few correlated pairs, or the identity.
     n_tasks : int, default=12
+        The number of tasks.
     n_samples : int or sequence of int, default=30
         Observations per task, or one number for each.
     n_features : int, default=10
+        The number of inputs.
     missing : float, default=0.0
         The share of observations that is removed at random; two of each task are kept, one of each class for labels.
     noise : float, default=0.1
@@ -43,6 +45,7 @@ def make_tasks(
     shared : bool, default=False
         Whether all tasks are observed at the same inputs.
     random_state : int, RandomState or None, default=None
+        Seed of the draws.
 
     Returns
     -------

@@ -75,6 +75,8 @@ def fit(
     checkpoint : path, optional
         A file that is written every ``checkpoint_every`` iterations and when the fit ends, however it ends. A fit that finds it
         goes on from there. That of another problem is refused.
+    checkpoint_every : int, default=10
+        Iterations between two checkpoints.
     progress : bool or callable, optional
         True shows a bar or lines on stderr; a callable gets the history after each iteration, and stops the fit by returning
         True. By default as ``model.verbose`` says.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..design import task_strengths
 from ..estimators.base import Prepared
 from ..estimators.target_encoding import TargetScale
-from ..problem.observations import task_strengths
 from ..problem.solution import Solution
 from ..structures import Structure, as_structure
 from .cluster import Workers

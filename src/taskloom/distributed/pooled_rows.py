@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..design import Observations
 from ..features import build_features
 from ..problem import Problem
-from ..problem.observations import Observations
 from ..problem.solution import History
 from ..solvers import solve
 from .job import Job

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..solvers.supervised.sides import buckets
+from ..design import batches
 
 Array = np.ndarray
 
@@ -73,12 +73,12 @@ def shortened(rows: Array, counts: Array, starts: Array) -> tuple[Array, Array]:
     held = np.minimum(counts, width)
     ends = np.concatenate([[0], np.cumsum(held)])
     out = np.empty((ends[-1], width))
-    for bucket in buckets(counts, starts):
-        block = rows[bucket.place] * bucket.mask[:, :, None]  # rows of zeros add nothing to the moments
+    for batch in batches(counts, starts):
+        block = rows[batch.place] * batch.mask[:, :, None]  # rows of zeros add nothing to the moments
         if block.shape[1] > width:
             block = np.linalg.qr(block, mode="r")
-        own = np.arange(block.shape[1]) < held[bucket.tasks][:, None]
-        out[(ends[bucket.tasks][:, None] + np.arange(block.shape[1]))[own]] = block[own]
+        own = np.arange(block.shape[1]) < held[batch.tasks][:, None]
+        out[(ends[batch.tasks][:, None] + np.arange(block.shape[1]))[own]] = block[own]
     return out, ends
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from .._linalg import one_thread
-from ..solvers.supervised.sides import buckets
+from ..design import batches
 from .task_summaries import TaskSummary
 
 Array = np.ndarray
@@ -43,9 +43,9 @@ class Held:
     def of(cls, statistics: TaskSummary, strength: Array) -> Held:
         """Of tasks whose labels are their positions among all; ``strength`` is the weight of each, ``c_t``."""
         root, blocks = np.sqrt(strength / statistics.counts), []
-        for bucket in buckets(np.diff(statistics.starts), statistics.starts):
-            rows = statistics.rows[bucket.place] * (bucket.mask * root[bucket.tasks][:, None])[:, :, None]
-            blocks.append(WorkerBlock(bucket.tasks, np.ascontiguousarray(rows[:, :, :-1]), rows[:, :, -1].copy()))
+        for batch in batches(np.diff(statistics.starts), statistics.starts):
+            rows = statistics.rows[batch.place] * (batch.mask * root[batch.tasks][:, None])[:, :, None]
+            blocks.append(WorkerBlock(batch.tasks, np.ascontiguousarray(rows[:, :, :-1]), rows[:, :, -1].copy()))
         squares = np.add.reduceat(statistics.rows[:, -1] ** 2, statistics.starts[:-1]) / statistics.counts
         off = np.finfo(float).eps * (4 + statistics.counts)
         rounding_floor = float(strength @ (off**2 * (squares + statistics.means[:, -1] ** 2)))

@@ -10,12 +10,13 @@ with ``f0 = sum_t beta0_t f_t``. The structure says what ``beta0``, ``M`` and ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from scipy.sparse import vstack as sparse_vstack
 from sklearn.exceptions import ConvergenceWarning
@@ -23,12 +24,12 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from .._component import warn
 from .._linalg import psd_eigh
+from ..design import Observations
 from ..equivalences import implied_tasks
 from ..features import KernelFeatures, LinearFeatures
 from ..losses import Loss
 from ..losses.offset import Shifted
 from ..problem import Problem
-from ..problem.observations import Observations
 from ..solvers import solve
 from ..structures import Independent, Structure
 from ..structures.factored_matrix import FactoredStructure
@@ -128,7 +129,15 @@ class AddTask(MultiTaskEstimator):
         attributes that change with it."""
         raise NotImplementedError
 
-    def add_task(self, X, y, name, *, sample_weight=None, relation=None):
+    def add_task(
+        self,
+        X: Any,
+        y: Any,
+        name: Any,
+        *,
+        sample_weight: ArrayLike | None = None,
+        relation: ArrayLike | Mapping[Any, float] | None = None,
+    ) -> Self:
         """Learn one new task against the frozen structure, without a refit; it becomes the last one.
 
         Structures that may sit on the features (trace, Frobenius, unit trace, ...) hand the new task the features ``D`` that
@@ -139,16 +148,19 @@ class AddTask(MultiTaskEstimator):
         ----------
         X : array or data frame of shape (n_samples, n_features)
             Inputs of the new task; a task column is not needed, and ignored.
-        y : array of shape (n_samples,)
+        y : array-like of shape (n_samples,)
             Targets, NaN where unobserved; labels of the same two classes for a classifier.
-        name : label of the new task
-        sample_weight : array of shape (n_samples,), optional
-        relation : array or dict, optional
+        name : object
+            The name of the new task, which no other has.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the observations.
+        relation : array-like of shape (n_tasks,) or dict, default=None
             Covariances of the new task with the old ones, in units of ``structure_``, where they are known.
 
         Returns
         -------
         self
+            The model with one more task.
         """
         check_is_fitted(self, "certificate_")
         if isinstance(self.kernel, (list, tuple)):

@@ -6,9 +6,10 @@ import copy
 import sys
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 
@@ -22,7 +23,7 @@ from ..metrics import TaskScores
 from ..problem import Problem
 from ..problem.solution import History
 from ..solvers import solve
-from ..structures import Parts, Structure, as_structure
+from ..structures import Structure, TermSum, as_structure
 from ..structures import factored_matrix as factors
 from ..tables import as_table, code_labels, sorted_labels
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
@@ -141,15 +142,26 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
 
     classes_: Any
 
-    def set_params(self, **params):
-        """As any estimator's; a parameter of a structure or a loss that was given by name makes it an object first."""
+    def set_params(self, **params: Any) -> Self:
+        """As any estimator's; a parameter of a structure or a loss that was given by name makes it an object first.
+
+        Parameters
+        ----------
+        **params : object
+            New values by parameter name; ``structure__p`` is the parameter ``p`` of the structure.
+
+        Returns
+        -------
+        self
+            The estimator itself.
+        """
         for name, make in (("structure", as_structure), ("loss", as_loss)):
             nested = any(key.startswith(f"{name}__") for key in params) and name not in params
             if nested and isinstance(getattr(self, name, None), (str, type(None))):
                 setattr(self, name, make(getattr(self, name)))
         return super().set_params(**params)
 
-    def score_per_task(self, X, y, sample_weight=None) -> dict[Any, float]:
+    def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
         """The score of each task, by name."""
         raise NotImplementedError
 
@@ -181,21 +193,22 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
 
     @all_or_nothing
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the tasks and their structure.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
             Inputs; with ``task_column`` set, one of the columns names the task of each row.
-        y : array or data frame of shape (n_samples,) or (n_samples, n_tasks)
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
             Targets; NaN where a task was not observed.
-        sample_weight : array of shape (n_samples,) or (n_samples, n_tasks), optional
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
             Weights of the observations; 0 is the same as leaving the observation out.
 
         Returns
         -------
         self
+            The fitted model.
         """
         data = self._prepare(X, y, sample_weight)
         watch = Watch.over(self, X, y, self.max_iter)
@@ -268,7 +281,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
         if not isinstance(features, SumFeatures):
             return self._coded_structure(structure)
         each = structure if isinstance(structure, list) else [structure] * len(features.widths)
-        return Parts.of([self._coded_structure(one) for one in each], features.widths, len(self.tasks_))
+        return TermSum.of([self._coded_structure(one) for one in each], features.widths, len(self.tasks_))
 
     def _coded_structure(self, structure: Structure) -> Structure:
         """The structure of the problem for the structure that was asked for: tasks by name, targets coded."""
@@ -323,7 +336,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
             self.feature_structure_ = A.astype(self._dtype if fits_single(A) else float)
             A = implied_tasks(solution.W, A)
         self.structure_ = A.astype(self._dtype if fits_single(A) else float)
-        if solution.addends is not None:
+        if solution.terms is not None:
             self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
         certificate = as_predicted(self, self._of_the_approximation(solution.certificate, data.features), data, solution)
         if certificate.status == "rounding":

@@ -52,17 +52,22 @@ def stability(
 
     Parameters
     ----------
-    model : a multi-task estimator, fitted or not
-    X, y
-        As for its ``fit``.
+    model : estimator
+        A multi-task estimator, fitted or not.
+    X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        Inputs, as for its ``fit``.
+    y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+        Targets, as for its ``fit``.
     n_resamples : int, default=50
+        The number of fits.
     level : float, default=0.9
         What share of the resamples an interval holds.
     n_jobs : int, default=None
         Fits that run at the same time, in threads.
     random_state : int, RandomState or None, default=0
+        Draws the resamples.
     verbose : int, default=0
-        Show a bar of progress on standard output.
+        Whether to show a bar of progress on standard output.
 
     Returns
     -------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..problem.solution import History
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
 except ImportError:  # scikit-learn before 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
@@ -52,7 +54,7 @@ except ImportError:  # scikit-learn before 1.9
             answers = [callback.on_fit_task_end(estimator, self) for callback in self._callbacks]
             return any(answers)
 
-    def with_callbacks(method):
+    def _with_callbacks(method):
         """Tear callbacks down whether the fit ends well or not."""
 
         @functools.wraps(method)
@@ -69,6 +71,13 @@ except ImportError:  # scikit-learn before 1.9
 
 
 __all__ = ["CallbackSupportMixin", "Watch", "with_callbacks"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def with_callbacks(method: Method) -> Method:
+    """scikit-learn's decorator with a type: it has none, and an untyped one would hide the signature of ``fit``."""
+    return _with_callbacks(method)
 
 
 class Watch:

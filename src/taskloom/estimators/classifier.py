@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.metaestimators import available_if
 
 from ..losses import Logistic, Loss, RowLoss, Softmax, as_loss
 from ..metrics import accuracy, mean_score, observed, per_task
+from ..solvers import Solver
 from ..structures.simplex import SumToZero
 from ..tables import align_targets, as_table, column_names, shown
 from .add_task import AddTask
+from .available import available_if
 from .base import MultiTaskEstimator
 from .exact_kernel_bound import BoundExact
+from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
 from .relations import ReadStructure
 from .target_encoding import distinct, refuse_strangers, signs_of, two_classes
 
@@ -71,29 +74,29 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
 
     def __init__(
         self,
-        structure=None,
+        structure: StructureParameter = None,
         *,
-        kernel="linear",
-        alpha=0.01,
-        loss="logistic",
-        ridge=0.0,
-        task_weight="equal",
-        fit_intercept=True,
-        task_column=None,
-        unseen="raise",
-        coding="one_vs_rest",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        approximation=None,
-        n_components=100,
-        solver="auto",
-        tol=1e-4,
-        max_iter=1000,
-        time_limit=None,
-        warm_start=False,
-        verbose=0,
-        random_state=None,
+        kernel: KernelParameter = "linear",
+        alpha: float = 0.01,
+        loss: LossLike = "logistic",
+        ridge: float = 0.0,
+        task_weight: TaskWeight = "equal",
+        fit_intercept: bool = True,
+        task_column: str | int | None = None,
+        unseen: Unseen = "raise",
+        coding: Literal["one_vs_rest", "simplex"] = "one_vs_rest",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        approximation: Any = None,
+        n_components: float | Literal["auto"] = 100,
+        solver: str | Solver = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: Any = None,
     ):
         super().__init__(
             structure,
@@ -188,15 +191,37 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
 
     # --- predict ------------------------------------------------------------------------------------------------
 
-    def decision_function(self, X):
-        """Decision values: ``(n, n_tasks)``, or ``(n,)`` for one binary target or a long table."""
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Decision values; the sign says which of two classes, the largest which of many.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_tasks)
+            Or (n_samples,) for one binary target or a long table.
+        """
         values = self._decision(X)
         if self._one_vs_rest and values.shape[1] == 2:  # a loss of rows: only the difference of two outputs says anything
             return values[:, 1] - values[:, 0]
         return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 and not self._wide else values
 
-    def predict(self, X):
-        """Labels: ``(n, n_tasks)`` for a two-dimensional ``Y``, else ``(n,)``."""
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the label of each row, or of each task at each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Or (n_samples, n_tasks) for a two-dimensional ``Y``.
+        """
         return self._respond(self.decision_function(X))
 
     def _respond(self, values):
@@ -214,11 +239,21 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         return np.column_stack(columns)
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X):
-        """Probabilities (logistic loss): ``(n, n_classes)`` for one target, ``(n, n_tasks)`` of the second class for many.
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict probabilities (logistic and softmax loss).
 
         The classes of one target are learned each against the rest; their probabilities are scaled to add up to 1. The softmax
         loss has the probabilities of all classes at once.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Or (n_samples, n_tasks) for a two-dimensional ``Y``: those of the second class of each task.
         """
         if isinstance(loss_of(self), Softmax):
             return softmax(self._decision(X), axis=1)
@@ -231,13 +266,33 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X):
-        """The logarithms of ``predict_proba``."""
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithms of ``predict_proba``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+
+        Returns
+        -------
+        ndarray
+            Of the shape of ``predict_proba``.
+        """
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def score_per_task(self, X, y, sample_weight=None):
+    def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
         """The accuracy of each task, by name; missing labels are left out. The classes of one target are one task, ``0``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            Labels; NaN or None where unobserved.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            Weights of the observations.
 
         Returns
         -------
@@ -260,8 +315,23 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         own = [self.classes_] * y.shape[1] if isinstance(self.classes_, np.ndarray) else self.classes_
         return np.column_stack([signs_of(y[:, t], classes) for t, classes in enumerate(own)])
 
-    def score(self, X, y, sample_weight=None):
-        """The mean over tasks of the accuracy; missing labels are left out."""
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The mean over tasks of the accuracy; missing labels are left out.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            Labels; NaN or None where unobserved.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            Weights of the observations.
+
+        Returns
+        -------
+        float
+            The mean; 1 is best.
+        """
         return mean_score(self.score_per_task(X, y, sample_weight))
 
     def __sklearn_tags__(self):

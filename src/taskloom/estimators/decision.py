@@ -63,12 +63,13 @@ class Predicting(Approximating, Door):
         K, C = self._cross(inputs), self.dual_coef_
         return [k @ c[:, some] for k, c in zip(K, C, strict=True)] if isinstance(C, list) else [K @ C[:, some]]
 
-    def predict_addends(self, X):
+    def predict_addends(self, X: Any) -> list[np.ndarray]:
         """With ``kernel=[k1, k2, ...]``, what each kernel adds to the prediction; they add up to it, less the intercepts.
 
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
 
         Returns
         -------

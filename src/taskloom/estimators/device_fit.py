@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names
 
 from .._array_api import card_array, double, library, namespace, on_card, place, plain, to_numpy, usable
 from .._component import warn
+from ..design import Observations, task_strengths
 from ..losses import as_loss
-from ..problem.observations import Observations, task_strengths
 from ..solvers.device import (
     EigenbasisInputs,
     KernelInputs,
@@ -44,7 +45,7 @@ class OnDevice(MultiTaskEstimator):
     device: Any
 
     @all_or_nothing
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         device = getattr(self, "device", None)
         self.__dict__.pop("device_", None)
         if device is None and not on_card(X):

@@ -14,9 +14,11 @@ they meet. A Nystroem predictor is in the exact space with the same norm, so its
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg import psd_eigh
@@ -58,19 +60,23 @@ def confined(problem: Problem, KG: Array, G: Array) -> Problem:
     keep = s > 1e-14 * max(float(s[-1]), np.finfo(float).tiny)
     keep[-1] = True
     inverse = np.divide(1.0, np.sqrt(s[keep]), out=np.zeros(int(keep.sum())), where=s[keep] > 0)
-    return replace(problem, features=KG @ (V[:, keep] * inverse))
+    return problem.with_features(KG @ (V[:, keep] * inverse))
 
 
 class BoundExact(MultiTaskEstimator):
     """``bound_exact`` for the estimators."""
 
-    def bound_exact(self, X, y, sample_weight=None):
+    def bound_exact(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> ExactBound:
         """Bound the minimum of the problem with the exact kernel, after a fit with ``approximation=``.
 
         Parameters
         ----------
-        X, y, sample_weight
-            The data of the fit. Every pair of rows is visited, in pieces: quadratic in the rows, not in memory.
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            The inputs of the fit. Every pair of rows is visited, in pieces: quadratic in the rows, not in memory.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            The targets of the fit.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            The weights of the fit.
 
         Returns
         -------

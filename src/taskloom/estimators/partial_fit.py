@@ -1,25 +1,27 @@
 """Rows that come in blocks: exact statistics of the squared loss, added up block by block, then one small solve.
 
-The statistics become a data set of a few rows with the same moments (``problem.sufficient_statistics``), which goes the
+The statistics become a data set of a few rows with the same moments (``design.sufficient_statistics``), which goes the
 way of any other: weights, strengths of tasks, standardization, intercepts and the certificate are those of the fit in memory.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length
 
 from .._component import warn
+from ..design import Observations
+from ..design.sufficient_statistics import Moments
 from ..features import densely
 from ..features.approximate import MappedFeatures, mapped, pieces
 from ..losses import as_loss
-from ..problem.observations import Observations
-from ..problem.sufficient_statistics import Moments
 from ..tables import as_table, rows_by_task, shown, sorted_labels
+from .available import available_if
 from .base import MultiTaskEstimator
 from .rollback import all_or_nothing
 
@@ -130,7 +132,7 @@ class Streaming(MultiTaskEstimator):
 
     @available_if(_streams)
     @all_or_nothing
-    def partial_fit(self, X, y, sample_weight=None):
+    def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more block of rows; the model is then that of all blocks so far, as ``fit`` on them together.
 
         Squared loss only. Statistics are exact: one Gram matrix of the features for each task, or one for all of them while
@@ -146,6 +148,7 @@ class Streaming(MultiTaskEstimator):
         Returns
         -------
         self
+            The fitted model.
         """
         self._validate_params()
         statistics = getattr(self, "_statistics", None)
@@ -164,21 +167,23 @@ class Streaming(MultiTaskEstimator):
 
     @available_if(_streams)
     @all_or_nothing
-    def fit_blocks(self, blocks):
+    def fit_blocks(self, blocks: Iterable[tuple] | Callable[[], Iterable[tuple]]) -> Self:
         """Learn from rows that need not fit in memory; equal to ``fit`` on all of them.
 
         Squared loss only. Memory holds a block, its features some rows at a time, and the statistics of ``partial_fit``.
 
         Parameters
         ----------
-        blocks : iterable of (X, y) or (X, y, sample_weight), or a function without arguments that makes one
-            A generator can be read once. With an approximation there are two passes, the first for a uniform sample of rows
+        blocks : iterable of tuples, or callable
+            Tuples ``(X, y)`` or ``(X, y, sample_weight)``, or a function without arguments that makes such an iterable. A
+            generator can be read once. With an approximation there are two passes, the first for a uniform sample of rows
             from which the map is drawn: pass a list, a function that makes the generator, or
             :func:`taskloom.parquet_blocks`.
 
         Returns
         -------
         self
+            The fitted model.
         """
         self._validate_params()
         statistics = None

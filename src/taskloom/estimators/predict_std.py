@@ -26,7 +26,7 @@ class Deviating(MultiTaskEstimator):
     _posterior: Any
 
     @property
-    def noise_(self):
+    def noise_(self) -> np.ndarray:
         """Standard deviation of the noise of each task."""
         check_is_fitted(self, "certificate_")
         return self._posterior_of_fit().noise * self._scale.spread
@@ -53,7 +53,7 @@ class Deviating(MultiTaskEstimator):
         if joint not in known:
             data, W, b, A = self._training
             structure = data.problem.structure
-            if structure.keeps_columns or structure.parted:
+            if structure.keeps_columns or structure.is_sum:
                 raise ValueError(
                     f"standard deviations need one kernel and a structure on the tasks, got {self.structure!r} with "
                     f"kernel={self.kernel!r}"

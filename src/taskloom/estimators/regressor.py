@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
@@ -13,12 +14,14 @@ from sklearn.utils._param_validation import Interval
 from .._array_api import following
 from ..losses import as_loss
 from ..metrics import mean_score
+from ..solvers import Solver
 from ..structures.factored_matrix import FactoredStructure
 from ..tables import align_targets, as_table, column_names, rows_by_task, shown
 from .add_task import AddTask
 from .base import MultiTaskEstimator, Prepared
 from .device_fit import OnDevice
 from .exact_kernel_bound import BoundExact
+from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
 from .partial_fit import Streaming
 from .predict_std import Deviating
 from .relations import ReadStructure
@@ -64,8 +67,12 @@ class MultiTaskRegressor(
         are in the units of the targets; ``structure_`` and ``certificate_`` belong to the standardized problem.
     noise : float, default=None
         Standard deviation of the noise, for ``predict(X, return_std=True)``; ``None`` estimates it from the residuals.
-    gamma, degree, coef0 : float
-        Parameters of named kernels, as in scikit-learn.
+    gamma : float, default=None
+        Parameter of named kernels, as in scikit-learn; ``None`` is its default there.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
     approximation : {"nystroem", "leverage", "fourier"}, transformer or None, default=None
         Features in place of the kernel matrix, for many rows: from landmarks (``"nystroem"``; ``"leverage"`` draws them by
         ridge leverage scores), random Fourier features (rbf only), or a scikit-learn transformer. ``None`` is exact. The
@@ -79,11 +86,13 @@ class MultiTaskRegressor(
     tol : float, default=1e-4
         Relative duality gap at which the fit stops.
     max_iter : int, default=1000
+        The most iterations.
     time_limit : float, default=None
         Seconds after which the fit stops with its best certified iterate.
     warm_start : bool, default=False
         Start from the last fit.
     verbose : int, default=0
+        Whether to print a line about every tenth iteration.
     random_state : int, RandomState or None, default=None
         Draws the features of an approximation; ``None`` draws the same every time. Fits are deterministic otherwise, starts
         come from the data.
@@ -140,31 +149,31 @@ class MultiTaskRegressor(
 
     def __init__(
         self,
-        structure=None,
+        structure: StructureParameter = None,
         *,
-        kernel="linear",
-        alpha=0.01,
-        loss="squared",
-        ridge=0.0,
-        task_weight="equal",
-        fit_intercept=True,
-        task_column=None,
-        unseen="raise",
-        standardize_targets=False,
-        noise=None,
-        gamma=None,
-        degree=3,
-        coef0=1,
-        approximation=None,
-        n_components=100,
-        solver="auto",
-        tol=1e-4,
-        max_iter=1000,
-        time_limit=None,
-        warm_start=False,
-        verbose=0,
-        random_state=None,
-        device=None,
+        kernel: KernelParameter = "linear",
+        alpha: float = 0.01,
+        loss: LossParameter = "squared",
+        ridge: float = 0.0,
+        task_weight: TaskWeight = "equal",
+        fit_intercept: bool = True,
+        task_column: str | int | None = None,
+        unseen: Unseen = "raise",
+        standardize_targets: bool = False,
+        noise: float | None = None,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        approximation: Any = None,
+        n_components: float | Literal["auto"] = 100,
+        solver: str | Solver = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: Any = None,
+        device: str | None = None,
     ):
         super().__init__(
             structure,
@@ -275,12 +284,19 @@ class MultiTaskRegressor(
 
     # --- predict ------------------------------------------------------------------------------------------------
 
-    def predict(self, X, return_std=False):
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True, "joint"]) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def predict(self, X: Any, return_std: bool | Literal["joint"] = False) -> Any:
         """Predict every task at every row (wide), or each row's own task (long).
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
         return_std : bool or "joint", default=False
             Whether to give the standard deviations too (squared loss): those of the Gaussian-process posterior of the tasks'
             functions, given the structure. With ``"joint"`` the structure is taken for as uncertain as the weights that it was
@@ -301,8 +317,17 @@ class MultiTaskRegressor(
 
     # --- scores -------------------------------------------------------------------------------------------------
 
-    def score_per_task(self, X, y, sample_weight=None):
+    def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
         """The coefficient of determination of each task (accuracy, where a task has labels), by name; NaN is left out.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            Targets; NaN where unobserved.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            Weights of the observations.
 
         Returns
         -------
@@ -328,8 +353,23 @@ class MultiTaskRegressor(
             Y[place] = _numbers(raw[place]) if classes is None else signs_of(raw[place], classes)
         return Y if labels is None else Y[:, 0]
 
-    def score(self, X, y, sample_weight=None):
-        """The mean over tasks of the coefficient of determination (accuracy, where a task has labels); NaN is left out."""
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The mean over tasks of the coefficient of determination (accuracy, where a task has labels); NaN is left out.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            Targets; NaN where unobserved.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            Weights of the observations.
+
+        Returns
+        -------
+        float
+            The mean; 1 is best.
+        """
         return mean_score(self.score_per_task(X, y, sample_weight))
 
 

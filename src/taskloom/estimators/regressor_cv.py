@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
+from numpy.typing import ArrayLike
+
+from ..solvers import Solver
 from .cross_validation.search import CrossValidated, searched
+from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
 from .regressor import MultiTaskRegressor
 
 
@@ -83,34 +88,34 @@ feature_names_in_
 
     def __init__(
         self,
-        structure=None,
+        structure: StructureParameter = None,
         *,
-        structures=None,
-        alphas=30,
-        cv=None,
-        scoring=None,
-        fallback=None,
-        n_jobs=None,
-        kernel="linear",
-        loss="squared",
-        ridge=0.0,
-        task_weight="equal",
-        fit_intercept=True,
-        task_column=None,
-        unseen="raise",
-        standardize_targets=False,
-        noise=None,
-        gamma=None,
-        degree=3,
-        coef0=1,
-        approximation=None,
-        n_components=100,
-        solver="auto",
-        tol=1e-4,
-        max_iter=1000,
-        time_limit=None,
-        verbose=0,
-        random_state=None,
+        structures: Sequence[StructureParameter] | None = None,
+        alphas: int | ArrayLike = 30,
+        cv: Any = None,
+        scoring: Any = None,
+        fallback: Literal["single"] | None = None,
+        n_jobs: int | None = None,
+        kernel: KernelParameter = "linear",
+        loss: LossParameter = "squared",
+        ridge: float = 0.0,
+        task_weight: TaskWeight = "equal",
+        fit_intercept: bool = True,
+        task_column: str | int | None = None,
+        unseen: Unseen = "raise",
+        standardize_targets: bool = False,
+        noise: float | None = None,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        approximation: Any = None,
+        n_components: float | Literal["auto"] = 100,
+        solver: str | Solver = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
     ):
         self.structure = structure
         self.structures = structures

@@ -38,7 +38,7 @@ class ReadStructure(MultiTaskEstimator):
     structure_: Any
     _pulls: Any
 
-    def task_correlation(self):
+    def task_correlation(self) -> Array | FactoredStructure:
         """The learned relations as correlations, in the order of ``tasks_``; with several kernels, those of the sum.
 
         Returns
@@ -64,7 +64,7 @@ class ReadStructure(MultiTaskEstimator):
         np.fill_diagonal(C, 1.0)
         return C
 
-    def task_clusters(self, n=None):
+    def task_clusters(self, n: int | None = None) -> Array:
         """Groups of tasks that are alike, by average linkage of ``1 - correlation``.
 
         Under ``Clusters`` by Ward's linkage in the leading eigenvectors of the structure: what it relaxes is the projection
@@ -72,8 +72,8 @@ class ReadStructure(MultiTaskEstimator):
 
         Parameters
         ----------
-        n : int, optional
-            How many groups. By default as many as the structure was told (``Clusters``), else as many as make
+        n : int, default=None
+            How many groups. ``None`` is as many as the structure was told (``Clusters``), else as many as make
             the best mean silhouette.
 
         Returns
@@ -101,7 +101,7 @@ class ReadStructure(MultiTaskEstimator):
         label = fcluster(tree, n, "maxclust")
         return np.unique(label, return_index=True)[1].argsort().argsort()[label - 1]
 
-    def task_graph(self, threshold=None):
+    def task_graph(self, threshold: float | None = None) -> list[tuple[Any, Any, float]]:
         """The pairs of tasks whose correlation is at least ``threshold`` in size, strongest first.
 
         Under ``LearnedGraph`` and ``SparsePrecision`` the edges are those that were learned, with the correlation of two tasks
@@ -109,9 +109,9 @@ class ReadStructure(MultiTaskEstimator):
 
         Parameters
         ----------
-        threshold : float, optional
-            By default 0.5; less for structures that set relations to zero themselves (0.01; 0.05 for edges), where what is left
-            counts, however much it was shrunk.
+        threshold : float, default=None
+            ``None`` is 0.5; less for structures that set relations to zero themselves (0.01; 0.05 for edges), where what is
+            left counts, however much it was shrunk.
 
         Returns
         -------
@@ -127,7 +127,7 @@ class ReadStructure(MultiTaskEstimator):
         order = np.argsort(-np.abs(C[one, other]), kind="stable")
         return [(names[t], names[s], float(C[t, s])) for t, s in zip(one[order], other[order], strict=True)]
 
-    def explain(self, task):
+    def explain(self, task: Any) -> dict[Any, float]:
         """Which tasks lend strength to a task, and by how much.
 
         At the optimum the function of a task is a sum of what each task's data pull it towards, ``f_t = sum_s R_ts z_s / (2
@@ -136,7 +136,8 @@ class ReadStructure(MultiTaskEstimator):
 
         Parameters
         ----------
-        task : label of a task of the fit
+        task : object
+            The name of a task of the fit.
 
         Returns
         -------
@@ -164,13 +165,13 @@ class ReadStructure(MultiTaskEstimator):
         problem = data.problem
         if problem.structure.keeps_columns:
             return
-        Z, addends = problem.correlate(solution.G), solution.addends
+        Z, addends = problem.correlate(solution.G), solution.terms
         rho = problem.ridge / problem.alpha
         if isinstance(solution.A, FactoredStructure):
             if addends is None:
                 self._pulls = (solution.A.shrunk(rho), Z / (2 * problem.alpha), solution.W)
         elif problem.n_tasks <= 5000:
-            if addends is None or not problem.structure.parted:
+            if addends is None or not problem.structure.is_sum:
                 metrics = [solution.A] if addends is None else addends.structures  # on the same features metrics add up
                 self._pulls = sum(_metric(problem, A) for A in metrics) * (Z.T @ solution.W) / (2 * problem.alpha)
             else:

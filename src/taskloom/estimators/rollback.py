@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
+def all_or_nothing(method: Method) -> Method:
     """Put every attribute back where a method of an estimator raises: the labels of a fit that was refused would otherwise
     speak for the weights of the fit before it."""
 
@@ -29,4 +31,4 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
             vars(self).update(before)
             raise
 
-    return whole
+    return cast(Method, whole)

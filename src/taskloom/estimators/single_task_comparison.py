@@ -29,13 +29,20 @@ def compare_to_single_task(
 
     Parameters
     ----------
-    model : a multi-task estimator, fitted or not
-    X, y, sample_weight
-        As for its ``fit``.
+    model : estimator
+        A multi-task estimator, fitted or not.
+    X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        Inputs, as for its ``fit``.
+    y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+        Targets, as for its ``fit``.
+    sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+        Weights of the observations.
     cv : int, splitter or iterable of splits, default=None
         As in :class:`MultiTaskRegressorCV`.
-    groups : array, optional
+    groups : array-like of shape (n_samples,), default=None
+        For splitters that keep groups together, such as ``GroupKFold``.
     n_jobs : int, default=None
+        Folds that run at the same time, in threads.
 
     Returns
     -------

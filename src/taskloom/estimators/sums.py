@@ -8,7 +8,7 @@ import numpy as np
 
 from .._linalg import fits_single
 from ..features import LinearFeatures
-from ..problem.solution import Addends, Solution
+from ..problem.solution import Solution, SolvedTerms
 from ..structures import Robust, as_structure
 
 Array = np.ndarray
@@ -29,8 +29,8 @@ def as_structures(structure: Any, kernel: Any) -> Any:
 
 def fitted_addends(data: Any, solution: Solution, tasks: Array, dtype: Any) -> dict[str, Any]:
     """The attributes of a sum: a structure for each kernel; or what the tasks share, and what they keep to themselves."""
-    addends: Addends = solution.addends  # type: ignore[assignment]
-    if data.problem.structure.parted:
+    addends: SolvedTerms = solution.terms  # type: ignore[assignment]
+    if data.problem.structure.is_sum:
         return {"structure_": [A.astype(dtype if fits_single(A) else float) for A in addends.structures]}
     attributes: dict[str, Any] = {}
     shared, own = addends.weights

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..design import Observations
 from ..losses import RowLoss, as_loss
 from ..metrics import observed
-from ..problem.observations import Observations
 
 Array = np.ndarray
 

@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, check_consistent_length
 
+from ..design import Observations
 from ..losses import Loss, as_loss
-from ..problem.observations import Observations
 from ..tables import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, sorted_labels, split_table
 
 Array = np.ndarray

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
+from ..design import Observations
 from ..losses import Squared
 from ..problem import Problem
-from ..problem.observations import Observations
 from ..problem.solution import Solution
 from ..solvers import solve
 from ..structures import Schatten, SchattenNorm, Structure, Trace, UnitTrace

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..design import Observations
 from ..losses import Squared
 from ..problem import Problem
-from ..problem.observations import Observations
 from ..solvers import alpha_max, solve
 from ..structures import Clusters, Trace
 from .baselines import (

@@ -70,6 +70,7 @@ def reproduce(
     Parameters
     ----------
     name : {"fig1", "sarcos", "scenes", "school"}
+        The experiment.
     data : path, default=None
         The folder of the data sets (see :func:`taskloom.datasets.get_data_home`).
     output : path, default=None

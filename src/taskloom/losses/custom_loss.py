@@ -29,15 +29,15 @@ def method_of(loss: Any, name: str) -> Any:
 class CustomLoss(Loss):
     """A loss of your own; docs/custom.md shows how to write one and how to check it.
 
+    What is missing is found numerically: curvatures from differences of gradients, the conjugate from a bracket that bounds it
+    from above (the certificate says so), its interval from the gradients far out.
+
     Parameters
     ----------
     loss : object
         With ``value(y, z)``, and ``gradient(y, z)`` (a smooth loss) or ``prox(y, z, step)`` (a loss with kinks). Where they are
         known: ``curvature(y, z)``, ``conjugate(y, s)``, ``gradient_bounds(y)``, and the attributes ``max_curvature``,
         ``targets`` and ``of_differences``. Their meaning is that of ``Loss``; all are entrywise.
-
-    What is missing is found numerically: curvatures from differences of gradients, the conjugate from a bracket that bounds it
-    from above (the certificate says so), its interval from the gradients far out.
     """
 
     loss: Any
@@ -50,18 +50,17 @@ class CustomLoss(Loss):
             raise ValueError(
                 f"CustomLoss needs an object with the methods value and gradient, or value and prox; got {self.loss!r}"
             )
-        self.forget()
-
-    def forget(self) -> None:
         self._edges: tuple[Any, Any] = (None, None)  # the last targets whose gradients were asked for, and the answer
+
+    def fresh(self) -> CustomLoss:
+        return CustomLoss(self.loss)
 
     def __getstate__(self) -> dict:
         """Without the targets of the last fit: a loss that is saved must not carry the data along."""
         return {"loss": self.loss}
 
     def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-        self.forget()
+        self.__init__(state["loss"])  # type: ignore[misc]
 
     def _own(self, name: str) -> Any:
         return method_of(self.loss, name)

@@ -45,9 +45,8 @@ class Mixed(Loss):
         places = [(k, np.nonzero(self.which == k)) for k in np.unique(self.which)]
         return [(place, self.parts[k].pick(place)) for k, place in places]
 
-    def forget(self) -> None:
-        for part in self.parts:
-            part.forget()
+    def fresh(self) -> Mixed:
+        return Mixed([part.fresh() for part in self.parts], self.which)
 
     def _entrywise(self, method: str, *arguments: Array) -> Array:
         """What this method of each loss says about its own entries."""

@@ -34,7 +34,18 @@ class RowLoss(Loss):
 
     @abstractmethod
     def best_constants(self, shares: Array) -> Array:
-        """The outputs that are best for all rows alike, where these are the shares of the classes."""
+        """The outputs that are best for all rows alike, where these are the shares of the classes.
+
+        Parameters
+        ----------
+        shares : ndarray of shape (n_classes,)
+            Share of the weight that each class has.
+
+        Returns
+        -------
+        ndarray of shape (n_classes,)
+            One output for each class, of mean 0.
+        """
 
     @abstractmethod
     def _row_value(self, own: Array, z: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from .base import Array, Loss
 
@@ -19,7 +20,7 @@ class Shifted(Loss):
         return self.loss.smooth
 
     @property
-    def targets(self):  # type: ignore[override]
+    def targets(self) -> Literal["numbers", "signs", "mixed"]:  # type: ignore[override]
         return self.loss.targets
 
     @property

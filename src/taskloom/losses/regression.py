@@ -42,7 +42,13 @@ class Squared(_DifferenceLoss):
 
 @dataclass(eq=False, repr=False)
 class Huber(_DifferenceLoss):
-    """``r^2`` for ``|r| <= width``, ``2 width |r| - width^2`` beyond: outliers pull with bounded force."""
+    """``r^2`` for ``|r| <= width``, ``2 width |r| - width^2`` beyond: outliers pull with bounded force.
+
+    Parameters
+    ----------
+    width : float, default=1.0
+        Residuals up to here are squared, larger ones grow linearly. Greater than 0, in the units of the targets.
+    """
 
     width: float = 1.0
     max_curvature: ClassVar[float] = 2.0
@@ -73,7 +79,13 @@ class Huber(_DifferenceLoss):
 
 @dataclass(eq=False, repr=False)
 class EpsilonInsensitive(_DifferenceLoss):
-    """``max(0, |y - z| - epsilon)``: support vector regression; errors below ``epsilon`` are free."""
+    """``max(0, |y - z| - epsilon)``: support vector regression; errors below ``epsilon`` are free.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.1
+        Half-width of the tube within which errors cost nothing; at least 0.
+    """
 
     epsilon: float = 0.1
     smooth: ClassVar[bool] = False
@@ -99,7 +111,13 @@ class EpsilonInsensitive(_DifferenceLoss):
 
 @dataclass(eq=False, repr=False)
 class Quantile(_DifferenceLoss):
-    """``max(q r, (q - 1) r)``, ``r = y - z``: its minimiser is the conditional ``q``-quantile."""
+    """``max(q r, (q - 1) r)``, ``r = y - z``: its minimiser is the conditional ``q``-quantile.
+
+    Parameters
+    ----------
+    q : float, default=0.5
+        The quantile, between 0 and 1; 0.5 is half the absolute error.
+    """
 
     q: float = 0.5
     smooth: ClassVar[bool] = False

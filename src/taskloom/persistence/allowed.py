@@ -26,6 +26,8 @@ COMPONENTS: dict[str, dict[str, type]] = {
     "loss": _ours(losses.Loss, losses.__name__),
     "solver": _ours(solvers.Solver, solvers.__name__),
 }
+# Old names of classes and of their parameters, in files that were written with them.
+RENAMED = {("structure", "Parts"): ("TermSum", {"addends": "structures"})}
 GP_KERNELS = (
     "CompoundKernel",
     "ConstantKernel",

@@ -52,7 +52,19 @@ def _library() -> Any:
 
 
 def write(path: str | os.PathLike, tree: Any, arrays: dict[str, Array], written_by: str) -> None:
-    """Write a model (a tree of JSON values that names arrays) as one file, all or nothing."""
+    """Write a model (a tree of JSON values that names arrays) as one file, all or nothing.
+
+    Parameters
+    ----------
+    path : str or path
+        Where the file is to be.
+    tree : object
+        A JSON value.
+    arrays : dict of ndarray
+        The arrays, by the names that ``tree`` gives them.
+    written_by : str
+        Name and version of the writer.
+    """
     library = _library()
     metadata = {"format": FORMAT, "version": str(VERSION), "written_by": written_by, "model": json.dumps(tree, allow_nan=False)}
     parts = {name: _little_endian(array) for name, array in arrays.items()}
@@ -68,7 +80,22 @@ def _little_endian(array: Array) -> Array:
 
 
 def read(path: str | os.PathLike) -> tuple[Any, dict[str, Array], dict[str, str]]:
-    """The tree, the arrays and the metadata of a model file, after every check that needs no knowledge of models."""
+    """The tree, the arrays and the metadata of a model file, after every check that needs no knowledge of models.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    tree : object
+        A JSON value.
+    arrays : dict of ndarray
+        The arrays, by name.
+    metadata : dict of str
+        Format, version, writer and checksum.
+    """
     library = _library()
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())

@@ -17,7 +17,13 @@ except ImportError:  # Windows: what a killed process left behind stays there
 
 
 def check_place(path: str | os.PathLike) -> None:
-    """Whether a file could be written there, before time is spent on what goes into it."""
+    """Refuse a place where no file could be written, before time is spent on what goes into it.
+
+    Parameters
+    ----------
+    path : str or path
+        Where a file is to be written.
+    """
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file")
@@ -30,7 +36,15 @@ def check_place(path: str | os.PathLike) -> None:
 
 
 def check_apart(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:
-    """Refuse to write over what is read, or over another output; keys say what each file is."""
+    """Refuse to write over what is read, or over another output; keys say what each file is.
+
+    Parameters
+    ----------
+    outputs : dict
+        What each output is, to its path (or None).
+    inputs : dict
+        What each input is, to its path (or None).
+    """
     taken = {os.path.realpath(path): what for what, path in inputs.items() if path is not None and not _is_stream(path)}
     for what, path in outputs.items():
         if path is None or _is_stream(path):
@@ -47,6 +61,16 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
     Links are followed, and the permissions of a file that is replaced are kept. A process that is killed leaves its temporary
     file behind; the next one that writes the same file removes it. Pipes and devices (``/dev/stdout``) are written to directly.
+
+    Parameters
+    ----------
+    path : str or path
+        Where the file is to be.
+
+    Yields
+    ------
+    Path
+        Where to write it meanwhile.
     """
     check_place(path)
     if _is_stream(path):
@@ -80,7 +104,15 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def atomic_write(path: str | os.PathLike, data: bytes) -> None:
-    """Write a whole file at once."""
+    """Write a whole file at once.
+
+    Parameters
+    ----------
+    path : str or path
+        Where the file is to be.
+    data : bytes
+        Its content.
+    """
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 

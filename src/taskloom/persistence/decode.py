@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .allowed import COMPONENTS, FOREIGN, find
+from .allowed import COMPONENTS, FOREIGN, RENAMED, find
 from .archive import KINDS, ModelFileError
 
 Array = np.ndarray
@@ -28,7 +28,15 @@ def check(condition: bool, message: str) -> None:
 
 
 class Decoder:
-    """Values of a tree of JSON values; ``more`` reads kinds that this module does not know."""
+    """Values of a tree of JSON values.
+
+    Parameters
+    ----------
+    arrays : dict of ndarray
+        The arrays of the file, by name.
+    more : dict of callables, default=None
+        Readers ``reader(node, decoder)`` of kinds that this module does not know.
+    """
 
     def __init__(self, arrays: dict[str, Array], more: dict[str, Callable[[dict, Decoder], Any]] | None = None):
         self.arrays = arrays
@@ -37,6 +45,18 @@ class Decoder:
         self._readers: dict[str, Callable[[dict, Decoder], Any]] = dict(more or {})
 
     def decode(self, node: Any) -> Any:
+        """The value that a node stands for.
+
+        Parameters
+        ----------
+        node : object
+            A JSON value.
+
+        Returns
+        -------
+        object
+            What was encoded.
+        """
         if node is None or type(node) in (bool, int, str):
             return node
         if type(node) is float:
@@ -55,17 +75,31 @@ class Decoder:
         return reader(node)  # type: ignore[misc]
 
     def decode_items(self, node: Any) -> dict[str, Any]:
-        """The values of a plain JSON object."""
+        """The values of a plain JSON object.
+
+        Parameters
+        ----------
+        node : dict
+            A JSON object.
+
+        Returns
+        -------
+        dict
+            Its values, decoded.
+        """
         check(isinstance(node, dict), "parameters are missing")
         return {name: self.decode(value) for name, value in node.items()}
 
     def _component(self, kind: str, node: dict) -> Any:
         key = json.dumps(node, sort_keys=True)
         if key not in self._components:
-            name = node.get("class")
+            name, params = node.get("class"), self.decode_items(node.get("params"))
+            if isinstance(name, str) and (kind, name) in RENAMED:
+                name, new_names = RENAMED[kind, name]
+                params = {new_names.get(param, param): value for param, value in params.items()}
             cls = find(kind, name) if isinstance(name, str) else None
             check(cls is not None, f"there is no {kind} {str(name)[:40]!r} that a model file may name")
-            self._components[key] = cls(**self.decode_items(node.get("params")))  # type: ignore[misc]
+            self._components[key] = cls(**params)  # type: ignore[misc]
         return self._components[key]
 
     def _read_float(self, node: dict) -> float:

@@ -20,8 +20,12 @@ _STORED = {np.dtype(code) for code in KINDS.values()}
 class Encoder:
     """Turns values into JSON and collects their arrays; an array that occurs twice is held once.
 
-    ``where`` is what a value is called in an error: what cannot be stored is named. ``more`` writes values of types that this
-    module does not know.
+    What cannot be stored is named in the error.
+
+    Parameters
+    ----------
+    more : dict of callables, default=None
+        Writers ``writer(value, encoder)`` of types that this module does not know.
     """
 
     def __init__(self, more: dict[type, Callable[[Any, Encoder], Any]] | None = None) -> None:
@@ -30,6 +34,20 @@ class Encoder:
         self._names: dict[int, tuple[str, Array]] = {}  # keeps what it names alive, so that identities stay its own
 
     def encode(self, value: Any, where: str) -> Any:
+        """A value as JSON; its arrays go to ``arrays``.
+
+        Parameters
+        ----------
+        value : object
+            What to store.
+        where : str
+            What the value is called in an error.
+
+        Returns
+        -------
+        object
+            A JSON value.
+        """
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +21,7 @@ class ConvergenceDisplay:
     ----------
     history : dict of arrays
         ``iteration``, ``objective``, ``dual``, ``gap`` and ``seconds``, as in ``history_``.
-    target : float or None
+    target : float, default=None
         The duality gap at which the fit stops: the tolerance times the loss of the intercept-only model.
 
     Attributes
@@ -37,30 +38,62 @@ class ConvergenceDisplay:
         self.target = target
 
     @classmethod
-    def from_estimator(cls, model: Any, *, ax=None, **options):
-        """Draw the convergence of a fitted model; options are those of :meth:`plot`."""
+    def from_estimator(cls, model: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Draw the convergence of a fitted model.
+
+        Parameters
+        ----------
+        model : fitted estimator
+            A multi-task estimator of taskloom.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        ConvergenceDisplay
+            The display, drawn.
+        """
         check_is_fitted(model, "history_")
         proof = model.certificate_
         scale = proof.gap / proof.relative_gap if 0 < proof.relative_gap < np.inf else None
         return cls(model.history_, None if scale is None else model.tol * scale).plot(ax, **options)
 
     @classmethod
-    def from_solution(cls, solution: Any, *, ax=None, **options):
-        """Draw the convergence of a :class:`~taskloom.problem.solution.Solution`, as ``solve`` gives it."""
+    def from_solution(cls, solution: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Draw the convergence of a :class:`~taskloom.problem.solution.Solution`, as ``solve`` gives it.
+
+        Parameters
+        ----------
+        solution : Solution
+            What :func:`~taskloom.solve` gives.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        ConvergenceDisplay
+            The display, drawn.
+        """
         return cls(solution.history.as_dict()).plot(ax, **options)
 
-    def plot(self, ax=None, *, against=("iteration", "seconds")):
+    def plot(self, ax: Any = None, *, against: str | Sequence[str] = ("iteration", "seconds")) -> Self:
         """Draw two rows of panels.
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
-            Its place is divided among the panels.
-        against : "iteration", "seconds" or both, default=("iteration", "seconds")
+        ax : matplotlib Axes, default=None
+            Its place is divided among the panels; ``None`` makes a new figure.
+        against : {"iteration", "seconds"} or sequence of them, default=("iteration", "seconds")
+            The horizontal axes: one column of panels each.
 
         Returns
         -------
         self
+            The display, drawn.
         """
         against = [against] if isinstance(against, str) else list(against)
         if not (len(against) > 0 and set(against) <= set(AXES)):

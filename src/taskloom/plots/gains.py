@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,8 +20,10 @@ class TransferDisplay:
     ----------
     tasks : sequence of str
         Their names.
-    gain, standard_error : ndarray of shape (n_tasks,)
-        NaN where a task could not be scored.
+    gain : ndarray of shape (n_tasks,)
+        The gain in score of each task; NaN where it could not be scored.
+    standard_error : ndarray of shape (n_tasks,)
+        The standard error of the gain.
 
     Attributes
     ----------
@@ -36,35 +38,66 @@ class TransferDisplay:
         self.standard_error = standard_error
 
     @classmethod
-    def from_estimator(cls, model: Any, *, ax=None, **options):
-        """Draw ``transfer_`` of a fitted cross-validated model; options are those of :meth:`plot`."""
+    def from_estimator(cls, model: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Draw ``transfer_`` of a fitted cross-validated model.
+
+        Parameters
+        ----------
+        model : fitted estimator
+            A :class:`~taskloom.MultiTaskRegressorCV` or :class:`~taskloom.MultiTaskClassifierCV`.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        TransferDisplay
+            The display, drawn.
+        """
         if not hasattr(type(model), "_cross_validate"):
             raise ValueError(f"{type(model).__name__} has no transfer_; use from_transfer(compare_to_single_task(model, X, y))")
         check_is_fitted(model, "transfer_")
         return cls.from_transfer(model.transfer_, ax=ax, **options)
 
     @classmethod
-    def from_transfer(cls, transfer: dict[str, Array], *, ax=None, **options):
-        """Draw the result of :func:`~taskloom.compare_to_single_task`."""
+    def from_transfer(cls, transfer: dict[str, Array], *, ax: Any = None, **options: Any) -> Self:
+        """Draw the result of :func:`~taskloom.compare_to_single_task`.
+
+        Parameters
+        ----------
+        transfer : dict of arrays
+            ``task``, ``gain`` and ``standard_error``.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        TransferDisplay
+            The display, drawn.
+        """
         names = display_names(transfer["task"], 28)
         gain, error = (np.asarray(transfer[name], dtype=float) for name in ("gain", "standard_error"))
         return cls(names, gain, error).plot(ax, **options)
 
     from_ledger = from_transfer  # the former name
 
-    def plot(self, ax=None, *, width=2.0):
+    def plot(self, ax: Any = None, *, width: float = 2.0) -> Self:
         """Draw one row per task.
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
-            By default a new figure, high enough for all names.
+        ax : matplotlib Axes, default=None
+            Where to draw; ``None`` makes a new figure, high enough for all names.
         width : float, default=2.0
             The half-width of the intervals, in standard errors over the folds.
 
         Returns
         -------
         self
+            The display, drawn.
         """
         scored = np.flatnonzero(~np.isnan(self.gain))
         if scored.size == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,7 +31,8 @@ class TaskStructureDisplay:
         The linkage that sorts them; ``None`` keeps their order.
     groups : ndarray of shape (n_tasks,)
         The cluster of each task.
-    kind : {"correlation", "covariance"}
+    kind : {"correlation", "covariance"}, default="correlation"
+        The content of ``matrix``.
 
     Attributes
     ----------
@@ -56,18 +57,28 @@ class TaskStructureDisplay:
         self.kind = kind
 
     @classmethod
-    def from_estimator(cls, model: Any, *, kind="correlation", n_clusters=None, ax=None, **options):
+    def from_estimator(
+        cls, model: Any, *, kind: str = "correlation", n_clusters: int | None = None, ax: Any = None, **options: Any
+    ) -> Self:
         """Draw the structure of a fitted model.
 
         Parameters
         ----------
-        model : fitted multi-task estimator
+        model : fitted estimator
+            A multi-task estimator of taskloom.
         kind : {"correlation", "covariance"}, default="correlation"
-        n_clusters : int, optional
-            Number of clusters to mark; by default that of :meth:`task_clusters`.
-        ax : matplotlib Axes, optional
-        **options
-            As for :meth:`plot`.
+            The matrix to draw.
+        n_clusters : int, default=None
+            Number of clusters to mark; ``None`` is that of ``task_clusters``.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        TaskStructureDisplay
+            The display, drawn.
         """
         if kind not in ("correlation", "covariance"):
             raise ValueError(f'kind must be "correlation" or "covariance", got {kind!r}')
@@ -77,8 +88,27 @@ class TaskStructureDisplay:
         return cls(matrix, display_names(model.tasks_, 28), task_tree(C, groups), groups, kind).plot(ax, **options)
 
     @classmethod
-    def from_matrix(cls, A: Any, tasks: Any = None, *, kind="correlation", ax=None, **options):
-        """Draw a positive semidefinite matrix, such as the ``A`` of a solution."""
+    def from_matrix(cls, A: Any, tasks: Any = None, *, kind: str = "correlation", ax: Any = None, **options: Any) -> Self:
+        """Draw a positive semidefinite matrix, such as the ``A`` of a solution.
+
+        Parameters
+        ----------
+        A : array-like of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+        tasks : sequence, default=None
+            Names of the tasks; ``None`` numbers them.
+        kind : {"correlation", "covariance"}, default="correlation"
+            Whether to scale the diagonal to 1, or to draw ``A`` as it is.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        TaskStructureDisplay
+            The display, drawn.
+        """
         if kind not in ("correlation", "covariance"):
             raise ValueError(f'kind must be "correlation" or "covariance", got {kind!r}')
         A = np.asarray(A, dtype=float)
@@ -91,22 +121,24 @@ class TaskStructureDisplay:
         display = cls(C if kind == "correlation" else A, names, task_tree(C), np.zeros(len(A), int), kind)
         return display.plot(ax, **options)
 
-    def plot(self, ax=None, *, dendrogram=True, colorbar=True, cmap=DIVERGING):
+    def plot(self, ax: Any = None, *, dendrogram: bool = True, colorbar: bool = True, cmap: Any = DIVERGING) -> Self:
         """Draw the heat map.
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new figure, large enough for all names.
+        ax : matplotlib Axes, default=None
+            Where to draw; ``None`` makes a new figure, large enough for all names.
         dendrogram : bool, default=True
-            Draw the tree of merges above the heat map.
+            Whether to draw the tree of merges above the heat map.
         colorbar : bool, default=True
+            Whether to draw the scale of the colours.
         cmap : str or Colormap, default="RdBu"
             A diverging one: it is centred at 0.
 
         Returns
         -------
         self
+            The display, drawn.
         """
         T = len(self.matrix)
         side = min(max(3.0, 0.3 * T), max(6.0, 0.097 * T), 30.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -23,10 +23,14 @@ class PathDisplay:
     Parameters
     ----------
     alphas : ndarray of shape (n_alphas,)
-    score, standard_error : ndarray of shape (n_alphas,) or None
-    spectrum : ndarray of shape (n_alphas, n_tasks) or None
-        The eigenvalues, largest first.
-    chosen : float or None
+        The regularisation strengths.
+    score : ndarray of shape (n_alphas,), default=None
+        Mean score over the folds.
+    standard_error : ndarray of shape (n_alphas,), default=None
+        Standard error of the score over the folds.
+    spectrum : ndarray of shape (n_alphas, n_tasks), default=None
+        The eigenvalues of the structure, largest first.
+    chosen : float, default=None
         The ``alpha`` to mark.
 
     Attributes
@@ -38,7 +42,15 @@ class PathDisplay:
     figure_
     """
 
-    def __init__(self, alphas: Array, *, score=None, standard_error=None, spectrum=None, chosen=None):
+    def __init__(
+        self,
+        alphas: Array,
+        *,
+        score: Array | None = None,
+        standard_error: Array | None = None,
+        spectrum: Array | None = None,
+        chosen: float | None = None,
+    ):
         self.alphas = alphas
         self.score = score
         self.standard_error = standard_error
@@ -46,8 +58,23 @@ class PathDisplay:
         self.chosen = chosen
 
     @classmethod
-    def from_estimator(cls, model: Any, *, ax=None, **options):
-        """Draw ``path_`` of a fitted cross-validated model; options are those of :meth:`plot`."""
+    def from_estimator(cls, model: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Draw ``path_`` of a fitted cross-validated model.
+
+        Parameters
+        ----------
+        model : fitted estimator
+            A :class:`~taskloom.MultiTaskRegressorCV` or :class:`~taskloom.MultiTaskClassifierCV`.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        PathDisplay
+            The display, drawn.
+        """
         if not hasattr(type(model), "_cross_validate"):
             raise ValueError(
                 f"PathDisplay needs a cross-validated model (MultiTaskRegressorCV, ...), got {type(model).__name__}"
@@ -64,29 +91,53 @@ class PathDisplay:
         return display.plot(ax, **options)
 
     @classmethod
-    def from_solutions(cls, alphas: Any, solutions: Any, *, ax=None, **options):
-        """Draw the eigenvalues of solutions, as ``taskloom.path`` returns them."""
+    def from_solutions(cls, alphas: Any, solutions: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Draw the eigenvalues of solutions, as ``taskloom.path`` returns them.
+
+        Parameters
+        ----------
+        alphas : array-like of shape (n_alphas,)
+            The regularisation strengths.
+        solutions : sequence of Solution
+            The result of :func:`~taskloom.path`.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        PathDisplay
+            The display, drawn.
+        """
         spectrum = np.array([_spectrum(solution.A) for solution in solutions])
         alphas = np.asarray(alphas, dtype=float)
         if len(alphas) != len(spectrum):
             raise ValueError(f"there are {len(alphas)} values of alpha for {len(spectrum)} solutions")
         return cls(alphas, spectrum=spectrum).plot(ax, **options)
 
-    def plot(self, ax=None):
-        """Draw the panels; the place of ``ax``, where one is given, is divided among them.
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the panels.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Its place is divided among the panels; ``None`` makes a new figure.
 
         Returns
         -------
         self
+            The display, drawn.
         """
-        draws = [draw for draw, what in ((self._score, self.score), (self._spectrum, self.spectrum)) if what is not None]
+        parts = ((self._score, self.score), (self._spectrum, self.spectrum))
+        draws = [(draw, values) for draw, values in parts if values is not None]
         if len(draws) == 0:
             raise ValueError("there is nothing to draw: neither scores nor spectrum")
         self.figure_, grid = panels(type(self).__name__, ax, len(draws), 1, 6.4, 2.9 * len(draws), sharex=True)
         self.axes_ = grid[:, 0]
         self.ax_ = self.axes_[0]
-        for panel, draw in zip(self.axes_, draws, strict=True):
-            draw(panel)
+        for panel, (draw, values) in zip(self.axes_, draws, strict=True):
+            draw(panel, values)
             panel.set_xscale("log")
             tidy(panel)
             if self.chosen is not None:
@@ -94,26 +145,26 @@ class PathDisplay:
         self.axes_[-1].set_xlabel("regularisation strength alpha")
         return self
 
-    def _score(self, ax: Any) -> None:
-        ax.plot(self.alphas, self.score, color=GAIN, marker="o", markersize=3.5, linewidth=1.5, label="mean over folds")
+    def _score(self, ax: Any, score: Array) -> None:
+        ax.plot(self.alphas, score, color=GAIN, marker="o", markersize=3.5, linewidth=1.5, label="mean over folds")
         if self.standard_error is not None and np.isfinite(self.standard_error).any():
-            low, high = self.score - self.standard_error, self.score + self.standard_error
+            low, high = score - self.standard_error, score + self.standard_error
             ax.fill_between(self.alphas, low, high, color=GAIN, alpha=0.18, linewidth=0, label="± one standard error")
         if self.chosen is not None:
             ax.plot([], [], color=LOSS, linestyle="--", linewidth=1, label=f"chosen: {self.chosen:.3g}")
         ax.set_ylabel("score")
         ax.legend(frameon=False, fontsize=8)
 
-    def _spectrum(self, ax: Any) -> None:
+    def _spectrum(self, ax: Any, spectrum: Array) -> None:
         """One line per eigenvalue; the largest are darkest and on top."""
         from matplotlib import colormaps
 
-        n = self.spectrum.shape[1]
+        n = spectrum.shape[1]
         shade = colormaps["viridis"](np.minimum(np.arange(n) / max(min(n, 15) - 1, 1), 1.0) * 0.85)
         for k in reversed(range(n)):
-            ax.plot(self.alphas, self.spectrum[:, k], color=shade[k], linewidth=1.5 if n <= 20 else 0.9)
-        top = np.nanmax(self.spectrum, axis=1)
-        alive = (self.spectrum > 1e-3 * np.maximum(top, 1e-300)[:, None]).sum(axis=1)
+            ax.plot(self.alphas, spectrum[:, k], color=shade[k], linewidth=1.5 if n <= 20 else 0.9)
+        top = np.nanmax(spectrum, axis=1)
+        alive = (spectrum > 1e-3 * np.maximum(top, 1e-300)[:, None]).sum(axis=1)
         where = 0 if self.chosen is None else int(np.argmin(np.abs(np.log(self.alphas / self.chosen))))
         if self.chosen is not None:
             ax.set_title(f"{alive[where]} of {n} eigenvalues above 0.1 % of the largest, at the chosen alpha", fontsize=9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ class TaskGraphDisplay:
     Parameters
     ----------
     correlation : ndarray of shape (n_tasks, n_tasks)
+        Correlations of tasks.
     tasks : sequence of str
         Their names.
     groups : ndarray of shape (n_tasks,)
@@ -43,27 +44,49 @@ class TaskGraphDisplay:
         self.groups = groups
 
     @classmethod
-    def from_estimator(cls, model: Any, *, n_clusters=None, ax=None, **options):
-        """Draw the correlations of a fitted model; options are those of :meth:`plot`."""
+    def from_estimator(cls, model: Any, *, n_clusters: int | None = None, ax: Any = None, **options: Any) -> Self:
+        """Draw the correlations of a fitted model.
+
+        Parameters
+        ----------
+        model : fitted estimator
+            A multi-task estimator of taskloom.
+        n_clusters : int, default=None
+            Number of clusters to mark; ``None`` is that of ``task_clusters``.
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+        **options : object
+            The other parameters of :meth:`plot`.
+
+        Returns
+        -------
+        TaskGraphDisplay
+            The display, drawn.
+        """
         C, groups = every_pair(model), model.task_clusters(n_clusters)
         return cls(C, display_names(model.tasks_, 28), groups).plot(ax, **options)
 
-    def plot(self, ax=None, *, threshold=None, max_edges=None, cmap=DIVERGING):
+    def plot(
+        self, ax: Any = None, *, threshold: float | None = None, max_edges: int | None = None, cmap: Any = DIVERGING
+    ) -> Self:
         """Draw the graph.
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
+        ax : matplotlib Axes, default=None
+            Where to draw; ``None`` makes a new figure, large enough for all names.
         threshold : float, default=None
-            Correlations below this in absolute value are not drawn; by default 0.1.
+            Correlations below this in absolute value are not drawn; ``None`` is 0.1.
         max_edges : int, default=None
-            At most this many correlations are drawn, the strongest; the title says so. By default three per task, or
+            At most this many correlations are drawn, the strongest; the title says so. ``None`` is three per task, or
             all when ``threshold`` is given.
         cmap : str or Colormap, default="RdBu"
+            A diverging one: it is centred at 0.
 
         Returns
         -------
         self
+            The display, drawn.
         """
         if threshold is not None and not 0 <= threshold <= 1:
             raise ValueError(f"threshold must be between 0 and 1, got {threshold!r}")

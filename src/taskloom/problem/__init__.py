@@ -1,7 +1,9 @@
 """The problem as a value: its data, its objective, its dual, and what a solver hands back."""
 
-from .observations import Observations
+from ..design import Design, Observations
+from .model import Model
 from .problem import Problem
 from .solution import Certificate, History, Solution, Start
+from .targets import Targets
 
-__all__ = ["Certificate", "History", "Observations", "Problem", "Solution", "Start"]
+__all__ = ["Certificate", "Design", "History", "Model", "Observations", "Problem", "Solution", "Start", "Targets"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,9 +115,14 @@ class History:
     gap: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.read_best: Callable[[], tuple[Array, Array]] | None = None  # set while a solve is running
+
     def best(self) -> tuple[Array, Array]:
-        """The best weights and intercepts so far; a running solve puts its own in place of this."""
-        raise RuntimeError("no solve is running")
+        """The best weights and intercepts so far, while a solve is running."""
+        if self.read_best is None:
+            raise RuntimeError("no solve is running")
+        return self.read_best()
 
     def add(self, iteration: int, objective: float, dual: float, gap: float, seconds: float) -> None:
         self.iteration.append(iteration)
@@ -141,16 +147,17 @@ class History:
 
 
 class Start(NamedTuple):
-    """Where to set out: weights, intercepts, and the step length that a solver ended with nearby, if it has one."""
+    """A warm start: weights and intercepts; from a fit nearby also the step length and the subspace that it ended with."""
 
     W: Array
     b: Array
     length: float | None = None
+    basis: Any = None
 
 
 @dataclass(frozen=True, eq=False)
-class Addends:
-    """The addends of a predictor that is a sum: weights, structure variable and implied task matrix of each."""
+class SolvedTerms:
+    """The terms of a predictor that is a sum: weights, structure variable and implied task matrix of each."""
 
     weights: list[Array]
     variables: list[Array]
@@ -173,11 +180,17 @@ class Solution:
     history: History
     solver: str
     length: float | None = None  # the solver's last step length, for a start nearby
-    addends: Addends | None = None  # where the predictor is a sum; ``A`` is then the sum of their task matrices
+    terms: SolvedTerms | None = None  # where the predictor is a sum; ``A`` is then the sum of their task matrices
+    basis: Any = field(default=None, repr=False)  # the subspace in which it was found, for a start nearby
 
     @property
     def gap(self) -> float:
         return self.certificate.gap
+
+    @property
+    def addends(self) -> SolvedTerms | None:
+        """Deprecated: the old name of ``terms``."""
+        return self.terms
 
     @property
     def n_iter(self) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..design import Observations
 from ..losses import RowLoss
-from .observations import Observations
 
 Array = np.ndarray
 

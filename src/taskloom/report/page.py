@@ -40,15 +40,19 @@ def write_report(
 
     Parameters
     ----------
-    model : fitted multi-task estimator
+    model : fitted estimator
+        A multi-task estimator of taskloom.
     path : str or path
         Where to write it, such as ``"report.html"``.
-    X, y : optional
-        The data of the fit, for the summary of the data. Only counts, means and scores go into the page.
-    title : str, optional
-    transfer : dict, optional
-        The gain of each task, from :func:`~taskloom.compare_to_single_task`; default: ``transfer_`` of cross-validated models.
-    preprocessor : transformer, optional
+    X : array-like or data frame of shape (n_samples, n_features), default=None
+        The inputs of the fit, for the summary of the data. Only counts, means and scores go into the page.
+    y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks), default=None
+        The targets of the fit.
+    title : str, default=None
+        The title of the page.
+    transfer : dict, default=None
+        The gain of each task, from :func:`~taskloom.compare_to_single_task`; ``None`` is ``transfer_`` of the model.
+    preprocessor : transformer, default=None
         The transformer that made ``X`` from the table, such as ``TablePreprocessor``; it is part of the code on the page.
 
     Returns
@@ -65,7 +69,20 @@ def write_report(
 def render_report(
     model: Any, X: Any = None, y: Any = None, *, title: str | None = None, transfer: Any = None, preprocessor: Any = None
 ) -> str:
-    """The page of :func:`write_report` as a string."""
+    """The page of :func:`write_report` as a string.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        A multi-task estimator of taskloom.
+    X, y, title, transfer, preprocessor
+        As in :func:`write_report`.
+
+    Returns
+    -------
+    str
+        The HTML page.
+    """
     try:
         import jinja2
     except ImportError:

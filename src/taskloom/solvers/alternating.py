@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..problem import Problem
+from ..problem.solution import Start
 from .anderson import Extrapolation
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
@@ -23,15 +24,15 @@ class Alternating(Solver):
 
     Parameters
     ----------
-    delta : float, optional
+    delta : float, default=None
         The barrier of (S^delta). ``None`` ties it to the gap.
-    A0 : array of shape (T, T), optional
+    A0 : array-like of shape (n_tasks, n_tasks), default=None
         First structure. ``None`` starts from the tasks learned each on its own.
-    stop : {"gap", "change"}
+    stop : {"gap", "change"}, default="gap"
         ``"change"`` is the algorithm exactly as printed: no extrapolation, and it stops when the objective of (S^delta)
         changes by less than ``tol`` times the scale of the loss.
-    memory : int
-        How many past steps extrapolation (Anderson's) may combine; 0 is the plain alternation. A combined step that
+    memory : int, default=10
+        How many past steps Anderson's extrapolation may combine; 0 is the plain alternation. A combined step that
         does not lower the objective is taken back.
     """
 
@@ -57,12 +58,12 @@ class Alternating(Solver):
             )
         return None
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         return _AlternatingRun(self, problem, start, tol)
 
 
 class _AlternatingRun(Run):
-    def __init__(self, settings: Alternating, problem: Problem, start: tuple[Array, Array] | None, tol: float):
+    def __init__(self, settings: Alternating, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem = settings, problem
         self.side = TaskSide(problem) if settings.A0 is not None else choose_side(problem)
         self.structure_step = UnsupervisedStep(problem, self.side, settings.delta)
@@ -73,7 +74,7 @@ class _AlternatingRun(Run):
         self.W = np.zeros((problem.n_features, problem.n_tasks))
         self.A = self._first(start)
 
-    def _first(self, start: tuple[Array, Array] | None) -> Array:
+    def _first(self, start: Start | None) -> Array:
         T = self.problem.n_tasks
         if self.settings.A0 is not None:
             A = np.asarray(self.settings.A0, dtype=float)

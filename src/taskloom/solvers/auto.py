@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..design.table_with_gaps import TableWithGaps
 from ..problem import Problem
 from ..structures import Clusters
 from .alternating import Alternating
@@ -10,9 +11,7 @@ from .cluster_newton import Smooth
 from .factor.factored import Factored
 from .factor.projected import Projected
 from .factor.reweighted import Reweighted
-from .factor.table_with_gaps import TableWithGaps
 from .proximal import Proximal
-from .reformulations.shared_inputs import SharedInputs
 
 COPY = 2e8  # the most numbers that a copy of the inputs, one block for each task, may hold
 SYSTEMS = 3e7  # the most numbers that the systems of all tasks may hold
@@ -30,15 +29,19 @@ def choose(problem: Problem) -> Solver:
     has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
     with a low-rank optimum under a loss with kinks. Alternation needs a single step where ``A`` is known.
     """
-    structure = problem.unfolded().structure
+    structure = problem.stacked().structure
     if structure.task_factor:
         return Factored()
     if structure.known or not structure.convex:
         return Alternating()
     if isinstance(structure, Clusters) and structure.leaves_no_choice(problem.n_tasks):
         return Proximal()  # one coupled fit
-    shared, several = SharedInputs.of(problem) is not None, problem.n_tasks > 1
-    if several and (shared or TableWithGaps.suits(problem) or _copies_fit(problem)) and Projected().accepts(problem) is None:
+    shared, several = problem.targets.shared_inputs is not None, problem.n_tasks > 1
+    if (
+        several
+        and (shared or TableWithGaps.suits(problem.design) or _copies_fit(problem))
+        and Projected().accepts(problem) is None
+    ):
         return Projected()
     if not shared and _copies_fit(problem) and Smooth().accepts(problem) is None:
         return Smooth()

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._component import Component
 from ..problem import Problem
+from ..problem.solution import Start
 
 Array = np.ndarray
 
@@ -69,15 +70,42 @@ class Solver(Component, ABC):
 
     @property
     def name(self) -> str:
+        """The name of the solver in messages and as ``solver=``."""
         return type(self).__name__.lower()
 
     def accepts(self, problem: Problem) -> str | None:
-        """``None``, or the sentence that says why not and what to use instead."""
+        """``None``, or the sentence that says why not and what to use instead.
+
+        Parameters
+        ----------
+        problem : Problem
+            The problem to be solved.
+
+        Returns
+        -------
+        str or None
+            The reason for a refusal.
+        """
         return None
 
     @abstractmethod
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
-        """Start on ``problem``, from weights and intercepts ``(W, b)`` when given."""
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
+        """Start on ``problem``, from weights and intercepts ``(W, b)`` when given.
+
+        Parameters
+        ----------
+        problem : Problem
+            The problem, with features centred and losses smooth.
+        start : Start or None
+            Weights ``W`` of shape (n_features, n_tasks) and intercepts ``b`` of shape (n_tasks,).
+        tol : float
+            The relative duality gap that is asked for.
+
+        Returns
+        -------
+        Run
+            The iteration; each ``step`` is one iterate.
+        """
 
 
 def needs_convex(name: str, problem: Problem) -> str:

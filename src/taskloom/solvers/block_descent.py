@@ -10,11 +10,11 @@ from scipy.sparse import issparse
 from .._linalg import psd_eigh, psd_root, spectrum, symmetric
 from ..features import weighted_gram
 from ..problem import Problem
+from ..problem.solution import Start
 from ..structures import factored_matrix as factors
 from .anderson import Extrapolation
 from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver, needs_convex
-from .reformulations.shared_inputs import separable_weights
 from .supervised.sides import FeatureSide, TaskSide
 
 Array = np.ndarray
@@ -30,11 +30,12 @@ class Block(Solver):
 
     Parameters
     ----------
-    delta : float, optional
+    delta : float, default=None
         The barrier of (S^delta). ``None`` ties it to the gap.
-    structure_step : {"closed", "gradient"}
-    memory : int
-        How many past steps extrapolation (Anderson's) may combine; 0 is plain descent.
+    structure_step : {"closed", "gradient"}, default="closed"
+        The step on the structure: its closed form, or one proximal gradient step.
+    memory : int, default=15
+        How many past steps Anderson's extrapolation may combine; 0 is plain descent.
     """
 
     delta: float | None = None
@@ -58,11 +59,11 @@ class Block(Solver):
                 f'solver="block" needs matrices of {T} x {T} tasks ({factors.gibibytes(T)} each), and stops at '
                 f'{factors.LARGEST_ARRAY} tasks; use solver="auto"'
             )
-        if not problem.unfolded().structure.parted:
+        if not problem.stacked().structure.is_sum:
             return None
         return f'solver="block" works on one structure; for {type(problem.structure).__name__} use solver="proximal" or "auto"'
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         return _BlockRun(self, problem, start)
 
 
@@ -72,13 +73,11 @@ class _CentredTasks:
     def __init__(self, problem: Problem):
         seen = problem.observations
         v = seen.weight
-        self.total = seen.sum_by_task(v)
-        self.mean = np.zeros((problem.n_features, problem.n_tasks))
-        if problem.fit_intercept:
-            self.mean = problem.correlate(v) / self.total
+        self.total = seen.task_weights
+        self.mean = problem.design.means[0]
         self.lipschitz = np.empty(problem.n_tasks)
-        same = separable_weights(problem)  # all tasks lipschitz alike, but for their weights
-        for t, (part, phi) in enumerate(problem.by_task()[: 1 if same is not None else None]):
+        same = problem.design.separable_weights  # all tasks are alike, but for their weights
+        for t, (part, phi) in enumerate(problem.inputs.by_task[: 1 if same is not None else None]):
             if issparse(phi):
                 mean = self.mean[:, t]
                 self.lipschitz[t] = spectrum(weighted_gram(phi, v[part]) - self.total[t] * np.outer(mean, mean))[-1]
@@ -90,7 +89,7 @@ class _CentredTasks:
 
 
 class _BlockRun(Run):
-    def __init__(self, settings: Block, problem: Problem, start: tuple[Array, Array] | None):
+    def __init__(self, settings: Block, problem: Problem, start: Start | None):
         self.settings, self.problem = settings, problem
         self.centred = _CentredTasks(problem)
         self.side = FeatureSide(problem) if problem.structure.on_features else TaskSide(problem)

@@ -17,11 +17,12 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._array_api import times, times_transposed
+from ..design.stacked_inputs import GramTasks
 from ..problem import Problem
+from ..problem.solution import Start
 from ..structures import Clusters
 from ..structures.cluster_norm import ClusterNorm
 from .base import Iterate, Run, Solver
-from .factor.stacked_inputs import GramTasks, blocks, means
 from .proximal import Proximal
 
 Array = np.ndarray
@@ -36,7 +37,7 @@ class Smooth(Solver):
 
     Parameters
     ----------
-    forcing : float
+    forcing : float, default=0.01
         Conjugate gradients stop when the residual of the Newton system has fallen to this share, or earlier far from the end.
     """
 
@@ -52,7 +53,7 @@ class Smooth(Solver):
             return None
         return 'solver="smooth" needs Clusters(), the squared loss, dense features and two tasks or more; use solver="auto"'
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         return SmoothRun(self, problem, start, tol)
 
 
@@ -60,11 +61,11 @@ class SquaredLoss:
     """The loss term at the best intercepts, as a function of the weights (``T x r``)."""
 
     def __init__(self, problem: Problem):
-        self.blocks, _ = problem.once("blocks", lambda: blocks(problem))
+        self.blocks, _ = problem.design.stacked_tasks
         self.shape = (problem.n_tasks, problem.n_features)
         narrow = 2 * min(block.length for block in self.blocks) >= problem.n_features
         # Where a task has not many more features than rows, one small matrix takes less than two passes over its rows.
-        self.grams = problem.once("task grams", lambda: [block.moments() for block in self.blocks]) if narrow else None
+        self.grams = problem.design.stacked_grams if narrow else None
         self.curvature = 2 * float(np.mean(np.concatenate([block.size for block in self.blocks])))
 
     def at(self, W: Array) -> tuple[float, Array]:
@@ -171,10 +172,10 @@ class SmoothRun(Run):
     nowhere.
     """
 
-    def __init__(self, settings: Smooth, problem: Problem, start: tuple[Array, Array] | None, tol: float):
+    def __init__(self, settings: Smooth, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol
         self.loss = SquaredLoss(problem)
-        self.means = problem.once("means", lambda: means(problem))
+        self.means = problem.design.means
         self.here = ClusterPoint(problem, self.loss, self._first() if start is None else np.ascontiguousarray(start[0].T))
         self.enough = PROMISE * tol * problem.scale
         self.fresh = True
@@ -214,7 +215,7 @@ class SmoothRun(Run):
         self.fresh, self.enough = False, self.enough / 10
         iterate = self._iterate()
         if not moved:
-            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
+            self.fallback = Proximal().begin(self.problem, Start(iterate.W, iterate.b), self.tol)
         return iterate
 
     def _newton_step(self) -> bool:

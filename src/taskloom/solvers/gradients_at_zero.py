@@ -22,7 +22,7 @@ def least_gradients(problem: Problem) -> Array | None:
     Tasks are on their own here: least squares in a box, and with intercepts the gradients of a task add up to zero.
     """
     seen = problem.observations
-    constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
+    constants = problem.best_constants
     z = constants[seen.task]
     beside = BESIDE * SmoothedProblem(problem).width
     steep = problem.loss.smoothed(np.zeros(seen.y.size), 1e-2 * beside)  # nearly the loss itself, with a gradient everywhere

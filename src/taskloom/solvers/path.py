@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,18 @@ def alpha_max(problem: Problem) -> float:
     happens at a finite strength for ``Trace``, ``SchattenNorm`` and ``Sparse``. Losses with kinks have many dual solutions
     there; the one with the smallest ``||Z||`` is used, which gives a strength that is large enough, if not always smallest.
     Where ``F*`` is found numerically (custom penalties), "nothing" is what is worth less than a millionth of the loss.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its ``alpha`` does not matter.
+
+    Returns
+    -------
+    float
+        The strength.
     """
-    problem = problem.unfolded()
+    problem = problem.stacked()
     structure = problem.structure
     if not structure.convex:
         instead, share = _convex_instead(problem)
@@ -91,6 +102,20 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
 
     The first is ``alpha_max`` where there is one. Under structures that never vanish it is the strength at which the duality
     gap of learning nothing is 1 % of the loss: no predictor lowers the objective by more than that.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its ``alpha`` does not matter.
+    size : int, default=30
+        The number of strengths.
+    decades : float, default=5.0
+        How many powers of ten they span.
+
+    Returns
+    -------
+    ndarray of shape (size,)
+        The strengths, in descending order.
     """
     if size < 1:
         raise ValueError(f"a grid needs at least one strength, got {size}")
@@ -105,7 +130,7 @@ def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
     if not problem.structure.convex:
         instead, by = _convex_instead(problem)
         return _little_to_learn(instead, share) / by
-    problem = problem.unfolded()
+    problem = problem.stacked()
     structure, root = problem.structure, _root_at_zero(problem)
     size = max(float(np.vdot(root, root)), 1e-100)
     if _numeric(structure):
@@ -161,6 +186,22 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
     """A certified solution for each strength, in the order given; each starts where the one before it ended.
 
     ``options`` are those of :func:`solve`. Ctrl-C ends the walk with a ``KeyboardInterrupt``.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its ``alpha`` does not matter.
+    alphas : iterable of float
+        The strengths, best in descending order.
+    solver : str or Solver, default="auto"
+        As in :func:`solve`.
+    **options : object
+        The other parameters of :func:`solve`.
+
+    Returns
+    -------
+    list of Solution
+        One for each strength.
     """
     start = options.pop("start", None)
     solutions: list[Solution] = []
@@ -171,6 +212,7 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
             raise KeyboardInterrupt  # it was meant for the walk, not for one step of it
         if k + 1 < len(alphas):
             start = _ahead(solutions, alphas[: k + 2])
+        solutions[-1] = replace(solutions[-1], basis=None)  # as large as the data, and of use to the next start alone
     return solutions
 
 
@@ -181,8 +223,8 @@ def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
     """
     last, steps = solutions[-1], np.diff(np.log(alphas[-4:]))
     W, b = last.W, last.b
-    if last.addends is not None:
-        return Start(np.vstack(last.addends.weights), b, last.length)
+    if last.terms is not None:
+        return Start(np.vstack(last.terms.weights), b, last.length)
     if len(solutions) > 1 and np.any(solutions[-2].W) and steps[-2] != 0:
         share = min(max(steps[-1] / steps[-2], 0.0), 2.0)
         first = (last.W - solutions[-2].W, last.b - solutions[-2].b)
@@ -190,4 +232,4 @@ def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
         if len(steps) == 3 and np.allclose(steps, steps[0], rtol=0.01):
             before = (solutions[-2].W - solutions[-3].W, solutions[-2].b - solutions[-3].b)
             W, b = W + 0.1 * first[0] + 0.5 * (first[0] - before[0]), b + 0.1 * first[1] + 0.5 * (first[1] - before[1])
-    return Start(W, b, last.length)
+    return Start(W, b, last.length, last.basis)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..problem import Problem
+from ..problem.solution import Start
 from ..structures import Clusters
 from .base import Iterate, Run, Solver, needs_convex
 from .reformulations.eliminated_weights import Eliminated
@@ -37,9 +38,9 @@ class Proximal(Solver):
 
     Parameters
     ----------
-    look_back : int
+    look_back : int, default=5
         The objective must fall below its largest value over this many past steps.
-    alternate : int
+    alternate : int, default=4
         After how many proximal steps an alternating one follows.
     """
 
@@ -55,7 +56,7 @@ class Proximal(Solver):
     def accepts(self, problem: Problem) -> str | None:
         return None if problem.structure.convex else needs_convex(self.name, problem)
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         return _ProximalRun(self, problem, start, tol)
 
 
@@ -71,7 +72,7 @@ class _Point:
 
 
 class _ProximalRun(Run):
-    def __init__(self, settings: Proximal, problem: Problem, start: tuple[Array, Array] | None, tol: float):
+    def __init__(self, settings: Proximal, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
         self.quick, self.goal = Eliminated.of(problem, self.side), CLOSE * tol * problem.scale
@@ -84,7 +85,7 @@ class _ProximalRun(Run):
         else:
             W = self.side.supervise(self.side.plain_root()).W
         root = np.sqrt(problem.alpha) * self.side.moment_root(W)
-        length = getattr(start, "length", None)
+        length = None if start is None else start.length
         # A share of the squared_norm for directions that the weights lack: some, a trace along a path, none from a fit of the
         # same.
         share = 1e-2 if start is None else 1e-5 if length else 0.0

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from ..problem import Problem
+from ..problem.dual_projection import project_dual_pair
 from ..problem.solution import Certificate, History, Solution, sentence
 from .base import Iterate, Solver
-from .dual_projection import project_dual_pair
-from .reformulations.eigenbasis import Eigenbasis
+from .reformulations.eigenbasis import EigenbasisForm
 from .reformulations.krylov import KrylovBasis
 from .stationarity import stationarity
 
@@ -45,11 +45,11 @@ class Record:
     def _predict_constants(self) -> None:
         """The first candidate is to learn nothing: where the strength is that large, zero is the exact answer."""
         problem = self.problem
-        self.b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
+        self.b = problem.best_constants
         self.A: Array | None = None
         if not self.convex:  # nothing tells whether zero is more than stationary
             return
-        penalty, self.A = problem.once("nothing", lambda: problem.best_penalty(self.W))
+        penalty, self.A = problem.model.penalty_at_zero
         self.primal = problem.scale + penalty + self.constant
 
     def nothing_to_learn(self) -> bool:
@@ -57,7 +57,7 @@ class Record:
         problem = self.problem
         if not self.convex or problem.scale > problem.rounding_floor:
             return False
-        self.record(Iterate(self.W, self.b, z := problem.predict(self.W, self.b), np.zeros(z.size)))
+        self.take(Iterate(self.W, self.b, z := problem.predict(self.W, self.b), np.zeros(z.size)))
         return self.shortfall <= self.tol
 
     @property
@@ -101,7 +101,7 @@ class Record:
         """What ``tol`` is about: the relative gap, or how far from stationary where there is no gap."""
         return self.relative_gap if self.convex else self.stationarity
 
-    def record(self, point: Iterate) -> float:
+    def take(self, point: Iterate) -> float:
         """Certify an iterate, remember it if it is the best, and return its own gap."""
         self.last_gap = self._certify(point)
         count = self.earlier + len(self.history) + 1
@@ -124,7 +124,7 @@ class Record:
             self.A = None if point.penalty is None else point.A
             self.penalty, self.settle = point.penalty, point.settle
         G = problem.dual_candidate(point.gradients)
-        Z = None if point.Z is None else problem.shifted_correlations(point.gradients, G, point.Z)
+        Z = None if point.Z is None else problem.targets.shifted_correlations(point.gradients, G, point.Z)
         dual = -np.inf
         for k in range(REPAIRS):
             better, its_own = (None, None) if Z is None else project_dual_pair(problem, G, Z, point.W, lifts=k == 0)
@@ -149,7 +149,7 @@ class Record:
             self.W, self.b, self.z, self.A, self.G = point.W, point.b, point.z, point.A, G
         return residual**2 * self.problem.scale
 
-    def take_over(self, other: Record, form: KrylovBasis | Eigenbasis) -> None:
+    def take_over(self, other: Record, form: KrylovBasis | EigenbasisForm) -> None:
         """Certify here what was found on another form of this problem: its best weights, and its best bound.
 
         That is its dual point, where rows are the same; else the duals of its weights, and of those behind its bound.
@@ -160,7 +160,7 @@ class Record:
             points.append((one.W, one.b, one.A, one.penalty))
         seen = self.problem.observations
         for W, b, A, penalty in points:
-            W, b, z = form.posed(self.problem, W, b)
+            W, b, z = form.original(self.problem, W, b)
             G = other.G if form.same_rows else -seen.weight * self.problem.loss.gradient(seen.y, z)
             self._certify(Iterate(W, b, z, -G / seen.weight, A, penalty, self.problem.correlate(G)))
         self.history.follow(other.history)
@@ -171,7 +171,7 @@ class Record:
         problem = self.problem
         if not len(self.history):  # interrupted before the first step: a bound that needs no work
             z = problem.predict(self.W, self.b)
-            self.record(Iterate(self.W, self.b, z, np.zeros(z.size)))
+            self.take(Iterate(self.W, self.b, z, np.zeros(z.size)))
         if self.convex:
             self._settle()
         relative, gradient = self.relative_gap, None if self.convex else self.stationarity

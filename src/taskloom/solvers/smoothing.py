@@ -20,7 +20,7 @@ class SmoothedProblem:
     def __init__(self, problem: Problem, hope: float = 0.5, cut: float = 3.0):
         self.hope, self.cut = hope, cut
         seen = problem.observations
-        constants = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
+        constants = problem.best_constants
         self.true = problem
         self.width = 0.3 * _unit(problem, seen.y - constants[seen.task])
         self.narrowest = 1e-6 * self.width

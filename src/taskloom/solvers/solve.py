@@ -11,7 +11,7 @@ import numpy as np
 from .._component import is_number, resolve
 from .._linalg import one_thread
 from ..problem import Problem
-from ..problem.solution import History, Solution
+from ..problem.solution import History, Solution, Start
 from .alternating import Alternating
 from .auto import choose
 from .base import Solver
@@ -22,9 +22,8 @@ from .factor.projected import Projected
 from .factor.reweighted import Reweighted
 from .proximal import Proximal
 from .record import Record
-from .reformulations.center import Centering
-from .reformulations.components import in_addends
-from .reformulations.krylov import KrylovBasis
+from .reformulations.krylov import AllFeatures, KrylovBasis, first_form
+from .reformulations.stacked_terms import solve_stacked
 from .smoothing import SmoothedProblem
 
 Array = np.ndarray
@@ -57,15 +56,20 @@ def solve(
     Parameters
     ----------
     problem : Problem
-    solver : {"auto", "projected", "smooth", "reweighted", "proximal", "factored", "alternating", "block"} or Solver
-    tol : float
+        The problem to minimise.
+    solver : str or Solver, default="auto"
+        ``"auto"`` picks by structure, loss and shape; or one of ``"projected"``, ``"smooth"``, ``"reweighted"``,
+        ``"proximal"``, ``"factored"``, ``"alternating"``, ``"block"``, or an object of :mod:`taskloom.solvers`.
+    tol : float, default=1e-4
         Relative duality gap at which to stop.
-    max_iter : int
-    time_limit : float, optional
+    max_iter : int, default=1000
+        The most iterations.
+    time_limit : float, default=None
         Seconds after which to stop with the best iterate so far.
-    start : tuple of arrays, optional
-        Weights (``r x T``) and intercepts to start from, as after a fit at another strength.
-    callback : callable, optional
+    start : tuple of ndarray, default=None
+        Weights of shape (n_features, n_tasks) and intercepts of shape (n_tasks,) to start from, as after a fit at another
+        strength.
+    callback : callable, default=None
         Called with the history after each iteration; returning True stops the fit.
 
     Returns
@@ -88,31 +92,33 @@ def solve(
     refusal = chosen.accepts(problem)
     if refusal is not None:
         raise ValueError(str(refusal))
-    if start is not None and not np.any(start[0]):
-        start = None  # a structure made from weights of zero has nowhere to go
+    start = None if start is None or not np.any(start[0]) else Start(*start)  # weights of zero have nowhere to go
     limits = _Limits(max_iter, time_limit, callback, time.perf_counter())  # what is prepared below counts, too
-    if (inner := problem.unfolded()).structure.parted:
-        return in_addends(
+    if (inner := problem.stacked()).structure.is_sum:
+        return solve_stacked(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
         )
-    book, form = Record(problem, tol), KrylovBasis.of(problem) if problem.structure.convex else None
+    record, basis = Record(problem, tol), None
+    form = first_form(problem, start) if problem.structure.convex else None
     while form is not None:
-        inner = form.at(problem.alpha, problem.structure)
+        basis = form if isinstance(form, KrylovBasis) else AllFeatures(problem.targets)
+        inner = form.apply(problem)
         mover = as_solver(solver, inner) if form.same_rows else chosen  # fewer features may be best served by another
         if mover.accepts(inner) is not None:
             break
-        before = len(book.history)
-        proved = None if form.whole else book.dual
+        before = len(record.history)
+        proved = None if form.whole else record.dual
         first, status = _run(
             inner, mover, form.share * tol, form.inward(start), limits, form.outward, form.constant, before, proved
         )
-        book.take_over(first, form)
-        if status != "optimal" or book.relative_gap <= tol:
-            return book.close(status, mover, solver == "auto")
-        start, limits = (book.W, book.b), limits.after(len(book.history) - before)
-        form = form.finer(problem, book.correlations, book.structure, tol)  # than this form can tell
-    last = _solve_centred(problem, chosen, tol, start, limits, solver == "auto", len(book.history))
-    return last if not len(book.history) else _following(book.history, last)
+        record.take_over(first, form)
+        if status != "optimal" or record.relative_gap <= tol:
+            return replace(record.close(status, mover, solver == "auto"), basis=basis)
+        start, limits = Start(record.W, record.b), limits.after(len(record.history) - before)
+        form = form.finer(problem, record.correlations, record.structure, tol)  # than this form can tell
+    last = _solve_centred(problem, chosen, tol, start, limits, solver == "auto", len(record.history))
+    last = replace(last, basis=basis and AllFeatures(problem.targets))
+    return last if not len(record.history) else _following(record.history, last)
 
 
 def _following(history: History, last: Solution) -> Solution:
@@ -143,17 +149,20 @@ class _Limits:
 
 
 def _solve_centred(
-    problem: Problem, solver: Solver, tol: float, start: tuple | None, limits: _Limits, automatic: bool, earlier: int = 0
+    problem: Problem, solver: Solver, tol: float, start: Start | None, limits: _Limits, automatic: bool, earlier: int = 0
 ) -> Solution:
     """Solve with the features moved to zero, where they lie far from it."""
-    move = problem.once("offset", lambda: Centering.of(problem))
-    if move is None:
-        book, status = _run(problem, solver, tol, start, limits, earlier=earlier)
-        return book.close(status, solver, automatic)
-    inner = problem.once("centred", lambda: move.inner(problem)).at(problem.alpha)
-    book, status = _run(inner, solver, tol, move.inward(start), limits, move.outward, earlier=earlier)
-    solution = book.close(status, solver, automatic)
-    W, b = move.outward(solution.W, solution.b)
+    centering = problem.targets.centering
+    if centering is None:
+        record, status = _run(problem, solver, tol, start, limits, earlier=earlier)
+        return record.close(status, solver, automatic)
+    inner = Problem.of(problem.model.centred, problem.alpha, problem.ridge)
+    if start is not None:
+        W, b = centering.inward(start.W, start.b)
+        start = start._replace(W=W, b=b)
+    record, status = _run(inner, solver, tol, start, limits, centering.outward, earlier=earlier)
+    solution = record.close(status, solver, automatic)
+    W, b = centering.outward(solution.W, solution.b)
     return replace(solution, W=W, b=problem.loss.intercepts(b))
 
 
@@ -161,7 +170,7 @@ def _run(
     problem: Problem,
     solver: Solver,
     tol: float,
-    start: tuple | None,
+    start: Start | None,
     limits: _Limits,
     outward: Callable[[Array, Array], tuple[Array, Array]] | None = None,
     constant: float = 0.0,
@@ -169,56 +178,58 @@ def _run(
     proved: float | None = None,
 ) -> tuple[Record, str]:
     """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
-    book = Record(problem, tol, constant)
-    book.began, book.earlier, book.proved = limits.began, earlier, proved
-    book.history.best = lambda: outward(book.W, book.b) if outward else (book.W, book.b)  # type: ignore[method-assign]
+    record = Record(problem, tol, constant)
+    record.began, record.earlier, record.proved = limits.began, earlier, proved
+    record.history.read_best = lambda: outward(record.W, record.b) if outward else (record.W, record.b)
     status = "interrupted"
     with one_thread():
         try:
-            status = _iterate(book, solver, start, limits)
+            status = _iterate(record, solver, start, limits)
         except KeyboardInterrupt:
-            if book.A is None and not book.convex:
+            if record.A is None and not record.convex:
                 raise  # no iterate yet, and none that needs no work: there is nothing to keep
-    del book.history.best  # it holds the book, which holds the data: they are free when the fit is, not at some later time
-    return book, status
+    record.history.read_best = None  # it holds the data, which are free when the fit is, not at some later time
+    return record, status
 
 
 def _iterate(
-    book: Record,
+    record: Record,
     solver: Solver,
-    start: tuple | None,
+    start: Start | None,
     limits: _Limits,
 ) -> str:
-    if book.nothing_to_learn():
+    if record.nothing_to_learn():
         return "optimal"
-    kinks = None if book.problem.loss.smooth else SmoothedProblem(book.problem, *solver.narrowing)
-    run = solver.begin(book.problem if kinks is None else kinks.problem, start, book.tol)
+    kinks = None if record.problem.loss.smooth else SmoothedProblem(record.problem, *solver.narrowing)
+    run = solver.begin(record.problem if kinks is None else kinks.problem, start, record.tol)
     gap = np.inf
     for _ in range(limits.max_iter):
         point = run.step(gap)
-        gap = book.record(point)
-        book.length = run.length
-        if book.contradicted:
+        gap = record.take(point)
+        record.length = run.length
+        if record.contradicted:
             return "contradiction"
-        stop = limits.callback is not None and limits.callback(book.history)
-        if book.shortfall <= book.tol and run.finished != "change":
-            return "optimal" if book.convex else "stationary"
-        if book.idle >= PATIENCE:
+        stop = limits.callback is not None and limits.callback(record.history)
+        if record.shortfall <= record.tol and run.finished != "change":
+            return "optimal" if record.convex else "stationary"
+        if record.idle >= PATIENCE:
             return "stalled"
         if kinks is not None:
             gap = min(kinks.gap(point), gap)
-            if kinks.update(point, gap, book.last_gap, run.finished is not None):
+            if kinks.update(point, gap, record.last_gap, run.finished is not None):
                 run.retarget(kinks.problem)
-                gap = book.last_gap  # that of the stand-in says nothing about the next one
+                gap = record.last_gap  # that of the stand-in says nothing about the next one
         if run.finished is not None:
             return run.finished
         if stop:
             return "callback"
-        if limits.time_limit is not None and book.history.seconds[-1] >= limits.time_limit:
+        if limits.time_limit is not None and record.history.seconds[-1] >= limits.time_limit:
             return "time_limit"
-        if book.passed_a_better_point:  # a stand-in for a loss with kinks led past it: go back, with a stand-in that fits there
+        if (
+            record.passed_a_better_point
+        ):  # a stand-in for a loss with kinks led past it: go back, with a stand-in that fits there
             if kinks is not None:
-                kinks.renew(-book.G / book.problem.observations.weight)
-            run = solver.begin(book.problem if kinks is None else kinks.problem, (book.W, book.b), book.tol)
+                kinks.renew(-record.G / record.problem.observations.weight)
+            run = solver.begin(record.problem if kinks is None else kinks.problem, Start(record.W, record.b), record.tol)
             gap = np.inf
     return "max_iter"

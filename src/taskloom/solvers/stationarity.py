@@ -31,12 +31,6 @@ def stationarity(problem: Problem, point: Iterate) -> tuple[float, Array]:
     dual = problem.with_structure(Rooted(structure.root(point.A))).dual(G, point.W, Z=Z)
     gap = max(primal - dual, 4 * np.finfo(float).eps * abs(primal))
     Z1 = Z - 2 * problem.ridge * point.W
-    unit = problem.once("unit of gradients", lambda: _unit(problem))
+    unit = problem.targets.gradient_unit
     in_structure = structure.residual(point.A, Z1.T @ Z1 / (4 * problem.alpha), unit, point.factor)
     return max(float(np.sqrt(gap / unit)), in_structure), G
-
-
-def _unit(problem: Problem) -> float:
-    """The loss scale; where constants predict everything, up to rounding, the loss of predicting zero instead."""
-    nothing = problem.loss_term(np.zeros(problem.observations.y.size))
-    return problem.scale if problem.scale > 1e-24 * nothing else nothing or 1.0

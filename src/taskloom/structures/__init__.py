@@ -12,11 +12,11 @@ from .known import Independent, SharedMean
 from .known_matrices import Fixed, OutputCode, OutputMetric, TaskGraph
 from .learned_graphs import LearnedGraph, SparsePrecision
 from .low_rank import LowRank
-from .parts import Parts as Parts  # not for users: lists of kernels make one
 from .penalty_sum import Sum
 from .robust import Dirty, Robust
 from .sparse import LogDet, Sparse
 from .spectral import Frobenius, Schatten, SchattenNorm, Trace, UnitTrace
+from .term_sum import TermSum as TermSum  # not for users: lists of kernels make one
 
 __all__ = [
     "Clusters",

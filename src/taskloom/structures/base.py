@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .._component import Component
 from .._linalg import psd_root, symmetric
 from . import factored_matrix as factors
+
+if TYPE_CHECKING:
+    from .terms import Term
 
 Array = np.ndarray
 
@@ -36,7 +39,7 @@ class Structure(Component, ABC):
 
     zeroes_relations: ClassVar[bool] = False  # sets single relations to zero
     keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not turned
-    parted: ClassVar[bool] = False  # the weights are stacked addends, each with a variable of its own
+    is_sum: ClassVar[bool] = False  # the weights are those of stacked terms, each with a variable of its own
 
     proof: ClassVar[str] = ""  # what a reader of the certificate must know about the bound on F*, if anything
     convex: ClassVar[bool] = True  # where it is not, a fit can only name a stationary point, and the certificate says so
@@ -57,16 +60,50 @@ class Structure(Component, ABC):
 
     @abstractmethod
     def value(self, A: Array) -> float:
-        """``F(A)``; ``inf`` outside the domain."""
+        """``F(A)``; ``inf`` outside the domain.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+
+        Returns
+        -------
+        float
+            The penalty.
+        """
 
     @abstractmethod
     def best_structure(self, S: Array) -> Array:
-        """``argmin_A tr(A^-1 S) + F(A)`` for a positive semidefinite ``S``."""
+        """``argmin_A tr(A^-1 S) + F(A)`` for a positive semidefinite ``S``.
+
+        Parameters
+        ----------
+        S : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite, ``alpha W'W`` in a fit.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            The minimiser.
+        """
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         """``A = best_structure(R'R + floor I)``, and the penalty ``tr(A^-1 R'R) + F(A)`` that it charges for ``R``.
 
         Energies are read off ``R V``, not off ``R'R``: squaring would drown everything below 1e-8 of the largest.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+        floor : float, default=0.0
+            Added to the diagonal of ``R'R`` (a barrier).
+
+        Returns
+        -------
+        tuple of ndarray of shape (n_tasks, n_tasks) and float
+            ``A``, and the penalty.
         """
         S = R.T @ R
         lift = max(floor, 1e-24 * float(np.trace(S)))
@@ -78,7 +115,18 @@ class Structure(Component, ABC):
         return A, float((squared_norm[a > 0] / a[a > 0]).sum()) + self.value(A)
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
-        """``best_of_root`` for the end of a fit: with many tasks the matrix may come factored."""
+        """``best_of_root`` for the end of a fit: with many tasks the matrix may come factored.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+
+        Returns
+        -------
+        tuple of ndarray or FactoredStructure, and float
+            ``A``, and the penalty ``tr(A^-1 R'R) + F(A)``.
+        """
         return self.best_of_root(R)
 
     @abstractmethod
@@ -86,26 +134,103 @@ class Structure(Component, ABC):
         """``F*(S) = sup_A <S, A> - F(A)`` over positive semidefinite ``A``, or a bound from above.
 
         ``near`` is the structure at hand; a bound must become exact as ``near`` becomes optimal.
+
+        Parameters
+        ----------
+        S : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+        near : ndarray of shape (n_tasks, n_tasks), default=None
+            The structure at hand, around which a numerical bound is sought.
+
+        Returns
+        -------
+        float
+            ``F*(S)``, or an upper bound; ``inf`` outside its domain.
         """
 
     @abstractmethod
     def prox(self, A: Array, step: float) -> Array:
-        """``argmin_B step F(B) + ||B - A||^2 / 2`` over positive semidefinite ``B``, for any symmetric ``A``."""
+        """``argmin_B step F(B) + ||B - A||^2 / 2`` over positive semidefinite ``B``, for any symmetric ``A``.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            Symmetric.
+        step : float
+            Step length.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            The minimiser.
+        """
 
     def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
-        """``prox(A - step gradient, step)``, or near enough to it that a step from ``A`` gains almost as much."""
+        """``prox(A - step gradient, step)``, or near enough to it that a step from ``A`` gains almost as much.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            The structure at hand.
+        gradient : ndarray of shape (n_tasks, n_tasks)
+            The gradient of the smooth part at ``A``.
+        step : float
+            Step length.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            The next structure.
+        """
         return self.prox(A - step * gradient, step)
 
     def longest_step(self, A: Array, least: float = 0.0) -> float:
-        """Beyond which length a proximal step from ``A`` (or one of size ``least``) gains nothing, and a search goes astray."""
+        """Beyond which length a proximal step from ``A`` (or one of size ``least``) gains nothing, and a search goes astray.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            The structure at hand.
+        least : float, default=0.0
+            Take ``A`` to be at least of this norm.
+
+        Returns
+        -------
+        float
+            The step length; ``inf`` where there is no such limit.
+        """
         return np.inf
 
     def first_structure(self, R: Array, floor: float) -> Array:
-        """Where a solver may start that has weights ``R``: the step, or something like it."""
+        """Where a solver may start that has weights ``R``: the step, or something like it.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+        floor : float
+            Added to the diagonal of ``R'R`` (a barrier).
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            A structure in the domain of ``F``.
+        """
         return self.best_of_root(R, floor)[0]
 
     def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
-        """The same penalty less its least value, and that value, where it could hide a small loss; ``None`` where it cannot."""
+        """The same penalty less its least value, and that value, where it could hide a small loss; ``None`` where it cannot.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        tuple of Structure and float, or None
+            The shifted penalty, and the constant.
+        """
         return None
 
     def remembering(self) -> Structure:
@@ -113,7 +238,18 @@ class Structure(Component, ABC):
         return self
 
     def whitened(self, R: Array) -> Array | None:
-        """``R`` in the units in which ``F*(R'R)`` is 0 as long as no singular value exceeds 1, where there are such units."""
+        """``R`` in the units in which ``F*(R'R)`` is 0 as long as no singular value exceeds 1, where there are such units.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_tasks) or None
+            The scaled root.
+        """
         return None
 
     def __add__(self, other: Any) -> Structure:
@@ -129,11 +265,35 @@ class Structure(Component, ABC):
         return scaled(self, factor)
 
     def root(self, A: Array) -> Array:
-        """A tall ``L`` with ``A = LL'``."""
+        """A tall ``L`` with ``A = LL'``.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, rank)
+            The root.
+        """
         return psd_root(A)
 
     def charge(self, R: Array, A: Array) -> float:
-        """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A``."""
+        """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A``.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+        A : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+
+        Returns
+        -------
+        float
+            The structured squared norm.
+        """
         a, V = np.linalg.eigh(symmetric(A))
         squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
         inside = a > 1e-15 * max(a[-1], 0.0)
@@ -142,33 +302,118 @@ class Structure(Component, ABC):
         return float((squared_norm[inside] / a[inside]).sum())
 
     def moments(self, R: Array) -> Array:
-        """What the structure sees of ``R``: ``R'R``."""
+        """What the structure sees of ``R``: ``R'R``.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            Weights, scaled by ``sqrt(alpha)``.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            ``R'R``.
+        """
         return R.T @ R
 
     def inverse_trace(self, A: Array) -> float:
-        """``tr A^-1``: what a barrier charges."""
+        """``tr A^-1``: what a barrier charges.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive definite.
+
+        Returns
+        -------
+        float
+            The sum of the inverse eigenvalues.
+        """
         return float((1 / np.maximum(np.linalg.eigvalsh(symmetric(A)), 1e-300)).sum())
 
-    def unfold(self, width: int, n_tasks: int) -> Structure:
-        """The structure for ``width`` features and so many tasks; those that split the weights become their addends."""
-        return self
+    def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:
+        """The terms of a predictor with ``width`` features and so many tasks: one, unless the structure splits the weights.
+
+        Parameters
+        ----------
+        width : int
+            The number of features.
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        tuple of Term
+            The terms, whose predictions add up.
+        """
+        from .terms import Term  # a term holds a structure
+        from .variables import seated
+
+        return (Term(slice(0, width), seated(self)),)
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
-        """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``."""
+        """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``.
+
+        Parameters
+        ----------
+        S : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+        near : ndarray of shape (n_tasks, n_tasks), default=None
+            The structure at hand, as in ``conjugate``.
+
+        Returns
+        -------
+        Ray
+            The largest ``c`` with a finite ``F*(c S)``, and the function ``c -> F*(c S)``.
+        """
         return Ray(np.inf, lambda c: self.conjugate(c * S, near))
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        """The ray of ``S = R'R``; for structures that can do better than to form ``S``."""
+        """The ray of ``S = R'R``; for structures that can do better than to form ``S``.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+        near : ndarray of shape (n_tasks, n_tasks), default=None
+            The structure at hand, as in ``conjugate``.
+
+        Returns
+        -------
+        Ray
+            As ``ray`` gives.
+        """
         return self.ray(R.T @ R, near)
 
     def bind(self, tasks: Any) -> Structure:
-        """The structure for tasks of these names, in this order; most do not care what tasks are called."""
+        """The structure for tasks of these names, in this order; most do not care what tasks are called.
+
+        Parameters
+        ----------
+        tasks : sequence
+            Names of the tasks, in the order of the data.
+
+        Returns
+        -------
+        Structure
+            The structure in this order.
+        """
         return self
 
     def newcomer(self, n_tasks: int) -> tuple[Array, float] | None:
         """How one more task would join ``n_tasks`` old ones, where the structure itself says so.
 
         The weights of the old tasks in its conditional mean, and the variance that is left; ``None`` where nothing is said.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks that are there.
+
+        Returns
+        -------
+        tuple of ndarray of shape (n_tasks,) and float, or None
+            Weights of the old tasks in the conditional mean, and the conditional variance.
         """
         return None
 
@@ -178,7 +423,13 @@ class Structure(Component, ABC):
         return not (self.either_side or self.on_features)
 
     def check_size(self, n_tasks: int) -> None:
-        """Raise ``ValueError`` before anyone makes a ``T x T`` matrix that is too large."""
+        """Raise ``ValueError`` before anyone makes a ``T x T`` matrix that is too large.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+        """
         if n_tasks > factors.LARGEST_ARRAY and self.needs_task_matrix:
             raise ValueError(
                 f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and "
@@ -187,7 +438,13 @@ class Structure(Component, ABC):
             )
 
     def check_tasks(self, n_tasks: int) -> None:
-        """Raise ``ValueError`` when the structure cannot describe this many tasks."""
+        """Raise ``ValueError`` when the structure cannot describe this many tasks.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+        """
 
 
 class Remembering(Structure):
@@ -203,7 +460,7 @@ class Remembering(Structure):
         return 1.0
 
     def longest_step(self, A: Array, least: float = 0.0) -> float:
-        """SmoothedProblem move by ``A`` over the length of the step in each round of the search."""
+        """Multipliers move by ``A`` over the length of the step in each round of the search."""
         size = float(np.linalg.norm(A))
         return 3 * max(size, least) / self.steepness if size > 0 and self.searched else np.inf
 

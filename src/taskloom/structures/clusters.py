@@ -37,6 +37,17 @@ class Clusters(Structure):
     ``U = 11'/T``; ``M`` relaxes the projection onto cluster indicators: ``0 <= M <= I``, ``tr M = n_clusters``,
     ``M 1 = 1``. Off the mean, the eigenvalues of ``A`` are ``1/within + (1/between - 1/within) m`` with ``0 <= m <= 1``
     and ``sum m = n_clusters - 1``: water-filling chooses them.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        The number of clusters ``r``, from 1 to the number of tasks.
+    mean : float, default=0.1
+        Penalty ``e_M`` of the mean of all tasks.
+    between : float, default=1.0
+        Penalty ``e_B`` of the differences between the means of clusters.
+    within : float, default=10.0
+        Penalty ``e_W`` of the differences within clusters; at least ``between``.
     """
 
     n_clusters: int = 2
@@ -68,7 +79,18 @@ class Clusters(Structure):
         return 1 / self.between - 1 / self.within
 
     def leaves_no_choice(self, n_tasks: int) -> bool:
-        """Whether the set holds a single structure for so many tasks."""
+        """Whether the set holds a single structure for so many tasks.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        bool
+            True where the set holds a single matrix.
+        """
         return self.n_clusters in (1, n_tasks) or self.within == self.between
 
     def _off_mean(self, S: Array) -> tuple[float, Array, Array]:
@@ -117,7 +139,22 @@ class Clusters(Structure):
         return A, float((squared_norm / a).sum()) + self.mean * T * float(mean @ mean)
 
     def assembled(self, a: Array, V: Array, lowest: float) -> Array:
-        """The structure with eigenvalues ``a`` along ``V`` and ``lowest`` along the other directions off the mean."""
+        """The structure with eigenvalues ``a`` along ``V`` and ``lowest`` along the other directions off the mean.
+
+        Parameters
+        ----------
+        a : ndarray of shape (n_directions,)
+            Eigenvalues.
+        V : ndarray of shape (n_tasks, n_directions)
+            Eigenvectors, orthogonal to the mean.
+        lowest : float
+            The eigenvalue of the other directions.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            The structure.
+        """
         return self._with_lowest(self._assemble(a - lowest, V), lowest)
 
     def _with_lowest(self, A: Array, lowest: float) -> Array:
@@ -137,6 +174,18 @@ class Clusters(Structure):
         """The eigenvalues of the best structure for singular values off the mean (ascending), and those of other directions.
 
         Zeros stand for singular values that are not there; the first one is the mean itself, where there are ``n_tasks``.
+
+        Parameters
+        ----------
+        sigma : ndarray of shape (n_directions,)
+            Singular values, in ascending order.
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        tuple of ndarray of shape (n_directions,) and float
+            Eigenvalues along these directions, and along all others.
         """
         root = np.zeros(n_tasks - 1)
         given = sigma[max(sigma.size - root.size, 0) :]

@@ -49,14 +49,14 @@ class _Methods:
 class CustomStructure(Structure):
     """A penalty of your own; docs/custom.md shows how to write one and how to check it.
 
+    Without a ``conjugate`` the certificate bounds it by gradients that the prox finds, and its message says so.
+
     Parameters
     ----------
     penalty : callable or object
         A function from a CVXPY variable ``A`` to a convex expression, or to an expression and a list of constraints (needs
         ``pip install taskloom[custom]``). Or an object with ``value(A)`` and ``prox(A, step)``, and where they are known
         ``conjugate(S)`` and ``best_structure(S)``; their meaning is that of ``Structure``.
-
-    Without a ``conjugate`` the certificate bounds it by gradients that the prox finds, and its message says so.
     """
 
     penalty: Any

@@ -29,9 +29,10 @@ class FactoredStructure:
 
     Parameters
     ----------
-    L : array of shape (T, q)
-    own : float or array of shape (T,), default=0.0
-        What each task has besides; not negative.
+    L : array-like of shape (n_tasks, n_columns)
+        The factor.
+    own : float or array-like of shape (n_tasks,), default=0.0
+        What each task has besides, on the diagonal; not negative.
 
     Examples
     --------
@@ -56,7 +57,18 @@ class FactoredStructure:
 
     @classmethod
     def total(cls, parts: Sequence[Any]) -> Any:
-        """The sum of structures, arrays or not."""
+        """The sum of structures, arrays or not.
+
+        Parameters
+        ----------
+        parts : sequence of ndarray, or of FactoredStructure
+            The summands, all of one kind.
+
+        Returns
+        -------
+        ndarray or FactoredStructure
+            Their sum.
+        """
         if not any(isinstance(part, cls) for part in parts):
             return np.sum(parts, axis=0)
         if not all(isinstance(part, cls) for part in parts):
@@ -72,10 +84,12 @@ class FactoredStructure:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """``(n_tasks, n_tasks)``."""
         return (len(self), len(self))
 
     @property
     def dtype(self) -> np.dtype:
+        """The type of the numbers in ``L``."""
         return self.L.dtype
 
     @property
@@ -84,6 +98,7 @@ class FactoredStructure:
         return np.einsum("tq,tq->t", self.L, self.L) + self.own
 
     def trace(self) -> float:
+        """The sum of the diagonal."""
         return float(np.vdot(self.L, self.L)) + float(self.own.sum())
 
     @property
@@ -127,7 +142,20 @@ class FactoredStructure:
         return self.to_array().astype(self.dtype if dtype is None else dtype, copy=False)
 
     def astype(self, dtype: Any, copy: bool = True) -> FactoredStructure:
-        """The same in another precision; in the same one nothing is copied, for nothing here changes an entry."""
+        """The same in another precision; in the same one nothing is copied, for nothing here changes an entry.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The type of the numbers.
+        copy : bool, default=True
+            Ignored; there for NumPy's sake.
+
+        Returns
+        -------
+        FactoredStructure
+            The same matrix.
+        """
         return self if self.dtype == dtype else FactoredStructure(self.L.astype(dtype), self.own.astype(dtype))
 
     def __matmul__(self, X: Any) -> Array:
@@ -138,7 +166,20 @@ class FactoredStructure:
         return (self @ np.asarray(X).T).T
 
     def bordered(self, beta: Array, own: float) -> FactoredStructure:
-        """With one more task, ``beta`` times the others plus something of its own."""
+        """With one more task, ``beta`` times the others plus something of its own.
+
+        Parameters
+        ----------
+        beta : ndarray of shape (n_tasks,)
+            The weights of the other tasks in the new one.
+        own : float
+            The variance that the new task has besides.
+
+        Returns
+        -------
+        FactoredStructure
+            The matrix with one more row and column.
+        """
         if np.any(self.own * beta):
             raise ValueError(
                 "a task that takes part in what others have of their own cannot be added to a factored structure; fit again"
@@ -155,7 +196,20 @@ class FactoredStructure:
         return FactoredStructure(self.L * scale[:, None], np.where(seen, self.own * scale**2, 1.0))
 
     def correlation(self, i: Any, j: Any) -> Any:
-        """The correlation of task ``i`` with task ``j``, by position; of pairs of them, for arrays."""
+        """The correlation of task ``i`` with task ``j``, by position; of pairs of them, for arrays.
+
+        Parameters
+        ----------
+        i : int or array of int
+            Positions of tasks.
+        j : int or array of int
+            Positions of tasks, as many as in ``i`` or a single one.
+
+        Returns
+        -------
+        float or ndarray
+            Their correlations.
+        """
         both = np.broadcast_arrays(*(np.arange(len(self))[each] for each in (i, j)))
         tasks, back = np.unique(both, return_inverse=True)
         part, largest = FactoredStructure(self.L[tasks], self.own[tasks]), float(self.diag.max())
@@ -167,6 +221,13 @@ class FactoredStructure:
 
     def nearest(self, task: int, k: int = 10) -> tuple[Array, Array]:
         """The ``k`` tasks with the largest correlation with one task, by position: a pass over ``L``.
+
+        Parameters
+        ----------
+        task : int
+            The position of the task.
+        k : int, default=10
+            How many neighbours to find.
 
         Returns
         -------
@@ -199,7 +260,18 @@ class FactoredStructure:
         return np.concatenate([a[::-1], np.full(len(self) - a.size, own)])
 
     def shrunk(self, rho: float) -> FactoredStructure:
-        """``A (I + rho A)^-1``: what a ridge leaves of it."""
+        """``A (I + rho A)^-1``: what a ridge leaves of it.
+
+        Parameters
+        ----------
+        rho : float
+            The ridge, relative to the strength of the structured norm.
+
+        Returns
+        -------
+        FactoredStructure
+            The shrunk matrix.
+        """
         if rho == 0:
             return self
         a, V, own = self.eigen()

@@ -34,7 +34,18 @@ class KnownStructure(Structure):
 
     @abstractmethod
     def matrix(self, n_tasks: int) -> Array:
-        """``A`` for this many tasks; positive semidefinite, with no eigenvalue between rounding and 1e-12 of the largest."""
+        """``A`` for this many tasks; positive semidefinite, with no eigenvalue between rounding and 1e-12 of the largest.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            ``A``.
+        """
 
     def check_tasks(self, n_tasks: int) -> None:
         """For each new problem: an array that was given may have been written to since the last one."""
@@ -44,7 +55,18 @@ class KnownStructure(Structure):
         return {name: value for name, value in vars(self).items() if name != "_held"}
 
     def held(self, n_tasks: int) -> _Held:
-        """``A``, and where asked for its eigendecomposition, once for each problem and all its questions."""
+        """``A``, and where asked for its eigendecomposition, once for each problem and all its questions.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        object
+            With the attributes ``A`` and ``eigen`` (eigenvalues and eigenvectors).
+        """
         given, held = list(self.get_params().values()), self._held
         same = held is not None and len(held.A) == n_tasks and all(a is b for a, b in zip(given, held.given, strict=True))
         if held is None or not same:
@@ -144,7 +166,13 @@ class Rooted(KnownStructure):
 
 @dataclass(eq=False, repr=False)
 class SharedMean(_AnyNumberOfTasks):
-    """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks near their mean."""
+    """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks near their mean.
+
+    Parameters
+    ----------
+    gamma : float, default=1.0
+        How strongly tasks are drawn to their mean, relative to the norm of each; at least 0 (independent tasks).
+    """
 
     gamma: float = 1.0
 

@@ -98,7 +98,13 @@ class _MatrixOfTasks(KnownStructure):
 
 @dataclass(eq=False, repr=False)
 class Fixed(_MatrixOfTasks):
-    """``A`` given, positive semidefinite; a task direction outside its range stays at zero."""
+    """``A`` given, positive semidefinite; a task direction outside its range stays at zero.
+
+    Parameters
+    ----------
+    A : array-like or data frame of shape (n_tasks, n_tasks)
+        Symmetric positive semidefinite. A data frame goes by the names of the tasks.
+    """
 
     A: Any
     described_by: ClassVar[str] = "A"
@@ -115,10 +121,11 @@ class TaskGraph(_MatrixOfTasks):
 
     Parameters
     ----------
-    adjacency : matrix, edges or networkx graph
+    adjacency : array-like of shape (n_tasks, n_tasks), sequence of edges or networkx graph
         A symmetric matrix in the order of the tasks; or a list of tuples, pairs or triples with a weight, of task names or of
         positions from 0. Tasks without an edge stand alone.
-    gamma : float
+    gamma : float, default=1.0
+        Strength of the norm of each task, relative to that of the differences; greater than 0.
     """
 
     adjacency: Any
@@ -127,7 +134,22 @@ class TaskGraph(_MatrixOfTasks):
 
     @classmethod
     def chain(cls, tasks: Any, gamma: float = 1.0, weight: float = 1.0) -> TaskGraph:
-        """Tasks in time order, each beside the next: their number, or their names in order."""
+        """Tasks in time order, each beside the next: their number, or their names in order.
+
+        Parameters
+        ----------
+        tasks : int or sequence
+            The number of tasks, or their names in order.
+        gamma : float, default=1.0
+            Strength of the norm of each task.
+        weight : float, default=1.0
+            Weight of every edge.
+
+        Returns
+        -------
+        TaskGraph
+            A chain.
+        """
         names = list(range(tasks)) if isinstance(tasks, int) else list(tasks)
         if len(names) < 2:
             raise ValueError(f"a chain needs at least 2 tasks, got {tasks!r}")
@@ -135,7 +157,22 @@ class TaskGraph(_MatrixOfTasks):
 
     @classmethod
     def from_similarity(cls, similarity: Any, gamma: float = 1.0, neighbours: int | None = None) -> TaskGraph:
-        """From similarities ``>= 0`` of all pairs; with ``neighbours``, each task keeps its closest ones only."""
+        """From similarities ``>= 0`` of all pairs; with ``neighbours``, each task keeps its closest ones only.
+
+        Parameters
+        ----------
+        similarity : array-like of shape (n_tasks, n_tasks)
+            Symmetric, not negative; the diagonal is ignored.
+        gamma : float, default=1.0
+            Strength of the norm of each task.
+        neighbours : int, default=None
+            How many neighbours each task keeps; ``None`` keeps all.
+
+        Returns
+        -------
+        TaskGraph
+            The graph whose edges weigh as much as tasks are similar.
+        """
         S = _square(similarity, "TaskGraph.from_similarity", "similarity").copy()
         np.fill_diagonal(S, 0.0)
         if neighbours is not None:
@@ -154,6 +191,18 @@ class TaskGraph(_MatrixOfTasks):
         ``tree`` holds parent links (``{"cat": "animal", "dog": "animal", "animal": None}``) or a path for each class
         (``{"cat": "animal/pet", "car": ("thing", "vehicle")}``). Two tasks are as close as the share of their branches that
         they have in common.
+
+        Parameters
+        ----------
+        tree : dict
+            Parent links, or the path of each class.
+        gamma : float, default=1.0
+            Strength of the norm of each task.
+
+        Returns
+        -------
+        TaskGraph
+            The graph of the leaves.
         """
         ways = branches(tree)
         return cls([(a, b, w) for a, b in pairs(ways) if (w := shared_branch(ways[a], ways[b])) > 0], gamma)
@@ -198,7 +247,13 @@ class TaskGraph(_MatrixOfTasks):
 
 @dataclass(eq=False, repr=False)
 class OutputMetric(_MatrixOfTasks):
-    """``A = theta``: a metric on the outputs becomes the structure of the tasks."""
+    """``A = theta``: a metric on the outputs becomes the structure of the tasks.
+
+    Parameters
+    ----------
+    theta : array-like or data frame of shape (n_tasks, n_tasks)
+        Symmetric positive semidefinite. A data frame goes by the names of the tasks.
+    """
 
     theta: Any
     described_by: ClassVar[str] = "theta"
@@ -209,7 +264,13 @@ class OutputMetric(_MatrixOfTasks):
 
 @dataclass(eq=False, repr=False)
 class OutputCode(_MatrixOfTasks):
-    """``A = L'L`` for a linear code ``L`` (``k x T``) of the outputs; exact for losses of the inner product."""
+    """``A = L'L`` for a linear code ``L`` (``k x T``) of the outputs; exact for losses of the inner product.
+
+    Parameters
+    ----------
+    L : array-like or data frame of shape (code_length, n_tasks)
+        One column for each task. The columns of a data frame go by the names of the tasks.
+    """
 
     L: Any
     described_by: ClassVar[str] = "L"

@@ -49,10 +49,10 @@ class LearnedGraph(NonConvex):
 
     Parameters
     ----------
-    gamma : float > 0
-        How strongly each task is drawn to zero; a larger one also leaves fewer edges.
-    sparsity : float >= 0
-        The price of an edge.
+    gamma : float, default=10.0
+        How strongly each task is drawn to zero; greater than 0. A larger one also leaves fewer edges.
+    sparsity : float, default=0.0
+        The price of an edge; at least 0.
     """
 
     gamma: float = 10.0
@@ -73,7 +73,20 @@ class LearnedGraph(NonConvex):
         return Independent(), self.gamma
 
     def precision(self, w: Array, n_tasks: int) -> Array:
-        """``L(w) + gamma I``; ``w`` runs over the pairs ``t < s`` row by row."""
+        """``L(w) + gamma I``; ``w`` runs over the pairs ``t < s`` row by row.
+
+        Parameters
+        ----------
+        w : ndarray of shape (n_pairs,)
+            Weights of the edges.
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            ``A^-1``.
+        """
         P = np.zeros((n_tasks, n_tasks))
         P[np.triu_indices(n_tasks, 1)] = -w
         P += P.T
@@ -89,7 +102,18 @@ class LearnedGraph(NonConvex):
         return next((w for made, w in self._made or () if made is A), None)
 
     def weights(self, A: Array) -> Array:
-        """The edge weights behind a structure, over the pairs ``t < s`` row by row."""
+        """The edge weights behind a structure, over the pairs ``t < s`` row by row.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            A structure of this form.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+            Weights of the edges.
+        """
         if (w := self._remembered(A)) is not None:
             return w
         across = _contrasting(len(A))
@@ -206,12 +230,12 @@ class SparsePrecision(NonConvex):
 
     Parameters
     ----------
-    mu : float > 0
-        How much the log-determinant weighs; it decides how far weights are shrunk, as the variance of a prior would.
-    l1 : float >= 0
-        The price of an edge, in units of ``alpha W'W``.
-    eps : float > 0
-        Relations are learned where ``alpha W'W`` exceeds it; nothing learned is ``A = eps / mu I``.
+    mu : float, default=0.1
+        Strength of the log-determinant, greater than 0: how far weights are shrunk, as the variance of a prior would decide.
+    l1 : float, default=0.001
+        The price of an edge, in units of ``alpha W'W``; at least 0.
+    eps : float, default=0.001
+        Relations are learned where ``alpha W'W`` exceeds it, greater than 0; nothing learned is ``A = eps / mu I``.
     """
 
     mu: float = 0.1

@@ -24,8 +24,9 @@ class LowRank(NonConvex):
 
     Parameters
     ----------
-    rank : int >= 1
-    specific : bool
+    rank : int, default=2
+        The number of columns of ``B``, at least 1.
+    specific : bool, default=True
         Whether tasks have a variance of their own, ``d``.
     """
 
@@ -48,11 +49,35 @@ class LowRank(NonConvex):
         return float(np.trace(A))
 
     def root_of(self, factor: Array) -> Array:
-        """``L = [B, diag(e)]`` with ``A = LL'`` for a factor ``[B, e]``, or ``B`` itself without specific variances."""
+        """``L = [B, diag(e)]`` with ``A = LL'`` for a factor ``[B, e]``, or ``B`` itself without specific variances.
+
+        Parameters
+        ----------
+        factor : ndarray of shape (n_tasks, n_columns)
+            ``[B, e]``, or ``B``.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_columns_of_root)
+            The root ``L``.
+        """
         return np.hstack([factor[:, :-1], np.diag(factor[:, -1])]) if self.specific else factor
 
     def gradient_of(self, factor: Array, gradient: Array) -> Array:
-        """The gradient in ``[B, e]`` for a gradient in ``A``."""
+        """The gradient in ``[B, e]`` for a gradient in ``A``.
+
+        Parameters
+        ----------
+        factor : ndarray of shape (n_tasks, n_columns)
+            ``[B, e]``, or ``B``.
+        gradient : ndarray of shape (n_tasks, n_tasks)
+            The gradient in ``A``.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_columns)
+            The gradient in the factor.
+        """
         out = 2 * gradient @ factor
         if self.specific:
             out[:, -1] = 2 * np.diag(gradient) * factor[:, -1]
@@ -62,6 +87,18 @@ class LowRank(NonConvex):
         """A factor to set out from, for ``S = alpha W'W``: the leading directions, and what they leave over.
 
         Directions that are not there get a share of those that are.
+
+        Parameters
+        ----------
+        S : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+        share : float
+            The size of directions that ``S`` lacks, relative to the mean size of its own.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_columns)
+            ``[B, e]``, or ``B``.
         """
         squared_norm, V = np.linalg.eigh(symmetric(S))
         size = np.sqrt(np.maximum(squared_norm[::-1], 0.0))

@@ -23,6 +23,22 @@ class NonConvex(Structure):
 
         ``h`` is the objective with the tasks eliminated and ``pull = -dh/dA``, that is ``Z1'Z1 / (4 alpha)``. ``unit`` is the
         loss scale, ``factor`` is what ``A`` was made of, where ``A`` does not tell.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            The structure at hand.
+        pull : ndarray of shape (n_tasks, n_tasks)
+            The negative gradient of ``h`` at ``A``.
+        unit : float
+            The loss of the best constant predictor.
+        factor : ndarray of shape (n_tasks, rank), default=None
+            The factor of ``A``.
+
+        Returns
+        -------
+        float
+            The norm; 0 at a stationary point.
         """
 
     @abstractmethod

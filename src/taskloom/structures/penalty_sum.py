@@ -19,9 +19,9 @@ from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
 from .base import Array, Ray, Remembering, Structure
 from .l1_penalty import FEW, Relations, off_diagonal
-from .parts import Several
 from .sparse import LogDet, Sparse
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
+from .term_sum import SplitStructure
 
 ROUNDS = 5_000  # of proxes in one closed step; where the median problem needs some hundreds
 
@@ -83,8 +83,8 @@ class Sum(Remembering):
     ----------
     members : sequence of Structure
         Convex structures on the tasks that are learned, not known.
-    weights : sequence of float, optional
-        Positive numbers; all 1 if ``None``.
+    weights : sequence of float, default=None
+        Positive numbers; ``None`` is 1 for all.
     """
 
     members: Sequence[Structure]
@@ -101,7 +101,7 @@ class Sum(Remembering):
                 raise ValueError("Sum does not nest: write all members in one list, or add them with +")
             if member.known:
                 raise ValueError(f"Sum needs structures that are learned; {name} fixes A, so there is nothing to add to it")
-            if isinstance(member, Several):
+            if isinstance(member, SplitStructure):
                 raise ValueError(f"Sum needs structures of one A; {name} splits the weights and has several")
             if member.on_features:
                 raise ValueError(f"Sum needs structures on the tasks; {name} sits on the features")

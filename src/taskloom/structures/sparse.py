@@ -14,7 +14,13 @@ from .l1_penalty import Relations
 
 @dataclass(eq=False, repr=False)
 class Sparse(Relations):
-    """``F(A) = tr A + l1 sum_{t != s} |A_ts|``: a trace penalty that also zeroes relations."""
+    """``F(A) = tr A + l1 sum_{t != s} |A_ts|``: a trace penalty that also zeroes relations.
+
+    Parameters
+    ----------
+    l1 : float, default=0.1
+        Price of relations between tasks (off the diagonal); at least 0.
+    """
 
     l1: float = 0.1
     zeroes_relations: ClassVar[bool] = True
@@ -33,6 +39,13 @@ class LogDet(Relations):
     """``F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|``: no task direction dies, and few relations live.
 
     Lozano and Sindhwani's penalty, made convex. Without ``l1`` it sees the eigenvalues of ``A`` alone.
+
+    Parameters
+    ----------
+    mu : float, default=1.0
+        Strength of the barrier ``-log det A``; greater than 0.
+    l1 : float, default=0.0
+        Price of relations between tasks (off the diagonal); at least 0.
     """
 
     mu: float = 1.0

@@ -22,22 +22,79 @@ class SpectralStructure(Structure):
 
     @abstractmethod
     def f(self, a: Array) -> float:
-        """``F`` of a matrix with eigenvalues ``a >= 0``."""
+        """``F`` of a matrix with eigenvalues ``a >= 0``.
+
+        Parameters
+        ----------
+        a : ndarray of shape (n_tasks,)
+            Eigenvalues, not negative.
+
+        Returns
+        -------
+        float
+            The penalty.
+        """
 
     @abstractmethod
     def f_best(self, s: Array) -> Array:
-        """``argmin_a sum(s / a) + f(a)``."""
+        """``argmin_a sum(s / a) + f(a)``.
+
+        Parameters
+        ----------
+        s : ndarray of shape (n_tasks,)
+            Eigenvalues of ``S``, not negative.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks,)
+            Eigenvalues of the best structure.
+        """
 
     @abstractmethod
     def f_conjugate(self, s: Array) -> float:
-        """``sup_a <s, a> - f(a)`` over ``a >= 0``."""
+        """``sup_a <s, a> - f(a)`` over ``a >= 0``.
+
+        Parameters
+        ----------
+        s : ndarray of shape (n_tasks,)
+            Eigenvalues of ``S``, not negative.
+
+        Returns
+        -------
+        float
+            ``F*(S)``.
+        """
 
     @abstractmethod
     def f_prox(self, a: Array, step: float) -> Array:
-        """``argmin_b step f(b) + ||b - a||^2 / 2`` over ``b >= 0``; ``a`` may be negative."""
+        """``argmin_b step f(b) + ||b - a||^2 / 2`` over ``b >= 0``; ``a`` may be negative.
+
+        Parameters
+        ----------
+        a : ndarray of shape (n_tasks,)
+            Eigenvalues, of either sign.
+        step : float
+            Step length.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks,)
+            Eigenvalues of the proximal point.
+        """
 
     def f_reach(self, s: Array) -> float:
-        """The largest ``c`` with a finite ``f_conjugate(c s)``."""
+        """The largest ``c`` with a finite ``f_conjugate(c s)``.
+
+        Parameters
+        ----------
+        s : ndarray of shape (n_tasks,)
+            Eigenvalues of ``S``, not negative.
+
+        Returns
+        -------
+        float
+            The largest ``c``; ``inf`` where there is none.
+        """
         return np.inf
 
     def value(self, A: Array) -> float:
@@ -110,14 +167,49 @@ class EitherSide(SpectralStructure):
 
     @abstractmethod
     def f_gradient(self, a: Array) -> Array:
-        """``df/da`` (for a set: zero inside)."""
+        """``df/da`` (for a set: zero inside).
+
+        Parameters
+        ----------
+        a : ndarray of shape (n_tasks,)
+            Eigenvalues, not negative.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks,)
+            The derivative in each eigenvalue.
+        """
 
     def land(self, Q: Array) -> Array:
-        """The factor that ``Q`` stands for, inside the domain of ``F``."""
+        """The factor that ``Q`` stands for, inside the domain of ``F``.
+
+        Parameters
+        ----------
+        Q : ndarray of shape (n_features, rank)
+            A factor, without constraints.
+
+        Returns
+        -------
+        ndarray of shape (n_features, rank)
+            A factor of a structure in the domain of ``F``.
+        """
         return Q
 
     def pull_back(self, Q: Array, gradient: Array) -> Array:
-        """The gradient with respect to ``Q`` of a function of ``land(Q)``, and of ``F``."""
+        """The gradient with respect to ``Q`` of a function of ``land(Q)``, and of ``F``.
+
+        Parameters
+        ----------
+        Q : ndarray of shape (n_features, rank)
+            A factor, without constraints.
+        gradient : ndarray of shape (n_features, rank)
+            The gradient of the smooth part at ``land(Q)``.
+
+        Returns
+        -------
+        ndarray of shape (n_features, rank)
+            The gradient at ``Q``.
+        """
         a, V = psd_eigh(Q.T @ Q)
         return gradient + 2 * Q @ compose(self.f_gradient(a), V)
 
@@ -143,6 +235,11 @@ class Schatten(EitherSide):
     """``F(A) = tr A^p``, ``p >= 1``: the paper's spectral penalties (its Proposition on p-Schatten penalties).
 
     The step is ``(S / p)^(1/(p+1))``: the printed one puts the strength on the wrong side (docs/notation.md).
+
+    Parameters
+    ----------
+    p : float
+        The power of the eigenvalues, at least 1; ``Trace`` is 1 and ``Frobenius`` is 2.
     """
 
     p: float
@@ -205,7 +302,13 @@ class Frobenius(Schatten):
 
 @dataclass(eq=False, repr=False)
 class SchattenNorm(EitherSide):
-    """``F(A) = ||A||_p``, the norm itself: the same solutions as ``Schatten(p)`` at other strengths."""
+    """``F(A) = ||A||_p``, the norm itself: the same solutions as ``Schatten(p)`` at other strengths.
+
+    Parameters
+    ----------
+    p : float
+        The order of the norm, at least 1.
+    """
 
     p: float
 

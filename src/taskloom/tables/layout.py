@@ -318,6 +318,15 @@ def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:
 def unstack(X: Any, y: Any, task_column: Any = -1) -> tuple[dict[Any, Any], dict[Any, Array]]:
     """Split a long table into one data set per task: the inverse of :func:`stack`.
 
+    Parameters
+    ----------
+    X : array, sparse matrix or data frame of shape (n_samples, n_features + 1)
+        Inputs and the task column.
+    y : array-like of shape (n_samples,)
+        Targets.
+    task_column : str or int, default=-1
+        Name or position of the task column.
+
     Returns
     -------
     Xs, ys : dicts by task label

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -54,18 +55,20 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
     {'age': [-1.22, 1.22, 0.0], 'town=bath': [1.0, 0.0, 1.0], 'town=cork': [0.0, 1.0, 0.0]}
     """
 
-    def __init__(self, *, task_column=None, categorical=(), max_levels=100):
+    def __init__(self, *, task_column: str | None = None, categorical: Sequence[str] = (), max_levels: int = 100):
         self.task_column = task_column
         self.categorical = categorical
         self.max_levels = max_levels
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Find which columns are numeric and which categorical, and the scale or the levels of each.
 
         Parameters
         ----------
-        X : data frame
-        y : ignored
+        X : data frame of shape (n_samples, n_columns)
+            The table.
+        y : None, default=None
+            Ignored; there for scikit-learn's pipelines.
 
         Returns
         -------
@@ -109,7 +112,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
             )
         return [*levels, *([None] if None in texts else [])]
 
-    def transform(self, X):
+    def transform(self, X: Any) -> Any:
         """Encode the columns of the fit.
 
         Parameters
@@ -155,8 +158,13 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
     def _inputs(self) -> list[str]:
         return [name for name in self.feature_names_in_.tolist() if name != self.task_column]
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names of the columns that ``transform`` gives.
+
+        Parameters
+        ----------
+        input_features : None, default=None
+            Ignored; there for scikit-learn's pipelines.
 
         Returns
         -------

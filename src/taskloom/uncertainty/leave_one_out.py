@@ -8,7 +8,7 @@ rescales one task's block of ``C``, and a system of the size of that task mends 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -29,7 +29,7 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
     """
     seen = problem.observations
     n, T = problem.features.shape[0], problem.n_tasks
-    if problem.structure.parted:
+    if problem.structure.is_sum:
         return None
     if not (problem.structure.known and problem.loss.quadratic and isinstance(problem.features, np.ndarray)):
         return None
@@ -47,7 +47,7 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
         return np.stack([_own(problem, R, float(a), by_size) for a in alphas])
 
 
-def _metric(problem: Problem):
+def _metric(problem: Problem) -> Callable[[float], Array]:
     """``A (I + ridge/alpha A)^-1`` as a function of the strength."""
     a, V = psd_eigh(problem.structure.best_structure(np.eye(problem.n_tasks)))
 
@@ -63,8 +63,7 @@ def _shared(problem: Problem, R: Array, alpha: float) -> Array:
     n, T = len(problem.features), problem.n_tasks
     c = seen.weight[seen.starts[:-1]] * n
     Y = seen.y.reshape(T, n).T
-    phi = problem.features - problem.features.mean(axis=0) if problem.fit_intercept else problem.features
-    U, d, _ = problem.once("leave one out", lambda: np.linalg.svd(phi, full_matrices=False))
+    U, d, _ = problem.design.centred_svd
     k = d**2
     a, V = psd_eigh(np.sqrt(c)[:, None] * R * np.sqrt(c))
     y = (Y - Y.mean(axis=0) if problem.fit_intercept else Y) * np.sqrt(c) @ V
@@ -78,7 +77,7 @@ def _shared(problem: Problem, R: Array, alpha: float) -> Array:
     return (Y - missed).T.ravel()
 
 
-def _own(problem: Problem, R, alpha: float, by_size: bool) -> Array:
+def _own(problem: Problem, R: Callable[[float], Array], alpha: float, by_size: bool) -> Array:
     """One observation at a time, with the weights of its task (or of all tasks) as they are without it."""
     seen = problem.observations
     N = seen.y.size

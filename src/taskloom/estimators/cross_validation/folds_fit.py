@@ -21,7 +21,7 @@ from ...metrics import mean_score
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...solvers import path, strength_grid
-from ...solvers.reformulations.eigenbasis import Eigenbasis
+from ...solvers.reformulations.eigenbasis import EigenbasisForm
 from ...structures import Structure
 from ...tables import as_table
 from ..base import MultiTaskEstimator, Prepared
@@ -142,18 +142,18 @@ class Fold:
         self.task = None if labels is None else model._known_tasks(labels)
         features = self.data.features
         phi = features.project(inputs if isinstance(features, LinearFeatures) else model._kernel(inputs, self.data.inputs))
-        self.reduced = Eigenbasis.of(self.data.problem)
-        self.phi = phi if self.reduced is None else self.reduced.features(phi)
+        self.form = EigenbasisForm.of(self.data.problem)
+        self.phi = phi if self.form is None else self.form.basis.features(phi)
 
     def under(self, structure: Structure) -> Problem:
-        """The training problem under a structure, reduced where that is possible."""
-        problem = self.data.problem if self.reduced is None else self.reduced.problem
-        return problem.with_structure(self.model._posed(structure, self.data.features))
+        """The training problem under a structure, along eigenvectors where that is possible."""
+        problem = self.data.problem.with_structure(self.model._posed(structure, self.data.features))
+        return problem if self.form is None else self.form.apply(problem)
 
     def at(self, solution: Solution) -> tuple[MultiTaskEstimator, Array]:
         """The model with this solution of ``under``, which can predict the test part, and its decision values there."""
         scale = self.data.scale
-        b = solution.b if self.reduced is None else self.reduced.inputs.y_mean
+        b = solution.b if self.form is None else self.form.basis.inputs.y_mean
         values = _pick(np.asarray(self.phi @ solution.W + b) * scale.spread + scale.mean, self.task)
         self.model.intercept_ = solution.b  # a fitted model has one
         self.model._values = partial(constant, values)  # type: ignore[method-assign]

@@ -12,9 +12,10 @@ import time
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import LeaveOneOut
@@ -72,7 +73,7 @@ class CrossValidated(MultiTaskEstimator):
 
     @all_or_nothing
     @with_callbacks
-    def fit(self, X, y, sample_weight=None, groups=None):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: ArrayLike | None = None) -> Self:
         """Choose strength and structure by cross-validation, and fit with them on all data.
 
         Ctrl-C ends the search: the folds that are complete decide, and the certificate says so; before the first is, a
@@ -82,12 +83,13 @@ class CrossValidated(MultiTaskEstimator):
         ----------
         X, y, sample_weight
             As in the plain estimator.
-        groups : array of shape (n_samples,), optional
+        groups : array-like of shape (n_samples,), default=None
             For splitters that keep groups together, such as ``GroupKFold``.
 
         Returns
         -------
         self
+            The model with the best setting, fitted to all data.
         """
         self._validate_params()
         if self.fallback is not None and self._leaves_one_out():

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 
-from ...problem.observations import Observations
+from ...design import Observations
 from ...tables import shown
 
 Array = np.ndarray

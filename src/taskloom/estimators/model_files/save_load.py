@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskloom import __version__
 
+from ...design import Observations
 from ...features import KernelFeatures, LinearFeatures, entries
 from ...features.approximate import MappedFeatures
 from ...persistence import Decoder, Encoder, ModelFileError, read, write
 from ...persistence.decode import check
 from ...problem import Problem
-from ...problem.observations import Observations
 from ...problem.solution import Certificate
 from ...structures.factored_matrix import FactoredStructure
 from ...tables.preprocessing import TablePreprocessor
@@ -39,7 +39,7 @@ OBSERVATIONS = ("row", "task", "y", "weight")
 class Saving(BaseEstimator):
     """``save`` for the estimators."""
 
-    def save(self, path, *, training=True):
+    def save(self, path: str | os.PathLike, *, training: bool = True) -> None:
         """Write the fitted model to a file that :func:`taskloom.load` reads.
 
         The file holds data only (safetensors and JSON): nothing in it can run, and it is written all at once or not at all.
@@ -47,6 +47,7 @@ class Saving(BaseEstimator):
         Parameters
         ----------
         path : str or path
+            Where the file is to be.
         training : bool, default=True
             Whether to keep the training data of a squared-loss fit, which ``predict(X, return_std=True)`` needs. Without them
             the file of a linear model is small and holds no observations; kernel models need their training inputs anyway.
@@ -68,8 +69,10 @@ def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
 
     Parameters
     ----------
-    model : a fitted estimator or pipeline
+    model : fitted estimator or Pipeline
+        What to write.
     path : str or path
+        Where the file is to be.
     training : bool, default=True
         As in the estimators' ``save``.
 
@@ -112,10 +115,12 @@ def load(path: str | os.PathLike) -> Any:
     Parameters
     ----------
     path : str or path
+        The file.
 
     Returns
     -------
-    The estimator or the pipeline.
+    estimator or Pipeline
+        The model, fitted.
 
     Raises
     ------

@@ -11,12 +11,12 @@ import numpy as np
 
 from ..._array_api import like
 from ..._linalg import one_thread
+from ...design.task_data import TaskBlock
 from ...losses import Squared
 from ...problem.solution import Certificate, History, sentence
 from ...structures import Independent, Schatten, Structure
 from ..factor.newton import FactorNewton
 from ..factor.objective import Point
-from ..factor.task_data import TaskBlock
 from .evidence import Evidence
 
 FORCING = 0.05  # the share to which conjugate gradients bring the residual of a Newton system

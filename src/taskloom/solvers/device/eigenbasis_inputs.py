@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import double, eigh, inner, like, namespace, place, to_numpy
+from ...design.task_data import Rows, TaskBlock
 from ...structures import Structure
 from ..factor.objective import Point
-from ..factor.task_data import Rows, TaskBlock
 from .evidence import DualCandidate, Evidence
 
 Array = Any

@@ -19,10 +19,10 @@ import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, like, namespace, to_numpy
 from ..._linalg import psd_root
+from ...design.task_data import Rows, TaskBlock
 from ...features import GROWING, PER_TASK
 from ...structures import Structure
 from ..factor.objective import Point
-from ..factor.task_data import Rows, TaskBlock
 from ..reformulations.krylov import DEPTH, FAINT, MOST, SAFE, UNSEEN
 from .eigenbasis_inputs import Shared, first_kept
 from .evidence import Evidence

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, namespace, place, times, times_transposed, to_numpy
-from ...problem.observations import Observations
+from ...design import Observations, TaskBatch, batches
+from ...design.task_data import Stack, TaskBlock
 from ...structures import Structure
 from ..factor.objective import Point
-from ..factor.task_data import Stack, TaskBlock
-from ..supervised.sides import Bucket, buckets
 from .evidence import DualCandidate, Evidence
 
 Array = Any
@@ -35,12 +34,12 @@ class OwnInputs:
         self.X, self.seen, self.alpha, self.fit_intercept = X, observations, alpha, fit_intercept
         self.xp = namespace(X)
         self.single, self.place = X.dtype == self.xp.float32, place(X)
-        self.buckets = buckets(observations.counts, observations.starts, BATCH)
-        self.order = np.concatenate([bucket.tasks for bucket in self.buckets])
+        self.batches = batches(observations.counts, observations.starts, BATCH)
+        self.order = np.concatenate([batch.tasks for batch in self.batches])
         self.data: list[TaskBlock] = []
         self.scale, means = 0.0, []
-        for bucket in self.buckets:
-            inputs, y, *mean = self._centred(bucket)
+        for batch in self.batches:
+            inputs, y, *mean = self._centred(batch)
             self.scale += inner(y, y)
             means.append(mean)
             self.data.append(Stack.of(cast(inputs, X.dtype), cast(y, X.dtype)))
@@ -48,14 +47,14 @@ class OwnInputs:
         off = np.finfo(float).eps * (4 + observations.counts[observations.task]) * observations.y
         self.rounding_floor = float(observations.weight @ off**2)
 
-    def _centred(self, bucket: Bucket) -> tuple[Array, Array, Array, Array]:
+    def _centred(self, batch: TaskBatch) -> tuple[Array, Array, Array, Array]:
         """Inputs and targets of some tasks in double precision, times the roots of their weights, and their means."""
-        xp, rows = self.xp, self.seen.row[bucket.place].ravel()
+        xp, rows = self.xp, self.seen.row[batch.place].ravel()
         together = bool(np.all(np.diff(rows) == 1))  # then nothing needs to be gathered
         inputs = self.X[int(rows[0]) : int(rows[-1]) + 1, :] if together else xp.take(self.X, self._on_device(rows), axis=0)
-        inputs = double(xp.reshape(inputs, (*bucket.place.shape, self.X.shape[1])))
-        v = self._on_device(self.seen.weight[bucket.place] * bucket.mask)
-        y, root = self._on_device(self.seen.y[bucket.place]), xp.sqrt(v)
+        inputs = double(xp.reshape(inputs, (*batch.place.shape, self.X.shape[1])))
+        v = self._on_device(self.seen.weight[batch.place] * batch.mask)
+        y, root = self._on_device(self.seen.y[batch.place]), xp.sqrt(v)
         share = v / xp.sum(v, axis=1)[:, None] * (1.0 if self.fit_intercept else 0.0)
         x_mean, y_mean = times_transposed(inputs, share), xp.sum(share * y, axis=1)
         return root[:, :, None] * (inputs - x_mean[:, None, :]), root * (y - y_mean[:, None]), x_mean, y_mean
@@ -66,7 +65,7 @@ class OwnInputs:
     def _doubles(self) -> Iterator[tuple[Array, Array]]:
         """Inputs and targets of each block in double precision."""
         if self.single:
-            yield from (self._centred(bucket)[:2] for bucket in self.buckets)
+            yield from (self._centred(batch)[:2] for batch in self.batches)
         else:
             yield from ((block.X, block.y) for block in self.data)  # type: ignore[attr-defined]
 

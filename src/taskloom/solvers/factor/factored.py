@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...problem import Problem
+from ...problem.solution import Start
 from ..base import Iterate, Run, Solver
 from ..supervised.sides import FeatureSide, Supervised
 from .lbfgs import FactorRun
@@ -26,7 +27,7 @@ class Factored(Solver):
 
     Parameters
     ----------
-    memory : int
+    memory : int, default=20
         Number of past steps that the quasi-Newton direction remembers.
     """
 
@@ -47,14 +48,14 @@ class Factored(Solver):
             f'for {name} use solver="alternating" or "auto"'
         )
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         if problem.structure.task_factor:
             return LowRankRun(self.memory, problem, start)
         return _FactoredRun(self, problem, start)
 
 
 class _FactoredRun(FactorRun):
-    def __init__(self, settings: Factored, problem: Problem, start: tuple[Array, Array] | None):
+    def __init__(self, settings: Factored, problem: Problem, start: Start | None):
         super().__init__(settings.memory, problem, FeatureSide(problem))
         self.Q = np.eye(problem.n_features)
         if not self.structure.known:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...problem import Problem
+from ...problem.solution import Start
 from ..base import Iterate
 from ..supervised.sides import Supervised, TaskSide
 from .lbfgs import FactorRun
@@ -18,7 +19,7 @@ Array = np.ndarray
 class LowRankRun(FactorRun):
     """Quasi-Newton steps on the factor of a structure of low rank on the tasks."""
 
-    def __init__(self, memory: int, problem: Problem, start: tuple[Array, Array] | None):
+    def __init__(self, memory: int, problem: Problem, start: Start | None):
         super().__init__(memory, problem, TaskSide(problem))
         W = start[0] if start is not None else self.side.supervise(np.eye(problem.n_tasks)).W
         self.Q = self.structure.first_factor(problem.alpha * W.T @ W, 1e-2 if start is None else 1e-4)

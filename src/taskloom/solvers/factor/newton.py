@@ -27,9 +27,9 @@ from ..._array_api import (
     top_eigenvalue,
     total,
 )
-from .input_spectrum import InputSpectrum
+from ...design.input_spectrum import InputSpectrum
+from ...design.task_data import TaskBlock, eye_like, typical
 from .objective import TINY, Point, joined
-from .task_data import TaskBlock, eye_like, typical
 
 Array = Any  # of any of the libraries
 STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves

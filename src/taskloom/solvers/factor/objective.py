@@ -21,8 +21,8 @@ import numpy as np
 import scipy.linalg
 
 from ..._array_api import cast, column_squares, double, inner, like, namespace, to_numpy, total
-from .input_spectrum import InputSpectrum
-from .task_data import TaskBlock, eye_like
+from ...design.input_spectrum import InputSpectrum
+from ...design.task_data import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
 TINY = float(np.finfo(float).tiny)

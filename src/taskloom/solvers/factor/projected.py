@@ -6,22 +6,19 @@ any more although the certificate asks for it, proximal steps take over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import issparse
 
+from ...design.shared_inputs import SharedInputs
+from ...design.task_data import Rows
 from ...problem import Problem
+from ...problem.solution import Start
 from ...structures import Schatten
 from ..base import Iterate, Run, Solver
 from ..proximal import Proximal
-from ..reformulations.shared_inputs import SharedInputs
-from .input_spectrum import InputSpectrum
 from .newton import FactorNewton
-from .stacked_inputs import GramTasks, StackedTasks, blocks, means, rough
-from .table_with_gaps import TableWithGaps
-from .task_data import Rows
 
 Array = np.ndarray
 
@@ -32,9 +29,9 @@ class Projected(Solver):
 
     Parameters
     ----------
-    forcing : float
+    forcing : float, default=0.1
         Conjugate gradients stop when the residual of the Newton system has fallen to this share.
-    single : bool
+    single : bool, default=True
         Whether the first steps, and the directions of all, are computed in single precision. They cost less; equal problems
         that are written differently (a row twice, or with weight 2) then end equal within the tolerance, not exactly.
     """
@@ -49,14 +46,14 @@ class Projected(Solver):
     def accepts(self, problem: Problem) -> str | None:
         trace = isinstance(problem.structure, Schatten) and problem.structure.p == 1
         fits = trace and problem.loss.quadratic and problem.ridge == 0
-        if fits and (not issparse(problem.features) or SharedInputs.of(problem) is not None):
+        if fits and (not issparse(problem.features) or problem.targets.shared_inputs is not None):
             return None
         return (
             'solver="projected" needs Trace(), the squared loss, no ridge, and dense features or targets without gaps; '
             'use solver="auto"'
         )
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         return ProjectedRun(self, problem, start, tol)
 
 
@@ -64,19 +61,12 @@ class _ByTask:
     """Tasks with inputs of their own, or of a table with gaps: the structure sits on the features."""
 
     def __init__(self, problem: Problem, single: bool):
-        self.problem = problem
-        self.data, spread = problem.once("table or blocks", self._set_out)
-        self.rough = problem.once("rough blocks", lambda: rough(self.data)) if single else None
+        design = problem.design
+        self.data, spread = design.task_data
+        self.rough = design.task_data_single if single else None
         self.spread = None if spread.even else spread
-        self.means = problem.once("means", lambda: means(problem))
+        self.means = design.means
         self.order = self.data[0].tasks if len(self.data) == 1 else np.concatenate([block.tasks for block in self.data])
-
-    def _set_out(self) -> tuple[Sequence[StackedTasks | GramTasks | TableWithGaps], InputSpectrum]:
-        problem = self.problem
-        if not TableWithGaps.suits(problem):
-            return problem.once("blocks", lambda: blocks(problem))
-        table = TableWithGaps.of(problem)
-        return [table], table.spread
 
     def inward(self, W: Array) -> Array:
         return W.T[self.order]
@@ -116,10 +106,10 @@ class _ByRow:
 class ProjectedRun(Run):
     """Newton steps until they predict a decrease below the tolerance; a proximal step where the certificate disagrees."""
 
-    def __init__(self, settings: Projected, problem: Problem, start: tuple[Array, Array] | None, tol: float):
+    def __init__(self, settings: Projected, problem: Problem, start: Start | None, tol: float):
         self.problem, self.tol = problem, tol
-        shared = SharedInputs.of(problem)
-        self.view = _ByTask(problem, settings.single) if shared is None else problem.once("by row", lambda: _ByRow(shared))
+        shared = problem.targets.shared_inputs
+        self.view = _ByTask(problem, settings.single) if shared is None else _ByRow(shared)
         view, begin = self.view, None if start is None else self.view.inward(start[0])
         self.walk = FactorNewton(
             view.data, problem.alpha, 1, problem.scale, tol, settings.forcing, begin, view.rough, view.spread
@@ -136,7 +126,7 @@ class ProjectedRun(Run):
         moved = self.walk.advance()
         iterate = self._iterate()
         if not (moved or first):
-            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
+            self.fallback = Proximal().begin(self.problem, Start(iterate.W, iterate.b), self.tol)
         return iterate
 
     def _iterate(self) -> Iterate:

@@ -9,22 +9,23 @@ kinks come smoothed (``multipliers``), and are smoothed anew around their gradie
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
 
 from ..._array_api import row_products
+from ...design.smooth_loss_tasks import SmoothLossTasks
 from ...losses import RowLoss, Squared
-from ...problem import Problem
-from ...problem.memo import LOSS, TARGETS, WEIGHTS
+from ...problem import Problem, Targets
+from ...problem.dual_projection import project_dual
+from ...problem.solution import Start
 from ...structures import Schatten
 from ..base import Iterate, Run, Solver
-from ..dual_projection import project_dual
 from ..proximal import Proximal
+from .fitted_tasks import FittedPoint
 from .newton import SHRINK, SMALL, FactorNewton
-from .smooth_loss_tasks import FittedPoint, SmoothLossTasks, gathered
 
 Array = np.ndarray
 STEPS = 20  # Newton steps after which a certificate is due, whatever they think of themselves
@@ -40,7 +41,7 @@ class Reweighted(Solver):
 
     Parameters
     ----------
-    forcing : float
+    forcing : float, default=0.05
         Conjugate gradients stop when the residual of the Newton system has fallen to this share.
     """
 
@@ -58,7 +59,7 @@ class Reweighted(Solver):
             return None
         return 'solver="reweighted" needs Trace(), a loss of single outputs, dense features and no ridge; use solver="auto"'
 
-    def begin(self, problem: Problem, start: tuple[Array, Array] | None, tol: float) -> Run:
+    def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         try:
             return ReweightedRun(self, problem, start, tol)
         except np.linalg.LinAlgError:  # too many digits between the strength and the data
@@ -71,16 +72,16 @@ class FittedFactorNewton(FactorNewton):
     here: FittedPoint
     data: list[SmoothLossTasks]  # type: ignore[assignment]
 
-    def __init__(self, problem: Problem, tol: float, forcing: float, start: tuple[Array, Array] | None):
+    def __init__(self, problem: Problem, tol: float, forcing: float, start: Start | None):
         self.problem, self.alpha, self.p, self.scale, self.forcing = problem, problem.alpha, 1, problem.scale, forcing
-        self.data, spread = problem.once("tasks", lambda: gathered(problem))
+        self.data, spread = problem.design.smooth_loss_tasks
         self.spread = None if spread.even else spread
-        self.order = np.concatenate([part.bucket.tasks for part in self.data])
+        self.order = np.concatenate([part.batch.tasks for part in self.data])
         self.mean = np.concatenate([part.mean for part in self.data])
         self.accuracy = 2e-2 * self.scale
         self.enough = PROMISE * tol * self.scale
         if start is None:
-            c = problem.best_constants[self.order] if problem.fit_intercept else np.zeros(problem.n_tasks)
+            c = problem.best_constants[self.order]
             W = self._alone(c)
             Q = self._factor_of(W, SHRINK)
         else:
@@ -102,7 +103,7 @@ class FittedFactorNewton(FactorNewton):
         W, sized, done = [], [], 0
         for block in self.data:
             constants, done = c[done : done + len(block.X)], done + len(block.X)
-            loss, z = self.problem.loss.pick(block.bucket.place), np.broadcast_to(constants[:, None], block.y.shape)
+            loss, z = self.problem.loss.pick(block.batch.place), np.broadcast_to(constants[:, None], block.y.shape)
             h, g = block.v * loss.majorant(block.y, z), block.v * loss.gradient(block.y, z)
             block = block.sized(h)
             sized.append(block)
@@ -160,7 +161,7 @@ class FittedFactorNewton(FactorNewton):
 class ReweightedRun(Run):
     """Rounds of such steps; the certificate is asked from the squared loss that resembles the loss at the end of each."""
 
-    def __init__(self, settings: Reweighted, problem: Problem, start: tuple[Array, Array] | None, tol: float):
+    def __init__(self, settings: Reweighted, problem: Problem, start: Start | None, tol: float):
         self.problem, self.tol = problem, tol
         self.walk = FittedFactorNewton(problem, tol, settings.forcing, start)
         self.staged = problem.loss.is_surrogate
@@ -184,7 +185,7 @@ class ReweightedRun(Run):
             moved = False
         iterate = self._iterate()
         if not moved or self.idle == PATIENCE:
-            self.fallback = Proximal().begin(self.problem, (iterate.W, iterate.b), self.tol)
+            self.fallback = Proximal().begin(self.problem, Start(iterate.W, iterate.b), self.tol)
         return iterate
 
     def _model(self) -> Problem | None:
@@ -195,9 +196,8 @@ class ReweightedRun(Run):
         if not np.all(h > 0):
             return None
         target = z - problem.loss.gradient(seen.y, z) / h
-        model = replace(problem, observations=replace(seen, y=target, weight=seen.weight * h / 2), loss=Squared())
-        model.keep(problem, [LOSS, TARGETS, WEIGHTS])
-        return model
+        design = problem.design.with_observations(seen.with_targets(target, seen.weight * h / 2))
+        return problem.with_targets(Targets(design, Squared()))
 
     def _iterate(self) -> Iterate:
         problem, seen, here = self.problem, self.problem.observations, self.walk.here

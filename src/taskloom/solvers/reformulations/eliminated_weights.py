@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..._linalg import symmetric
+from ...design.eigenbasis import DiagonalInputs
 from ...problem import Problem
 from ..supervised.sides import Side, TaskSide
-from .eigenbasis import DiagonalInputs
 
 Array = np.ndarray
 RANGE = 1e-14  # eigenvalues below this share of the largest are rounding

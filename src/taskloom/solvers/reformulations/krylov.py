@@ -13,8 +13,7 @@ and directions that are worth nothing beside the tolerance stay out. Where most 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -22,13 +21,10 @@ from scipy.sparse import issparse
 from ..._linalg import psd_eigh, psd_root
 from ...features import GROWING, PER_TASK
 from ...losses import RowLoss
-from ...problem import Problem
-from ...problem.memo import FEATURES
+from ...problem import Problem, Targets
 from ...problem.solution import Start
-from ...structures import Structure
 from ...structures import factored_matrix as factors
-from .center import Centering
-from .eigenbasis import Eigenbasis
+from .eigenbasis import EigenbasisForm
 
 Array = np.ndarray
 WORTHWHILE = 200  # features, below which all are as cheap as some
@@ -41,82 +37,95 @@ SAME = 1e-13  # the share of a block that is rounding (of squares)
 
 
 class KrylovBasis:
-    """The problem in the span of a basis, reduced where it can be, else moved to zero; the way there and back."""
+    """The problem in the span of a basis, along eigenvectors where it can be, else centred; the way there and back."""
 
     share: ClassVar[float] = 0.5  # of the tolerance, for the problem in the span: the rest is for what lies outside
-    whole: ClassVar[bool] = False  # its minimum may lie above that of the problem that was posed
+    whole: ClassVar[bool] = False  # its minimum may lie above that of the original problem
 
     def __init__(self, problem: Problem, V: Array, P: Array):
+        self.targets = problem.targets  # for which the basis is good, under any structure and strength
         self.V, self.P = V, P  # the basis, and the features along it: a row for each direction, which multiplies faster
-        self.problem = self.spanned = replace(problem, features=P.T)
-        self.problem.keep(problem, [FEATURES])
-        self.inner = Eigenbasis.of(self.problem, worthwhile=1)  # few features, but of many rows
-        self.move = None if problem.loss.quadratic else Centering.of(self.problem)
-        if self.move is not None:
-            self.problem = self.move.inner(self.problem)
-        self.constant = 0.0 if self.inner is None else self.inner.constant
-        self.same_rows = self.inner is None  # as those of the problem that was posed: its duals are these
+        self.spanned = problem.with_features(P.T)
+        self.eigenbasis = EigenbasisForm.of(self.spanned, worthwhile=1)  # few features, but of many rows
+        self.centering = None if problem.loss.quadratic else self.spanned.targets.centering
+        self.constant = 0.0 if self.eigenbasis is None else self.eigenbasis.constant
+        self.same_rows = self.eigenbasis is None  # as those of the original problem: its duals are these
 
     @staticmethod
-    def of(problem: Problem) -> KrylovBasis | Eigenbasis | None:
-        """The largest basis that was asked for so far; all features, where a basis does not pay or all were asked for."""
-        if problem.structure.keeps_columns or problem.structure.parted:
-            return None
-        return problem.once("grown", lambda: KrylovBasis._first(problem)) or Eigenbasis.of(problem)
-
-    @staticmethod
-    def _first(problem: Problem) -> KrylovBasis | None:
-        """The basis that the targets ask for when nothing is learned yet."""
-        r, T, seen = problem.n_features, problem.n_tasks, problem.observations
-        shared = 4 * seen.y.size >= problem.n_rows * T  # else tasks are small problems of their own
-        if (
-            r < max(WORTHWHILE, PER_TASK * T)
+    def applies(problem: Problem) -> bool:
+        """Where there are many features of a few tasks that share most rows, and the loss is smooth."""
+        r, T = problem.n_features, problem.n_tasks
+        return not (
+            problem.structure.keeps_columns
+            or problem.structure.is_sum
+            or r < max(WORTHWHILE, PER_TASK * T)
             or T > factors.LARGEST_ARRAY
             or issparse(problem.features)
-            or not (shared and problem.loss.smooth)
+            or not (problem.inputs.mostly_observed and problem.loss.smooth)  # else tasks are small problems of their own
             or isinstance(problem.loss, RowLoss)  # its systems hold all tasks, and do not gain
-            or problem.known("reduced") is not None
             or (problem.loss.quadratic and r < GROWING and not _decay(problem.features))
-        ):
+        )
+
+    @staticmethod
+    def first(problem: Problem) -> KrylovBasis | None:
+        """The basis that the targets ask for when nothing is learned yet, where one pays."""
+        if not KrylovBasis.applies(problem):
             return None
-        constants = problem.best_constants if problem.fit_intercept else np.zeros(T)
-        Z = problem.correlate(problem.dual_candidate(problem.loss.gradient(seen.y, constants[seen.task])))
-        nothing = np.zeros((0, r)), np.zeros((0, problem.n_rows))
+        seen = problem.observations
+        Z = problem.correlate(problem.dual_candidate(problem.loss.gradient(seen.y, problem.best_constants[seen.task])))
+        nothing = np.zeros((0, problem.n_features)), np.zeros((0, problem.n_rows))
         return _grown(problem, *nothing, Z, FAINT * float(np.vdot(Z, Z)))
 
-    def at(self, alpha: float, structure: Structure) -> Problem:
-        """The problem in the span at another strength, under another structure."""
-        if self.inner is not None:
-            return self.inner.at(alpha, structure)
-        return self.problem.under(structure).at(alpha)
+    def apply(self, problem: Problem) -> Problem:
+        """The problem in the span."""
+        spanned = problem.with_targets(self.spanned.targets)
+        if self.eigenbasis is not None:
+            return self.eigenbasis.apply(spanned)
+        return spanned if self.centering is None else spanned.with_targets(self.spanned.targets.centred)
 
-    def inward(self, start: tuple | None) -> Start | None:
+    def inward(self, start: Start | None) -> Start | None:
         if start is None:
             return None
-        some = Start(self.V @ start[0], start[1], getattr(start, "length", None))
-        way = self.inner or self.move
-        return some if way is None else way.inward(some)
+        start = start._replace(W=self.V @ start.W)
+        if self.eigenbasis is not None:
+            return self.eigenbasis.inward(start)
+        if self.centering is None:
+            return start
+        W, b = self.centering.inward(start.W, start.b)
+        return start._replace(W=W, b=b)
 
     def _along(self, W: Array, b: Array) -> tuple[Array, Array]:
         """Weights of the directions of the basis, and intercepts."""
-        way = self.inner or self.move
-        return (W, b) if way is None else way.outward(W, b)
+        form = self.eigenbasis or self.centering
+        return (W, b) if form is None else form.outward(W, b)
 
     def outward(self, W: Array, b: Array) -> tuple[Array, Array]:
         W, b = self._along(W, b)
         return (W.T @ self.V).T, b
 
-    def posed(self, problem: Problem, W: Array, b: Array) -> tuple[Array, Array, Array]:
-        """Weights and intercepts of the problem that was posed, and what they predict: no pass over its features."""
+    def original(self, problem: Problem, W: Array, b: Array) -> tuple[Array, Array, Array]:
+        """Weights and intercepts of the original problem, and what they predict: no pass over its features."""
         W, b = self._along(W, b)
         return (W.T @ self.V).T, b, self.spanned.predict(W, b)
 
-    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> KrylovBasis | Eigenbasis | None:
+    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> KrylovBasis | EigenbasisForm | None:
         """A larger basis, by as much as this one's certificate asks for at the structure at hand, or all features."""
         root = psd_root(A + UNSEEN * float(np.trace(A)) / len(A) * np.eye(len(A)))
         least = SAFE * tol * problem.scale * 4 * problem.alpha
-        problem._memo["grown"] = _grown(problem, self.V, self.P, Z @ root, least)
-        return problem._memo["grown"] or Eigenbasis.of(problem)
+        return _grown(problem, self.V, self.P, Z @ root, least) or EigenbasisForm.of(problem)
+
+
+def first_form(problem: Problem, start: Start | None) -> KrylovBasis | EigenbasisForm | None:
+    """A smaller form of the problem: the basis with which a start was found, a new one, or the eigenbasis of all features."""
+    if start is not None and start.basis is not None and start.basis.targets is problem.targets:
+        return start.basis if isinstance(start.basis, KrylovBasis) else EigenbasisForm.of(problem)
+    return KrylovBasis.first(problem) or EigenbasisForm.of(problem)
+
+
+class AllFeatures(NamedTuple):
+    """In place of a basis, where one was tried for these targets and grew until it did not pay."""
+
+    targets: Targets
 
 
 def _decay(phi: Array) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from ...design.table_with_gaps import TableWithGaps
 from ...losses import RowLoss
 from ...problem import Problem
-from ..factor.table_with_gaps import TableWithGaps
-from ..reformulations.shared_inputs import separable_weights
-from .component_side import PartsSide
 from .sides import FeatureSide, Side, TaskSide
+from .term_sum_side import TermSumSide
 
 MANY = 40  # features, below which a system for each task is small
 
@@ -18,8 +17,8 @@ def choose_side(problem: Problem) -> Side:
     Where one small system holds all tasks, the task side also converges in fewer steps; where tasks share most of many rows,
     products with all of these are cheaper than a system for each task.
     """
-    if problem.structure.parted:
-        return PartsSide(problem)
+    if problem.structure.is_sum:
+        return TermSumSide(problem)
     if problem.structure.on_features:
         return FeatureSide(problem)
     if not problem.structure.either_side:
@@ -27,9 +26,9 @@ def choose_side(problem: Problem) -> Side:
     if isinstance(problem.loss, RowLoss):  # nothing decouples: the smaller structure is the better one
         return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
     many = max(MANY, problem.n_tasks / 4) <= problem.n_features
-    if many and problem.loss.quadratic and TableWithGaps.filled(problem):
+    if many and problem.loss.quadratic and TableWithGaps.filled(problem.design):
         return TaskSide(problem)
     small = problem.n_tasks < problem.n_features and (
-        problem.observations.y.size <= 300 or (problem.loss.quadratic and separable_weights(problem) is not None)
+        problem.observations.y.size <= 300 or problem.targets.shared_inputs is not None
     )
     return TaskSide(problem) if small or 3 * problem.n_tasks <= problem.n_features else FeatureSide(problem)

@@ -11,51 +11,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ..._linalg import psd_eigh
-from ...features import weighted_gram
 from ...problem import Problem
-from ..reformulations.shared_inputs import orthogonal_columns
 from .newton_systems import Design, Direction, Intercepts
 
 Array = np.ndarray
 FIRST = 20  # directions before anyone complains that they take long
-WORTHWHILE = 200  # below this many features a decomposition is cheap
-
-
-class MeanGram:
-    """Eigenvalues and eigenvectors of the mean Gram matrix of the tasks, and of theirs with each task centred.
-
-    Features of a kernel may be orthogonal once their mean is off: then all rows alike are close enough to the tasks' mean.
-    """
-
-    def __init__(self, problem: Problem):
-        seen = problem.observations
-        by_row = np.bincount(seen.row, weights=seen.weight, minlength=problem.n_rows)
-        self.U: Array | None = None
-        if (k := self._orthogonal(problem)) is not None:
-            self.g = k * (by_row.mean() / problem.n_tasks)
-            return
-        total = weighted_gram(problem.features, by_row)
-        if problem.fit_intercept:
-            means = problem.correlate(seen.weight) / np.sqrt(seen.sum_by_task(seen.weight))
-            total = total - means @ means.T
-        self.g, self.U = psd_eigh(total / problem.n_tasks)
-
-    @staticmethod
-    def _orthogonal(problem: Problem) -> Array | None:
-        phi = problem.features
-        if issparse(phi) or problem.n_features < WORTHWHILE:
-            return None
-        return orthogonal_columns(phi, phi.mean(axis=0) if problem.fit_intercept else None)
-
-    def inward(self, X: Array) -> Array:
-        return X if self.U is None else self.U.T @ X
-
-    def outward(self, X: Array) -> Array:
-        return X if self.U is None else self.U @ X
 
 
 class SlowConvergenceError(Exception):
@@ -81,8 +44,9 @@ class Coupled(Design):
 
     direct: ClassVar[bool] = False
 
-    def __init__(self, problem: Problem, L: Array, mean: MeanGram, enough: float = 0.0, tally: Tally | None = None):
-        self.problem, self.L, self.mean, self.enough = problem, L / np.sqrt(2 * problem.alpha), mean, enough
+    def __init__(self, problem: Problem, L: Array, enough: float = 0.0, tally: Tally | None = None):
+        self.problem, self.L, self.enough = problem, L / np.sqrt(2 * problem.alpha), enough
+        self.mean = problem.design.mean_gram
         self.tally = tally
         self.l, self.V = psd_eigh(self.L.T @ self.L)
         self.shape = (problem.n_features, L.shape[1])
@@ -128,7 +92,7 @@ class _CoupledDirection(Direction):
         problem = design.problem
         seen = problem.observations
         self.total = seen.sum_by_task(h) + (0.0 if damping is None else damping)
-        self.grams = self._all_grams() if design.grams_pay() else None
+        self.grams = self._grams() if design.grams_pay() else None
         level = float(h.sum() / seen.weight.sum())  # how curved the loss is here, on average
         size = design.L.shape[1] * problem.n_features
         self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
@@ -138,22 +102,12 @@ class _CoupledDirection(Direction):
             dtype=float,
         )
 
-    def _all_grams(self) -> Array:
-        """For the squared loss they never change."""
-        problem = self.design.problem
-        return problem.once("coupled grams", self._grams) if problem.loss.quadratic else self._grams()
-
     def _grams(self) -> Array:
-        """``Phi_t' H_t Phi_t`` of every task with its intercept eliminated (``T x r x r``): small where there are many rows."""
+        """``Phi_t' H_t Phi_t`` of every task with its intercept eliminated; for the squared loss they never change."""
         problem = self.design.problem
-        grams = np.empty((problem.n_tasks, problem.n_features, problem.n_features))
-        for t, (part, phi) in enumerate(problem.by_task()):
-            h = self.h[part]
-            grams[t] = weighted_gram(phi, h)
-            if self.damping is not None:
-                mean = h @ phi
-                grams[t] -= np.outer(mean, mean) / self.total[t]
-        return grams
+        if problem.loss.quadratic:
+            return problem.design.task_grams
+        return problem.design.weighted_grams(self.h, 0.0 if self.damping is None else self.damping)
 
     def _apply(self, x: Array) -> Array:
         design = self.design

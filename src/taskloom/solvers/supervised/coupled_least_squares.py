@@ -25,7 +25,7 @@ class CoupledSquares:
 
     def __init__(self, design: Coupled):
         self.design, self.problem = design, design.problem
-        self.h, self.total, self.c = self.problem.once("normal equations", self._fixed)
+        self.h, self.total, self.c = self.problem.design.normal_equations
 
     @staticmethod
     def of(design: Coupled) -> CoupledSquares | None:
@@ -34,13 +34,6 @@ class CoupledSquares:
         if not problem.loss.quadratic or issparse(problem.features) or design.grams_pay():
             return None
         return CoupledSquares(design)
-
-    def _fixed(self) -> tuple[Array, Array, Array]:
-        """The curvatures, their sums over tasks, and ``c``: one for all structures and strengths."""
-        seen = self.problem.observations
-        self.h = 2 * seen.weight
-        self.total = seen.sum_by_task(self.h)
-        return self.h, self.total, self.problem.correlate(self._centred(self.h * seen.y))
 
     def _centred(self, g: Array) -> Array:
         """Take out what each task's intercept would absorb."""

@@ -26,14 +26,20 @@ HELD = 5e6  # and most numbers to hold meanwhile
 
 
 def row_fit(
-    problem: Problem, Q: Array | None, L: Array | None, dual: Array, W: Array | None, b: Array
+    problem: Problem,
+    Q: Array | None,
+    L: Array | None,
+    dual: Array,
+    W: Array | None,
+    b: Array,
+    inputs: RowInputs | None = None,
 ) -> tuple[Array, Array, float]:
     """Weights, centred intercepts and norm at ``D = QQ'`` or ``A = LL'``; duals, weights and intercepts are from the last step.
 
     Duals follow a change of the structure, but only those of a minimum belong to its weights: the better start is taken.
     """
     seen = problem.observations
-    design = RowDesign(problem, Q, L)
+    design = RowDesign(problem, Q, L, inputs)
     intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
     batch = Batch(problem.loss, seen.y[None], seen.weight[None], design, intercepts)
     offset = b[None] if problem.fit_intercept else np.zeros((1, 0))
@@ -48,7 +54,7 @@ def row_fit(
     return design.weights(fit.coef), b, fit.norm
 
 
-class _Inputs:
+class RowInputs:
     """``P`` and ``C``: never more columns than rows where that can be had, and sparse features are not multiplied out."""
 
     def __init__(self, phi: Matrix, C: Array | None):
@@ -61,6 +67,11 @@ class _Inputs:
                 self.P, self.C = R.T, basis if C is None else C @ basis
         self.width = (phi if self.C is None else self.C).shape[1]
         self._spectrum: tuple[Array, Array] | None = None
+
+    @classmethod
+    def of(cls, problem: Problem) -> RowInputs:
+        """Those of all features, which serve every structure on the tasks."""
+        return cls(problem.inputs.rows(problem.observations.row[: problem.observations.counts[0]]), None)
 
     def forward(self, B: Array) -> Array:
         return self.phi @ self.outward(B) if self.P is None else self.P @ B
@@ -91,14 +102,14 @@ class _Inputs:
 class RowDesign(Design):
     """All classes in one batch element; the coefficients are ``B``, flattened."""
 
-    def __init__(self, problem: Problem, Q: Array | None, L: Array | None):
+    def __init__(self, problem: Problem, Q: Array | None, L: Array | None, inputs: RowInputs | None = None):
         self.problem = problem
         self.rows = problem.observations.row[: problem.observations.counts[0]]
         scale = np.sqrt(2 * problem.alpha)
         if Q is None:
-            self.inputs = problem.once("row inputs", lambda: _Inputs(problem._rows(self.rows), None))
+            self.inputs = RowInputs.of(problem) if inputs is None else inputs
         else:
-            self.inputs = _Inputs(problem._rows(self.rows), Q / scale)
+            self.inputs = RowInputs(problem.inputs.rows(self.rows), Q / scale)
         self.R = None if L is None else L / scale
         self.shape = (self.inputs.width, problem.n_tasks if L is None else L.shape[1])
 

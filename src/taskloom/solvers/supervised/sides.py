@@ -16,20 +16,18 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..._linalg import compose, psd_eigh
-from ...features import Matrix
+from ...design import TaskBatch
 from ...losses import RowLoss
 from ...problem import Problem
-from ..reformulations.shared_inputs import SharedInputs
 from .batched_newton import Batch, Fit, newton
-from .coupled import Coupled, MeanGram, SlowConvergenceError, Tally
+from .coupled import Coupled, SlowConvergenceError, Tally
 from .coupled_least_squares import CoupledSquares
-from .multiclass_newton import row_fit
+from .multiclass_newton import RowInputs, row_fit
 from .newton_systems import Columns, Design, Gram, OneEach, OnePerTask
 from .sparse_columns import SparseColumns
 
 Array = np.ndarray
 CALLS = 5e5  # multiplications in the time of the calls that one iteration of conjugate gradients takes
-BUCKET = 1 << 20  # numbers in the systems of the tasks that are solved together: more gain nothing, and take memory
 
 
 @dataclass(eq=False)
@@ -62,10 +60,10 @@ class Side(ABC):
     def __init__(self, problem: Problem):
         self.problem = problem
         self.rho = problem.ridge / problem.alpha
-        self.shared = SharedInputs.of(problem)
+        self.shared = problem.targets.shared_inputs
         self._dual = np.zeros(problem.observations.y.size)
         self._W: Array | None = None
-        self._b = problem.best_constants if problem.fit_intercept else np.zeros(problem.n_tasks)
+        self._b = problem.best_constants
 
     def plain_root(self) -> Any:
         """The root of the identity: every task on its own."""
@@ -108,6 +106,7 @@ class TaskSide(Side):
         self._creeps = False
         self._tally: Tally | None = None
         self._Z: Array | None = None
+        self._row_inputs: RowInputs | None = None
 
     def moment_root(self, W: Array) -> Array:
         return W
@@ -118,15 +117,15 @@ class TaskSide(Side):
         if self.shared is not None:
             return self._read(*self.shared.on_tasks(L, problem.alpha))
         if isinstance(problem.loss, RowLoss):
-            return self._read(*row_fit(problem, None, L, self._dual, self._W, self._b))
+            self._row_inputs = self._row_inputs or RowInputs.of(problem)
+            return self._read(*row_fit(problem, None, L, self._dual, self._W, self._b, self._row_inputs))
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
         work = N * (r * q) ** 2 if r * q <= N else N * N * (r + q + N)
         large = min(N, r * q) > self.dense_limit or work > self.work_limit
         large = large and not self._creeps
         if large or issparse(problem.features):
             self._tally = self._tally or self._worth(q)
-            mean = problem.once("mean gram", lambda: MeanGram(problem))
-            design: Design = (coupled := Coupled(problem, L, mean, self.enough, self._tally))
+            design: Design = (coupled := Coupled(problem, L, self.enough, self._tally))
             if (squares := CoupledSquares.of(coupled)) is not None:
                 return self._hold(*squares.solve(self._Z))
         elif r * q <= (N / 2 if self._creeps else N):
@@ -184,68 +183,9 @@ class TaskSide(Side):
         return newton(batch, design.start(self._dual[None]), b)
 
 
-@dataclass(frozen=True, eq=False)
-class Bucket:
-    """Tasks of similar size, padded to a common length: rows and places in the observations, and a mask."""
-
-    tasks: Array
-    place: Array
-    mask: Array
-
-    def take(self, P: Array, problem: Problem) -> Array:
-        """The rows of these tasks (``B x m x q``), zero where padded, out of some multiple of ``lined_up(problem)``."""
-        if problem.stacked() is not None:
-            return P[self.place[0, 0] : self.place[-1, -1] + 1].reshape(*self.place.shape, -1)  # neighbours: nothing to copy
-        row = self.place if problem.by_observation() is not None else problem.observations.row[self.place]
-        return P[row] * self.mask[:, :, None]
-
-
-def lined_up(problem: Problem) -> Matrix:
-    """The features by observation, or as they are where rows are seen more than once: what buckets take their rows from."""
-    ordered = problem.by_observation()
-    return problem.features if ordered is None else ordered
-
-
-def turned(problem: Problem, Q: Array) -> Callable[[Bucket], Array]:
-    """For a bucket, ``Phi Q`` (``B x m x q``); a bucket at a time, where no row is needed twice."""
-    if problem.stacked() is not None:
-        return lambda bucket: np.matmul(bucket.take(lined_up(problem), problem).reshape(-1, len(Q)), Q).reshape(
-            *bucket.place.shape, -1
-        )
-    P = np.asarray(lined_up(problem) @ Q)
-    return lambda bucket: bucket.take(P, problem)
-
-
-def buckets(counts: Array, starts: Array, most: int = BUCKET) -> list[Bucket]:
-    """Group tasks by size within a factor of two, so that padding wastes at most half; few enough to stay in the cache."""
-    level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
-    out = []
-    for k in np.unique(level):
-        tasks = np.flatnonzero(level == k)
-        length = int(counts[tasks].max())
-        pieces = min(-(-len(tasks) * length * max(length, 32) // most), len(tasks))  # none of them empty
-        out += [_bucket(some, length, counts, starts) for some in np.array_split(tasks, pieces)]
-    return out
-
-
-def _bucket(tasks: Array, length: int, counts: Array, starts: Array) -> Bucket:
-    offset = np.arange(length)
-    mask = offset[None, :] < counts[tasks][:, None]
-    place = np.where(mask, starts[tasks][:, None] + offset[None, :], starts[tasks][:, None])
-    return Bucket(tasks, place, mask)
-
-
 def smaller(X: Array) -> Columns | Gram:
     """The form of dense inputs (``B x m x q``) that makes the smaller systems."""
     return Columns(X) if X.shape[2] <= X.shape[1] else Gram(np.matmul(X, X.transpose(0, 2, 1)))
-
-
-def one_by_one(counts: Array, starts: Array) -> list[Bucket]:
-    """Each task in a bucket of its own."""
-    return [
-        Bucket(np.array([t]), starts[t] + np.arange(m)[None], np.ones((1, m), dtype=bool))
-        for t, m in enumerate(counts.tolist())
-    ]
 
 
 class FeatureSide(Side):
@@ -260,8 +200,8 @@ class FeatureSide(Side):
     def __init__(self, problem: Problem):
         super().__init__(problem)
         self.dim = problem.n_features
-        key, group = ("single tasks", one_by_one) if issparse(problem.features) else ("buckets", buckets)
-        self.buckets = problem.once(key, lambda: group(problem.observations.counts, problem.observations.starts))
+        grouping = problem.observations.grouping
+        self.batches = grouping.single_tasks if issparse(problem.features) else grouping.batches
 
     def moment_root(self, W: Array) -> Array:
         return W.T
@@ -277,37 +217,37 @@ class FeatureSide(Side):
         B = np.zeros((Q.shape[1], problem.n_tasks))
         b = np.zeros(problem.n_tasks)
         norm = 0.0
-        for bucket in self.buckets:
-            fit, beta = self._solve_bucket(bucket, inputs(bucket))
+        for batch in self.batches:
+            fit, beta = self._solve_batch(batch, inputs(batch))
             norm += fit.norm
-            B[:, bucket.tasks] = beta.T
+            B[:, batch.tasks] = beta.T
             if problem.fit_intercept:
-                b[bucket.tasks] = fit.b[:, 0]
+                b[batch.tasks] = fit.b[:, 0]
         return self._read(Q @ B / np.sqrt(2 * problem.alpha), b, norm)
 
-    def _dense_inputs(self, Q: Array) -> Callable[[Bucket], Array]:
-        """For a bucket, ``Phi Q / sqrt(2 alpha)`` (``B x m x q``)."""
-        return turned(self.problem, Q / np.sqrt(2 * self.problem.alpha))
+    def _dense_inputs(self, Q: Array) -> Callable[[TaskBatch], Array]:
+        """For a batch, ``Phi Q / sqrt(2 alpha)`` (``B x m x q``)."""
+        return self.problem.inputs.times(Q / np.sqrt(2 * self.problem.alpha))
 
-    def _sparse_inputs(self, Q: Array) -> Callable[[Bucket], Array | SparseColumns]:
-        """The same for a bucket of one task, multiplied out only where that is smaller than the other systems at hand."""
+    def _sparse_inputs(self, Q: Array) -> Callable[[TaskBatch], Array | SparseColumns]:
+        """The same for a batch of one task, multiplied out only where that is smaller than the other systems at hand."""
         d, q = Q.shape
         scaled = Q / np.sqrt(2 * self.problem.alpha)
 
-        def inputs(bucket: Bucket) -> Array | SparseColumns:
-            X = self.problem.by_task()[int(bucket.tasks[0])][1]
+        def inputs(batch: TaskBatch) -> Array | SparseColumns:
+            X = self.problem.inputs.by_task[int(batch.tasks[0])][1]
             small = self.narrow * q <= d or X.shape[0] <= q
             return (X @ scaled)[None] if small else SparseColumns(X, scaled)
 
         return inputs
 
-    def _solve_bucket(self, bucket: Bucket, X: Array | SparseColumns) -> tuple[Fit, Array]:
+    def _solve_batch(self, batch: TaskBatch, X: Array | SparseColumns) -> tuple[Fit, Array]:
         problem, seen = self.problem, self.problem.observations
-        place, mask = bucket.place, bucket.mask
+        place, mask = batch.place, batch.mask
         y, v, u = seen.y[place], seen.weight[place] * mask, self._dual[place] * mask
         design = X if isinstance(X, SparseColumns) else smaller(X)
         intercepts = OneEach(mask.astype(float)) if problem.fit_intercept else None
-        b0 = self._b[bucket.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
+        b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
         enough = self.enough / problem.n_tasks if problem.loss.quadratic else 0.0  # where one step is exact but for rounding
         fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts, enough), design.start(u), b0)
         if isinstance(X, SparseColumns) or isinstance(design, Columns):

@@ -1,0 +1,194 @@
+"""The data of a problem as a value: features, groupings, targets and weights, and their decompositions, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import diags_array, issparse
+
+from ..features import Matrix, as_csr, entries, weighted_gram
+from .eigenbasis import DiagonalInputs, Eigenbasis
+from .input_spectrum import InputSpectrum
+from .inputs import Inputs
+from .mean_gram import MeanGram
+from .observations import Observations
+from .shared_inputs import SharedInputs, SparseSharedInputs, separable_weights
+from .smooth_loss_tasks import SmoothLossTasks, smooth_loss_tasks
+from .stacked_inputs import GramTasks, StackedTasks, single_precision, stacked_tasks
+from .table_with_gaps import TableWithGaps
+from .value import Value
+
+Array = np.ndarray
+# Between these sizes no square, and no product of the squares that a fit makes, leaves the range of double precision.
+FEATURE_SIZES, TARGET_SIZES = (1e-110, 1e110), (1e-50, 1e50)
+
+
+@dataclass(frozen=True, eq=False)
+class Design(Value):
+    """Features, observations, and whether every task has an intercept. Losses and structures know it; it knows neither.
+
+    Everything that is derived from it is a ``cached_property``: problems that differ in their loss, structure or strength hold
+    the same design, and so share what was computed.
+    """
+
+    inputs: Inputs
+    observations: Observations
+    fit_intercept: bool = True
+    diagonal: DiagonalInputs | None = None  # where the features are diagonal: their decomposition
+
+    @classmethod
+    def build(cls, features: Matrix, observations: Observations, fit_intercept: bool) -> Design:
+        """Check features and targets once, here."""
+        features = as_csr(features) if issparse(features) else np.ascontiguousarray(features, dtype=float)
+        if features.ndim != 2:
+            raise ValueError(f"features must be a matrix, got shape {features.shape}")
+        if not np.isfinite(entries(features)).all():
+            raise ValueError("features must be finite, got NaN or infinity")
+        _check_size(entries(features), "features", *FEATURE_SIZES)
+        _check_size(observations.y, "y", *TARGET_SIZES)
+        rows = int(observations.row.max(initial=-1)) + 1
+        if rows > features.shape[0]:
+            raise ValueError(f"observations name row {rows - 1}, but features have {features.shape[0]} rows")
+        return cls(Inputs(features, observations.grouping), observations, fit_intercept)
+
+    def with_features(self, features: Matrix) -> Design:
+        """The same observations of other features of the same rows."""
+        return Design.build(features, self.observations, self.fit_intercept)
+
+    def with_observations(self, observations: Observations) -> Design:
+        """Other targets and weights of the same rows and tasks; layouts of the features are shared."""
+        return Design(self.inputs, observations, self.fit_intercept)
+
+    @property
+    def features(self) -> Matrix:
+        return self.inputs.features
+
+    @property
+    def n_rows(self) -> int:
+        return self.inputs.n_rows
+
+    @property
+    def n_features(self) -> int:
+        return self.inputs.n_features
+
+    @property
+    def n_tasks(self) -> int:
+        return self.observations.n_tasks
+
+    @cached_property
+    def weight_correlations(self) -> Array:
+        """``Phi'v`` for each task (``r x T``): its weighted sum of features."""
+        return self.inputs.correlate(self.observations.weight)
+
+    @cached_property
+    def means(self) -> tuple[Array, Array]:
+        """The means of the features (``r x T``) and of the targets; 0 where there are no intercepts."""
+        if not self.fit_intercept:
+            return np.zeros((self.n_features, self.n_tasks)), np.zeros(self.n_tasks)
+        seen = self.observations
+        return self.weight_correlations / seen.task_weights, seen.task_means(seen.y)
+
+    @cached_property
+    def mean_gram(self) -> MeanGram:
+        return MeanGram(self)
+
+    # --- the squared loss ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def separable_weights(self) -> tuple[Array, Array] | None:
+        return separable_weights(self)
+
+    @cached_property
+    def shared_inputs(self) -> SharedInputs | None:
+        """Where all tasks see the same rows: one decomposition for all tasks, structures and strengths."""
+        if self.diagonal is not None or self.separable_weights is None:
+            return self.diagonal
+        return (SparseSharedInputs if issparse(self.features) else SharedInputs)(self, *self.separable_weights)
+
+    @cached_property
+    def eigenbasis(self) -> Eigenbasis | None:
+        """Shared inputs along their eigenvectors: rows and intercepts taken out."""
+        return None if issparse(self.features) or self.shared_inputs is None else Eigenbasis(self, self.shared_inputs)
+
+    @cached_property
+    def along_eigenvectors(self) -> Design:
+        """The design of the eigenbasis: diagonal features, a row for each direction, no intercepts."""
+        basis = self.eigenbasis
+        assert basis is not None
+        features = diags_array(basis.diagonal.d, format="csr")
+        return Design(Inputs(features, basis.observations.grouping), basis.observations, False, basis.diagonal)
+
+    @cached_property
+    def stacked_tasks(self) -> tuple[list[StackedTasks | GramTasks], InputSpectrum]:
+        """The tasks in stacks of similar size, centred and weighted, and how their inputs vary over directions."""
+        return stacked_tasks(self)
+
+    @cached_property
+    def task_data(self) -> tuple[Sequence[StackedTasks | GramTasks | TableWithGaps], InputSpectrum]:
+        """The tasks as Newton's method on a factor eliminates them: a table with gaps, or stacks."""
+        if not TableWithGaps.suits(self):
+            return self.stacked_tasks
+        table = TableWithGaps.of(self)
+        return [table], table.spread
+
+    @cached_property
+    def task_data_single(self) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
+        """The same in single precision, where that is safe and worth it."""
+        return single_precision(self.task_data[0])
+
+    @cached_property
+    def stacked_grams(self) -> list[Array]:
+        """``X_t'X_t`` of the stacked tasks."""
+        return [stack.moments() for stack in self.stacked_tasks[0]]
+
+    @cached_property
+    def task_grams(self) -> Array:
+        """Twice ``Phi_t' V_t Phi_t`` of every task with its intercept eliminated (``T x r x r``)."""
+        return self.weighted_grams(2 * self.observations.weight)
+
+    def weighted_grams(self, h: Array, damping: Array | float = 0.0) -> Array:
+        """``Phi_t' H_t Phi_t`` of every task; with intercepts, these (damped) are eliminated."""
+        grams = np.empty((self.n_tasks, self.n_features, self.n_features))
+        total = self.observations.sum_by_task(h) + damping
+        for t, (place, phi) in enumerate(self.inputs.by_task):
+            grams[t] = weighted_gram(phi, h[place])
+            if self.fit_intercept:
+                mean = h[place] @ phi
+                grams[t] -= np.outer(mean, mean) / total[t]
+        return grams
+
+    @cached_property
+    def normal_equations(self) -> tuple[Array, Array, Array]:
+        """Curvatures ``h`` of the squared loss, their sums over tasks, and the right-hand side ``Phi'(h y)``, centred."""
+        seen = self.observations
+        h = 2 * seen.weight
+        total, hy = 2 * seen.task_weights, h * seen.y
+        if self.fit_intercept:
+            hy = hy - h * (seen.sum_by_task(hy) / total)[seen.task]
+        return h, total, self.inputs.correlate(hy)
+
+    @cached_property
+    def centred_svd(self) -> tuple[Array, Array, Array]:
+        """The singular value decomposition of the features, less their mean where there are intercepts."""
+        phi = self.features
+        return np.linalg.svd(phi - phi.mean(axis=0) if self.fit_intercept else phi, full_matrices=False)
+
+    # --- smooth losses ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def smooth_loss_tasks(self) -> tuple[list[SmoothLossTasks], InputSpectrum]:
+        """The tasks as Newton's method on a factor fits them under any smooth loss."""
+        return smooth_loss_tasks(self)
+
+
+def _check_size(values: Array, name: str, least: float, most: float) -> None:
+    """Refuse units in which squares would overflow or vanish; zeros alone are fine."""
+    size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    if not (size == 0 or least <= size <= most):
+        raise ValueError(
+            f"the largest entry of {name} is {size:.3g} in size, and a fit needs it between {least:g} and {most:g}, where "
+            f"squares neither overflow nor vanish; divide by {size:.0e}"
+        )

@@ -1,0 +1,140 @@
+"""The features of the observations: layouts by task, and the two passes over the data that every solver makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import issparse
+
+from ..features import Matrix
+from .grouping import Grouping, TaskBatch
+from .value import Value
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs(Value):
+    """``Phi`` (``n x r``) and the rows and tasks of the observations; weights and targets do not matter here."""
+
+    features: Matrix
+    grouping: Grouping
+
+    @property
+    def n_rows(self) -> int:
+        return self.features.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return self.features.shape[1]
+
+    @property
+    def n_tasks(self) -> int:
+        return self.grouping.n_tasks
+
+    @property
+    def mostly_observed(self) -> bool:
+        """Whether a table of all rows and tasks is not much larger than what was observed."""
+        return self.grouping.task.size * 4 >= self.n_rows * self.n_tasks
+
+    @cached_property
+    def by_observation(self) -> Array | None:
+        """Dense features with a row for each observation, sorted as they are: themselves, or one copy where rows were mixed.
+
+        ``None`` where rows are seen more than once: then it would be more than a copy.
+        """
+        row = self.grouping.row
+        if issparse(self.features) or row.size > self.n_rows:
+            return None
+        return self.features if np.array_equal(row, np.arange(self.n_rows)) else self.features[row]
+
+    @cached_property
+    def stacked(self) -> Array | None:
+        """The features as ``T x m x r`` (a view), where every task has ``m`` rows of its own, one after the other."""
+        m, ordered = int(self.grouping.counts[0]), self.by_observation
+        if ordered is None or np.any(self.grouping.counts != m):
+            return None
+        return ordered.reshape(self.n_tasks, m, self.n_features)
+
+    @cached_property
+    def by_task(self) -> list[tuple[slice, Matrix]]:
+        """The place of each task among the observations, and its features (a view where its rows follow each other)."""
+        starts, ordered = self.grouping.starts.tolist(), self.by_observation
+        places = [slice(starts[t], starts[t + 1]) for t in range(self.n_tasks)]
+        if ordered is not None and ordered is not self.features:
+            return [(place, ordered[place]) for place in places]
+        return [(place, self.rows(self.grouping.row[place])) for place in places]
+
+    def rows(self, rows: Array) -> Matrix:
+        """Some rows of the features, without a copy where possible (even a slice of sparse rows is one)."""
+        together = rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool(np.all(np.diff(rows) == 1))
+        if together and rows.size == self.n_rows:
+            return self.features
+        return self.features[rows[0] : rows[-1] + 1] if together else self.features[rows]
+
+    @property
+    def for_batches(self) -> Matrix:
+        """The features by observation, or as they are where rows are seen more than once: see ``take``."""
+        return self.features if self.by_observation is None else self.by_observation
+
+    def take(self, batch: TaskBatch, P: Array | None = None) -> Array:
+        """The rows of the tasks of a batch (``B x m x q``), zero where padded, out of ``P``, a multiple of ``for_batches``."""
+        P = self.for_batches if P is None else P
+        if self.stacked is not None:  # neighbours: nothing to copy
+            return P[batch.place[0, 0] : batch.place[-1, -1] + 1].reshape(*batch.place.shape, -1)
+        row = batch.place if self.by_observation is not None else self.grouping.row[batch.place]
+        return P[row] * batch.mask[:, :, None]
+
+    def times(self, Q: Array) -> TimesMatrix:
+        """``Phi Q``, a batch of tasks at a time."""
+        return TimesMatrix(self, Q)
+
+    @cached_property
+    def _transposed(self) -> Matrix:
+        """``Phi'``; of sparse features it is a new object, so it is kept."""
+        return self.features.T
+
+    def predict(self, W: Array, b: Array) -> Array:
+        """``z``: the prediction for each observation."""
+        seen, n = self.grouping, self.n_rows
+        if not W.any():
+            return b[seen.task]
+        if self.mostly_observed:  # one product, then pick
+            Z = (self.features @ W).T if issparse(self.features) else W.T @ self.features.T  # T x n, as observations are
+            if seen.full_rows == n:
+                return (Z + b[:, None]).ravel()
+            return Z.ravel()[seen.places(n)] + b[seen.task]
+        if self.stacked is not None:
+            return (np.matmul(self.stacked, W.T[:, :, None])[..., 0] + b[:, None]).ravel()
+        z, by_task = np.empty(seen.task.size), np.ascontiguousarray(W.T)
+        for w, (place, phi) in zip(by_task, self.by_task, strict=True):
+            z[place] = phi @ w
+        return z + b[seen.task]
+
+    def correlate(self, G: Array) -> Array:
+        """``Z = Phi'G`` (``r x T``); column ``t`` adds up over the observations of task ``t``."""
+        if self.mostly_observed:
+            full = self.grouping.scatter(G, self.n_rows)
+            return self._transposed @ full if issparse(self.features) else (full.T @ self.features).T
+        if self.stacked is not None:
+            return np.matmul(G.reshape(self.n_tasks, 1, -1), self.stacked)[:, 0].T
+        Z = np.empty((self.n_tasks, self.n_features))
+        for t, (place, phi) in enumerate(self.by_task):
+            Z[t] = G[place] @ phi
+        return Z.T
+
+
+class TimesMatrix:
+    """``Phi Q`` for batches of tasks: at once, or batch by batch where no row is needed twice."""
+
+    def __init__(self, inputs: Inputs, Q: Array):
+        self.inputs, self.Q = inputs, Q
+        self.P = None if inputs.stacked is not None else np.asarray(inputs.for_batches @ Q)
+
+    def __call__(self, batch: TaskBatch) -> Array:
+        """``B x m x q``."""
+        if self.P is not None:
+            return self.inputs.take(batch, self.P)
+        return np.matmul(self.inputs.take(batch).reshape(-1, len(self.Q)), self.Q).reshape(*batch.place.shape, -1)

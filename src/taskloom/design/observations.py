@@ -1,0 +1,114 @@
+"""Observations: which row of the features, which task, what was seen, with what weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .grouping import Grouping
+from .value import Value
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Observations(Value):
+    """One entry for each observed ``(row, task)``, sorted by task.
+
+    ``weight`` is the weight in the objective, ``v = c_t s_i / S_t``; entries of weight 0 are not here at all.
+    """
+
+    row: Array
+    task: Array
+    y: Array
+    weight: Array
+    n_tasks: int
+    grouping: Grouping = field(default=None, repr=False)  # type: ignore[assignment]  # made of rows and tasks, and shared by copies
+
+    def __post_init__(self) -> None:
+        if self.grouping is None:
+            object.__setattr__(self, "grouping", Grouping(self.row, self.task, self.n_tasks))
+
+    @classmethod
+    def build(
+        cls, row: Array, task: Array, y: Array, n_tasks: int, sample_weight: Array | None = None, task_weight: Any = "equal"
+    ) -> Observations:
+        """Normalise weights as the objective does: ``c_t / S_t`` times the sample weight."""
+        s = np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        if sample_weight is not None:
+            if not (bool((s >= 0).all()) and bool(np.isfinite(s).all())):
+                raise ValueError("sample weights must be finite and not negative")
+            keep = s > 0
+            row, task, y, s = row[keep], task[keep], y[keep], s[keep]
+        total = np.bincount(task, weights=s, minlength=n_tasks)
+        empty = np.flatnonzero(total <= 0)
+        if empty.size != 0:
+            raise ValueError(f"task {empty[0]} has no observation with positive weight; drop it")
+        c = task_strengths(task_weight, total)
+        v = s * (c / total)[task]
+        later = np.diff(task)
+        if np.all((later > 0) | ((later == 0) & (np.diff(row) >= 0))):  # in order already: nothing to copy
+            return cls(row, task, y, v, n_tasks)
+        order = np.lexsort((row, task))
+        return cls(row[order], task[order], y[order], v[order], n_tasks)
+
+    @classmethod
+    def from_wide(cls, Y: Array, sample_weight: Array | None = None, task_weight: Any = "equal") -> Observations:
+        """From ``Y`` (``n x T``), NaN where a task was not observed; weights of shape ``(n,)`` or ``(n, T)``."""
+        Y = np.asarray(Y, dtype=float)
+        Y = Y[:, None] if Y.ndim == 1 else Y
+        row, task = np.nonzero(~np.isnan(Y))
+        s = None
+        if sample_weight is not None:
+            S = np.asarray(sample_weight, dtype=float)
+            s = np.broadcast_to(S[:, None] if S.ndim == 1 else S, Y.shape)[row, task]
+        return cls.build(row, task, Y[row, task], Y.shape[1], s, task_weight)
+
+    def with_targets(self, y: Array, weight: Array | None = None) -> Observations:
+        """Other targets (and weights) for the same rows and tasks."""
+        return Observations(self.row, self.task, y, self.weight if weight is None else weight, self.n_tasks, self.grouping)
+
+    @property
+    def counts(self) -> Array:
+        """The number of observations of each task."""
+        return self.grouping.counts
+
+    @property
+    def starts(self) -> Array:
+        """Where each task begins in the sorted arrays, and the end of the last one."""
+        return self.grouping.starts
+
+    def sum_by_task(self, values: Array) -> Array:
+        """Add up one number for each observation within its task."""
+        return self.grouping.sum_by_task(values)
+
+    def scatter(self, values: Array, n_rows: int) -> Array:
+        """The ``n x T`` matrix with these values at the observed places (repeated places add up); to be read only."""
+        return self.grouping.scatter(values, n_rows)
+
+    @cached_property
+    def task_weights(self) -> Array:
+        """The sum of the weights of each task."""
+        return self.sum_by_task(self.weight)
+
+    def task_means(self, values: Array) -> Array:
+        """The weighted mean over the observations of each task."""
+        return self.sum_by_task(self.weight * values) / self.task_weights
+
+
+def task_strengths(task_weight: Any, total: Array) -> Array:
+    """``c_t``: 1 for ``"equal"``, ``T S_t / sum S`` for ``"size"``, or the array that was given."""
+    n_tasks = total.size
+    if isinstance(task_weight, str):
+        if task_weight not in ("equal", "size"):
+            raise ValueError(f'task_weight must be "equal", "size", an array or a dict by task name, got {task_weight!r}')
+        return np.ones(n_tasks) if task_weight == "equal" else n_tasks * total / total.sum()
+    c = np.asarray(task_weight, dtype=float)
+    if c.shape != (n_tasks,):
+        raise ValueError(f"task_weight needs one number for each of the {n_tasks} tasks, got shape {c.shape}")
+    if not ((c > 0).all() and np.isfinite(c).all()):
+        raise ValueError(f"task_weight must be positive and finite, got {c.min():.3g}")
+    return c

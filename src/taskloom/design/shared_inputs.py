@@ -1,0 +1,132 @@
+"""Shared, fully observed inputs and the squared loss: everything diagonalises (the paper's closed-form supervised step).
+
+With weights ``v_it = s_i c_t``, features and targets centred by ``s`` when there are intercepts, and ``Phi_s = sqrt(s) Phi =
+U diag(sqrt(k)) V'``, the Sylvester equation ``Phi_s'Phi_s W diag(c) + alpha W A^-1 = Phi_s'Y_s`` is solved entry by entry in
+the eigenvectors of ``Phi_s'Phi_s`` and of ``c^(1/2) A c^(1/2)``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._linalg import psd_eigh
+from ..features import weighted_gram
+from .mean_gram import orthogonal_columns
+
+if TYPE_CHECKING:
+    from .design import Design
+
+Array = np.ndarray
+
+
+def separable_weights(design: Design) -> tuple[Array, Array] | None:
+    """``(s, c)`` with ``v_it = s_i c_t`` if all tasks see the same rows, each once (``s_i = 0`` elsewhere), else ``None``."""
+    seen, T = design.observations, design.n_tasks
+    m = seen.y.size // T
+    rows = seen.row[:m]
+    if seen.y.size != m * T or not np.array_equal(seen.row, np.tile(rows, T)) or np.any(np.diff(rows) <= 0):
+        return None
+    V = seen.weight.reshape(T, m)  # observations are sorted by task, then row
+    c = V.sum(axis=1)
+    share = V[0] / c[0]
+    if not np.allclose(V, c[:, None] * share, rtol=1e-12, atol=0.0):
+        return None
+    s = np.zeros(design.n_rows)
+    s[rows] = share
+    return s, c
+
+
+class SharedInputs:
+    """One decomposition of the features serves every structure and every strength."""
+
+    V: Array | None  # the eigenvectors; none where the features lie along them already
+
+    def __init__(self, design: Design, s: Array, c: Array):
+        self.c = c
+        seen, T = design.observations, design.n_tasks
+        Y = np.zeros((design.n_rows, T))
+        Y[seen.row[: seen.y.size // T]] = seen.y.reshape(T, -1).T
+        self.x_mean = s @ design.features if design.fit_intercept else np.zeros(design.n_features)
+        self.y_mean = s @ Y if design.fit_intercept else np.zeros(T)
+        self.fit_intercept = design.fit_intercept
+        self._keep(design, s, Y - self.y_mean)
+
+    def _keep(self, design: Design, s: Array, Y: Array) -> None:
+        """What the systems need of the inputs and of the centred targets."""
+        self._given, self._root = design.features, np.sqrt(s)[:, None]
+        self.targets = self._root * Y * np.sqrt(self.c)
+
+    @cached_property
+    def features(self) -> Array:
+        """``Phi_s``: a copy, which is made when it is first needed."""
+        centred = self._given - self.x_mean
+        centred *= self._root
+        return centred
+
+    def _moments(self) -> tuple[Array, Array]:
+        """``Phi_s'Phi_s`` and ``Phi_s'Y_s``."""
+        return self.features.T @ self.features, self.features.T @ self.targets
+
+    def _moments_along(self, Q: Array) -> tuple[Array, Array]:
+        """The same for the features ``Phi Q``."""
+        P = self.features @ Q
+        return P.T @ P, P.T @ self.targets
+
+    def decompose(self) -> None:
+        """Set ``k``, ``V`` and the targets ``projected`` on the eigenvectors, once."""
+        if not hasattr(self, "k"):
+            k = self._orthogonal()
+            if k is not None:
+                self.k, self.V, self.projected = k, None, self.features.T @ self.targets
+                return
+            gram, cross = self._moments()
+            self.k, self.V = psd_eigh(gram)
+            self.projected = self.V.T @ cross
+
+    def _orthogonal(self) -> Array | None:
+        return orthogonal_columns(self.features)
+
+    def turned(self, inner: Array) -> Array:
+        """Weights from their coordinates in the eigenvectors of the features."""
+        return inner if self.V is None else self.V @ inner
+
+    def intercepts(self, W: Array) -> Array:
+        return self.y_mean - self.x_mean @ W if self.fit_intercept else np.zeros(W.shape[1])
+
+    def on_tasks(self, L: Array, alpha: float) -> tuple[Array, Array, float]:
+        """Weights, intercepts and norm at ``A = LL'``."""
+        self.decompose()
+        root_c = np.sqrt(self.c)
+        P, a, _ = np.linalg.svd(root_c[:, None] * L, full_matrices=False)  # of the root: the range stays exact
+        a = a**2
+        inner = (self.projected @ P) / (self.k[:, None] * a + alpha)
+        W = self.turned(inner * a) @ P.T / root_c
+        return W, self.intercepts(W), alpha * float(np.sum(inner**2 * a))
+
+    def on_features(self, Q: Array, alpha: float) -> tuple[Array, Array, float]:
+        """Weights, intercepts and norm at ``D = QQ'``."""
+        gram, cross = self._moments_along(Q)
+        e, E = psd_eigh(gram)
+        B = E @ ((E.T @ cross) / (e[:, None] * self.c + alpha)) * np.sqrt(self.c)
+        W = Q @ B
+        return W, self.intercepts(W), alpha * float(np.vdot(B, B))
+
+
+class SparseSharedInputs(SharedInputs):
+    """Centred, sparse inputs would be dense: only their products are kept, and centred afterwards."""
+
+    def _keep(self, design: Design, s: Array, Y: Array) -> None:
+        self.gram = weighted_gram(design.features, s) - np.outer(self.x_mean, self.x_mean)
+        self.cross = design.features.T @ (s[:, None] * Y * np.sqrt(self.c))  # Y is centred, so the inputs need not be
+
+    def _orthogonal(self) -> Array | None:
+        return None
+
+    def _moments(self) -> tuple[Array, Array]:
+        return self.gram, self.cross
+
+    def _moments_along(self, Q: Array) -> tuple[Array, Array]:
+        return Q.T @ self.gram @ Q, Q.T @ self.cross

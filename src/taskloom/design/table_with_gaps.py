@@ -1,0 +1,157 @@
+"""Tasks that share their rows, with gaps in the table of their targets, as Newton's method on a factor wants them.
+
+    sum_i v_it (y_it - (phi_i - mean_t)'w_t)^2,     mean_t the mean of the rows that task t sees, where there are intercepts
+
+The inputs are there once, not once for each task: every pass over them is a product of two matrices, and what a factor makes of
+them (``P = Phi Q``) serves all tasks. Arrays by task have a row for each (``T x n``), along which products run fastest.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._array_api import inverse_roots, row_products, times, times_transposed
+from .input_spectrum import InputSpectrum
+from .task_data import free_share
+
+if TYPE_CHECKING:
+    from .design import Design
+
+Array = np.ndarray
+WORTHWHILE = 2e5  # numbers in the inputs of all observations, below which nothing is to be gained
+TALL = 20  # rows for each feature, from which on tasks by their products are cheaper
+
+
+@dataclass(frozen=True, eq=False)
+class TableWithGaps:
+    """One matrix of inputs, and for each task weights (0 where its target lacks) and targets less their mean."""
+
+    phi: Array
+    v: Array
+    y: Array
+    total: Array | None  # the sum of the weights of each task, where it has an intercept
+    size: Array
+    squares: Array
+    spread: InputSpectrum
+
+    @staticmethod
+    def filled(design: Design) -> bool:
+        """Where many numbers are shared: most of the places of a large table have a target."""
+        N = design.observations.y.size
+        return N * design.n_features >= WORTHWHILE and design.n_rows * design.n_tasks <= 4 * N
+
+    @staticmethod
+    def suits(design: Design) -> bool:
+        """Where it is filled, and tasks by their products would not be cheaper."""
+        return TableWithGaps.filled(design) and design.n_rows <= TALL * design.n_features
+
+    @classmethod
+    def of(cls, design: Design) -> TableWithGaps:
+        n, seen = design.n_rows, design.observations
+        v, y = (seen.grouping.scatter(values, n).T.copy() for values in (seen.weight, seen.weight * seen.y))
+        y = np.divide(y, v, where=v > 0, out=y)
+        phi, norms = design.features, np.einsum("ij,ij->i", design.features, design.features)
+        squared_norm, total = v @ norms, None
+        if design.fit_intercept:
+            total = v.sum(axis=1)
+            y -= (row_products(v, y) / total)[:, None]
+            squared_norm -= np.square(v @ phi).sum(axis=1) / total
+        mean = design.mean_gram
+        spread = InputSpectrum.along(mean.g, mean.U)
+        size = np.maximum(squared_norm, 0.0) / spread.filled
+        return cls(phi, v, y, total, size, row_products(v * y, y), spread)
+
+    @property
+    def tasks(self) -> slice:
+        return slice(None)
+
+    @property
+    def inputs(self) -> Array:
+        return self.phi
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.phi.dtype
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.v)
+
+    @property
+    def n_features(self) -> int:
+        return self.phi.shape[1]
+
+    def at(self, Q: Array, alpha: float) -> _SolvedTable:
+        return _SolvedTable(self, Q, alpha)
+
+    def alone(self, shrink: float) -> Array:
+        """As if every task saw the same share of each direction."""
+        along = self.spread.inward((self.v * self.y) @ self.phi)
+        size = np.where(self.size > 0, self.size, 1.0)
+        return self.spread.outward(along / np.multiply.outer(size, self.spread.variances + shrink).astype(along.dtype))
+
+    def weighed(self, e: Array) -> Array:
+        """``v (e - mean of e)`` for each task: what its observations feel of a change ``e`` of all predictions."""
+        if self.total is not None:
+            e = e - (row_products(self.v, e) / self.total)[:, None]
+        return self.v * e
+
+    def grams(self, P: Array) -> Array:
+        """``P_t'P_t`` of each task: of the rows that it sees, less their mean."""
+        out = np.empty((self.n_tasks, P.shape[1], P.shape[1]), dtype=P.dtype)
+        for t, (seen, root) in enumerate(self._seen):
+            rows = P[seen]
+            rows *= root
+            np.matmul(rows.T, rows, out=out[t])
+        if self.total is not None:
+            sums = self.v @ P
+            out -= sums[:, :, None] * (sums / self.total[:, None])[:, None, :]
+        return out
+
+    @cached_property
+    def _seen(self) -> list[tuple[Array, Array]]:
+        """The rows that each task sees, and the roots of their weights."""
+        return [(seen, np.sqrt(v[seen])[:, None]) for v, seen in ((v, np.flatnonzero(v)) for v in self.v)]
+
+    def moments_along(self, U: Array) -> Array:
+        """``U'X'XU`` for each task."""
+        return self.grams(self.phi @ U.astype(self.dtype, copy=False))
+
+    def single(self) -> TableWithGaps:
+        parts = ("phi", "v", "y", "size", "squares") + (("total",) if self.total is not None else ())
+        return replace(self, **{name: getattr(self, name).astype(np.float32) for name in parts})
+
+
+class _SolvedTable:
+    """The systems are those of ``P_t'P_t + alpha``."""
+
+    def __init__(self, block: TableWithGaps, Q: Array, alpha: float):
+        self.block, self.size = block, block.size
+        self.P = P = block.phi @ Q
+        self.R = inverse_roots(block.grams(P), alpha)
+        target = (block.v * block.y) @ P
+        self.B = self._solve(target)
+        left = block.weighed(block.y - self.B @ P.T)
+        self.least = row_products(block.y, left)
+        self.free = free_share(self.least, block.squares)
+        self.Z = 2 * (left @ block.phi)
+
+    def _solve(self, x: Array) -> Array:
+        return times_transposed(self.R, times(self.R, x))
+
+    def lightened(self, block: TableWithGaps) -> _SolvedTable:
+        """To answer in the precision of ``block``, which holds the same numbers."""
+        twin = copy(self)
+        twin.block, twin.P, twin.R = block, self.P.astype(block.dtype), self.R.astype(block.dtype)
+        return twin
+
+    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        e = self.block.weighed(dW @ self.block.phi.T)
+        dB = self._solve(dZ / 2 - e @ self.P)
+        e += self.block.weighed(dB @ self.P.T)
+        return dB, 2 * (e @ self.block.phi)

@@ -1,0 +1,36 @@
+"""Types of the parameters that several estimators take: what a type checker refuses before a fit does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from numpy.typing import ArrayLike
+
+from ..losses import Loss
+from ..structures import Structure
+
+
+class PenaltyMethods(Protocol):
+    """The least that a penalty of a user's own must bring."""
+
+    def value(self, A: Any, /) -> Any: ...
+
+    def prox(self, A: Any, step: Any, /) -> Any: ...
+
+
+class LossMethods(Protocol):
+    """The least that a loss of a user's own must bring, beside ``gradient`` or ``prox``."""
+
+    def value(self, y: Any, z: Any, /) -> Any: ...
+
+
+StructureLike: TypeAlias = Structure | str | PenaltyMethods | Callable[[Any], Any]
+LossLike: TypeAlias = Loss | str | LossMethods
+KernelLike: TypeAlias = str | Callable[[Any, Any], Any]
+
+StructureParameter: TypeAlias = StructureLike | Sequence[StructureLike] | None  # one for each of several kernels
+LossParameter: TypeAlias = LossLike | Mapping[Any, LossLike]  # by task
+KernelParameter: TypeAlias = KernelLike | Sequence[KernelLike]
+TaskWeight: TypeAlias = Literal["equal", "size"] | ArrayLike | Mapping[Any, float]
+Unseen: TypeAlias = Literal["raise", "mean"]

@@ -1,0 +1,202 @@
+"""Tasks under a smooth loss, fitted exactly at a factor ``Q`` of the structure: the data of Newton's method on ``Q``.
+
+    h(Q) = ||Q||^2 + sum_t min_{b, c} [ sum_i v_i loss(y_i, p_i'b + c) + alpha ||b||^2 ],     p_i = Q'x_i,   w_t = Q b_t
+
+The loss enters the Hessian of ``h`` through its curvatures at the tasks' own minima alone, so that a step on ``Q`` sees the
+right weights, and a loss of straight pieces (Huber, or one with kinks that was smoothed) the right pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from ..._array_api import inverse_roots, times, times_transposed
+from ...design.input_spectrum import InputSpectrum
+from ...design.smooth_loss_tasks import SmoothLossTasks
+from ...losses.base import Loss
+from ...problem import Problem
+from .objective import Point, joined
+
+Array = np.ndarray
+MAX_STEPS = 100
+FLAT = 0.1  # of the gradient at the start of a step, at which its end is flat enough
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Tasks that are still on their way: projected inputs, targets, weights and the loss."""
+
+    P: Array
+    y: Array
+    v: Array
+    loss: Loss
+
+    def pick(self, which: Array) -> _Batch:
+        return _Batch(self.P[which], self.y[which], self.v[which], self.loss.pick(which))
+
+    def gradients(self, z: Array) -> Array:
+        return self.v * self.loss.gradient(self.y, z)
+
+    def curvatures(self, z: Array) -> Array:
+        return self.v * self.loss.curvature(self.y, z)
+
+    def lengths(self, z: Array, dz: Array, linear: Array, curvature: Array, fall: Array, enough: float) -> tuple[Array, Array]:
+        """How far each task goes: a full step, or to where the objective is nearly flat along it; and the gradients there.
+
+        The objective is convex along a step. Under a loss of straight pieces the minimum along it is worth looking for: full
+        steps jump over pieces, short ones take many systems, and gradients are cheap beside a system.
+        """
+        low, high, t = np.zeros(len(z)), np.ones(len(z)), np.ones(len(z))
+        down, up = fall, np.full(len(z), np.inf)
+        for _ in range(40):
+            with np.errstate(over="ignore", invalid="ignore"):  # an exponential at a step that is far too long
+                g = self.gradients(z + t[:, None] * dz)
+                rise = np.einsum("bm,bm->b", g, dz) + linear + t * curvature
+            rise = np.where(np.isnan(rise), np.inf, rise)
+            far = (rise > np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > 1e-6 * enough)
+            near = (rise < FLAT * fall) & (t < 1)
+            if not np.any(far | near):
+                break
+            high, up = np.where(far, t, high), np.where(far, rise, up)
+            low, down = np.where(near, t, low), np.where(near, rise, down)
+            between = low - (high - low) * down / (up - down)  # where the chord vanishes, kept away from the ends
+            t = np.where(far | near, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
+        return t, g
+
+
+class Fitted:
+    """The tasks of a block at ``Q``, fitted by Newton's method, and how they answer to a change of ``Q``."""
+
+    def __init__(self, block: SmoothLossTasks, problem: Problem, Q: Array, starts: list[Array], enough: float):
+        n, m, d = block.X.shape
+        self.q = q = Q.shape[1]
+        self.P = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q)
+        if problem.fit_intercept:
+            self.P = np.concatenate([self.P, block.batch.mask[:, :, None]], axis=2)
+        self.block, self.loss, self.alpha = block, problem.loss.pick(block.batch.place), problem.alpha
+        loss, alpha = self.loss, self.alpha
+        self._fit(self._best_of([start[:, : self.P.shape[2]] for start in starts]), enough)
+        self.Z = -times_transposed(block.X, block.v * loss.gradient(block.y, self.z))
+        self.B, self.c = self.beta[:, :q], self.beta[:, q] if problem.fit_intercept else np.zeros(n)
+        # The share of the directions that a task cannot take up, because it has more observations with curvature than freedom.
+        taken = q - 2 * alpha * np.einsum("bij,bij->b", self.R[:, :, :q], self.R[:, :, :q])
+        bent = np.einsum("bm,bm->b", block.v, self.h > 0) / block.v.sum(axis=1)
+        self.free = np.maximum(1 - taken / np.maximum(bent * block.rows, 1), 0.1)
+        self.block = block.sized(self.h)
+        self.size = self.block.size
+
+    def _best_of(self, starts: list[Array]) -> Array:
+        """The best start of each task."""
+        if len(starts) == 1:
+            return starts[0]
+        costs = [self._value(times(self.P, start), start) for start in starts]
+        return np.array(starts)[np.argmin(costs, axis=0), np.arange(len(costs[0]))]
+
+    def _fit(self, beta: Array, enough: float) -> None:
+        """Newton steps for each task, the last of which was promised to gain ``enough`` at most; its system is kept."""
+        n, m, k = self.P.shape
+        ridge = np.where(np.arange(k) < self.q, 2 * self.alpha, 0.0)
+        self.beta, self.z, self.h, self.R = beta, times(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
+        batch, active, z = _Batch(self.P, self.block.y, self.block.v, self.loss), np.arange(n), self.z
+        g = batch.gradients(z)
+        for _ in range(MAX_STEPS):
+            h = batch.curvatures(z)
+            R = self._system(batch, z, h)
+            gradient = times_transposed(batch.P, g) + ridge * beta
+            step = -times_transposed(R, times(R, gradient))
+            dz, correlation, fall = times(batch.P, step), ridge * step, np.einsum("bq,bq->b", gradient, step)
+            linear, curvature = np.einsum("bq,bq->b", correlation, beta), np.einsum("bq,bq->b", correlation, step)
+            t, g = batch.lengths(z, dz, linear, curvature, fall, enough)
+            beta, z = beta + t[:, None] * step, z + t[:, None] * dz
+            self.beta[active], self.z[active], self.h[active], self.R[active] = beta, z, h, R
+            left = -fall > enough
+            if not left.any():
+                break
+            if np.count_nonzero(left) < 0.7 * left.size:  # worth a copy
+                active, batch, z, beta, g = active[left], batch.pick(left), z[left], beta[left], g[left]
+        self.values = self._value(self.z, self.beta)
+
+    def _value(self, z: Array, beta: Array) -> Array:
+        b = beta[:, : self.q]
+        with np.errstate(over="ignore"):  # an exponential at a start that is far out
+            losses = self.loss.value(self.block.y, z)
+        return np.einsum("bm,bm->b", self.block.v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
+
+    def _system(self, batch: _Batch, z: Array, h: Array) -> Array:
+        """The inverse root of the Hessian of the tasks, bordered by their intercepts."""
+        K = np.matmul(batch.P.transpose(0, 2, 1), h[:, :, None] * batch.P)
+        place = np.arange(self.q)
+        K[:, place, place] += 2 * self.alpha
+        if self.q < K.shape[1]:  # an intercept that nothing holds needs something to
+            there, most = K[:, -1, -1], batch.v.sum(axis=1) * self.loss.max_curvature
+            if not np.isfinite(self.loss.max_curvature):
+                held = there > 0  # else all observations lie on straight pieces
+                most = there if held.all() else np.where(held, there, (batch.v * batch.loss.majorant(batch.y, z)).sum(axis=1))
+            K[:, -1, -1] += np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
+        return inverse_roots(K, 0.0)
+
+    def respond(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        """The change of ``B`` (bordered by the intercepts), and what ``dW`` does to the gradients of the loss."""
+        e = self.h * times(self.block.X, dW)
+        correlation = -times_transposed(self.P, e)
+        correlation[:, : self.q] += dZ
+        return times_transposed(self.R, times(self.R, correlation)), e
+
+    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        """The change of ``B`` and of ``-Z``, when ``Q`` moves ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
+        d, e = self.respond(dW, dZ)
+        return d[:, : self.q], times_transposed(self.block.X, e + self.h * times(self.P, d))
+
+
+class FittedPoint(Point):
+    """``h`` at ``Q``, whose columns are orthogonal; the tasks set out from the best of some weights and intercepts.
+
+    Weights and intercepts have a row for each task, in the order of the blocks.
+    """
+
+    parts: list[Fitted]  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        data: Sequence[SmoothLossTasks],
+        problem: Problem,
+        Q: Array,
+        starts: Sequence[tuple[Array, Array]],
+        enough: float,
+        spread: InputSpectrum | None = None,
+    ):
+        self.Q, self.alpha, self.p, self.spread = Q, problem.alpha, 1, spread
+        self.places = [slice(*ends) for ends in pairwise(accumulate((len(part.X) for part in data), initial=0))]
+        squared_norm = np.einsum("rq,rq->q", Q, Q)
+        over = Q / np.maximum(squared_norm, 1e-12 * squared_norm.max(initial=0.0) + np.finfo(float).tiny)
+        begin = [np.column_stack([W @ over, c]) for W, c in starts]
+        self.parts = [
+            Fitted(part, problem, Q, [start[place] for start in begin], enough)
+            for part, place in zip(data, self.places, strict=True)
+        ]
+        self.B, self.Z, self.c = (joined([getattr(part, name) for part in self.parts]) for name in ("B", "Z", "c"))
+        self.value = float(np.vdot(Q, Q)) + sum(float(part.values.sum()) for part in self.parts)
+        self.gradient = 2 * Q - self.Z.T @ self.B
+        self.W = self.weights()
+
+    def predicted(self, dQ: Array) -> tuple[Array, Array]:
+        """How ``B`` and the intercepts follow ``Q`` along ``dQ``, to first order."""
+        dW, dZ, dB, dc = self.B @ dQ.T, self.Z @ dQ, np.empty_like(self.B), np.zeros_like(self.c)
+        for part, place in zip(self.parts, self.places, strict=True):
+            d = part.respond(dW[place], dZ[place])[0]
+            dB[place] = d[:, : part.q]
+            if d.shape[1] > part.q:
+                dc[place] = d[:, part.q]
+        return dB, dc
+
+    def by_observation(self, read: Callable[[Fitted], Array], size: int) -> Array:
+        """What is known of each observation, in their order."""
+        out = np.empty(size)
+        for part in self.parts:
+            batch = part.block.batch
+            out[batch.place[batch.mask]] = read(part)[batch.mask]
+        return out

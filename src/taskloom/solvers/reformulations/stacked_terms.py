@@ -1,0 +1,45 @@
+"""Predictors that are sums: solved with the weights of all terms stacked, returned as one predictor and its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...equivalences import implied_tasks
+from ...losses import RowLoss
+from ...problem import Problem
+from ...problem.solution import Solution, SolvedTerms, Start
+from ...structures.factored_matrix import FactoredStructure, diagonal
+from ...structures.term_sum import TermSum
+from ...structures.variables import EntryNorms, FeatureMatrix, TaskNorms, Variable
+
+Array = np.ndarray
+
+
+def solve_stacked(problem: Problem, inner: Problem, run: Callable[[Start | None], Solution], start: Start | None) -> Solution:
+    """Solve ``inner``, which has features for each term; where terms of ``problem`` share columns, its weights are the sum."""
+    if isinstance(problem.loss, RowLoss):
+        raise ValueError(
+            f"{type(problem.loss).__name__} is a loss of whole rows, and sums (Robust, Dirty, lists of kernels) need one of "
+            'single outputs; use loss="logistic" or "hinge"'
+        )
+    stack: TermSum = inner.structure  # type: ignore[assignment]
+    found = run(start if start is None or start.W.shape[0] == inner.n_features else None)
+    weights, variables = stack.features_of(found.W), stack.split(found.A)
+    structures = [implied(*each, inner.alpha) for each in zip(stack.variables, weights, variables, strict=True)]
+    W = found.W if problem is inner else np.sum(weights, axis=0)
+    return replace(found, W=W, A=FactoredStructure.total(structures), terms=SolvedTerms(weights, variables, structures))
+
+
+def implied(variable: Variable, W: Array, A: Array, alpha: float) -> Any:
+    """The task matrix of a term: its variable, or what stands for it on the tasks."""
+    if isinstance(variable, (TaskNorms, EntryNorms)):
+        return diagonal(A if isinstance(variable, TaskNorms) else A.sum(axis=0))
+    if not isinstance(variable, FeatureMatrix):
+        return A
+    if variable.structure.either_side:
+        return variable.structure.final_structure(np.sqrt(alpha) * W)[0]
+    return implied_tasks(W, A)

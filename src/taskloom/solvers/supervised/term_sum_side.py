@@ -1,0 +1,204 @@
+"""The supervised step where the predictor is a sum: one system that holds the features of every term, each in its metric.
+
+Where no term couples the tasks, every task is a small problem of its own; else one system holds all observations, dense while
+it is small, by conjugate gradients beyond.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
+
+from ...problem import Problem
+from ...structures.term_sum import TermSum
+from ...structures.variables import EntryNorms, FeatureMatrix, TaskNorms
+from .batched_newton import Batch, newton
+from .newton_systems import Columns, Design, Direction, Gram, Intercepts, OneEach, OnePerTask
+from .sides import Side, Supervised, ridged, smaller
+
+Array = np.ndarray
+
+
+class TermSumSide(Side):
+    """``root`` is a list: for each term the root of its variable, in the shape that the variable has."""
+
+    near_counts = True
+    dense_limit: int = 2000  # most observations, or weights, in one dense system
+
+    def __init__(self, problem: Problem):
+        super().__init__(problem)
+        self.terms: TermSum = problem.structure  # type: ignore[assignment]
+        self.dim = max(*self.terms.widths, problem.n_tasks)
+        features = problem.inputs.for_batches
+        self.blocks = [np.ascontiguousarray(features[:, term.columns]) for term in problem.terms]
+        self.coupled = any(variable.couples for variable in self.terms.variables)
+
+    def moment_root(self, W: Array) -> Array:
+        return W
+
+    def plain_root(self) -> list[Array]:
+        shapes = [m.shape(r, self.problem.n_tasks) for m, r in zip(self.terms.variables, self.terms.widths, strict=True)]
+        square = [isinstance(m, FeatureMatrix) or m.couples for m in self.terms.variables]
+        return [np.eye(shape[0]) if matrix else np.ones(shape) for shape, matrix in zip(shapes, square, strict=True)]
+
+    def supervise(self, root: Any) -> Supervised:
+        scaled = [self._scaled(variable, r) for variable, r in zip(self.terms.variables, root, strict=True)]
+        return self._coupled(scaled) if self.coupled else self._decoupled(scaled)
+
+    def _scaled(self, variable: Any, root: Array) -> Array:
+        """The root of the metric, ridge included, over ``sqrt(2 alpha)``."""
+        matrix = variable.couples or isinstance(variable, FeatureMatrix)
+        L = ridged(root, self.rho) if matrix else root / np.sqrt(1 + self.rho * root**2)
+        return L / np.sqrt(2 * self.problem.alpha)
+
+    # --- tasks on their own -------------------------------------------------------------------------------------
+
+    def _decoupled(self, roots: list[Array]) -> Supervised:
+        problem, seen = self.problem, self.problem.observations
+        turned = [
+            block @ L if isinstance(variable, FeatureMatrix) else block
+            for variable, block, L in zip(self.terms.variables, self.blocks, roots, strict=True)
+        ]
+        ends = np.cumsum([P.shape[1] for P in turned])[:-1]
+        weights = [np.zeros((r, problem.n_tasks)) for r in self.terms.widths]
+        b, norm = np.zeros(problem.n_tasks), 0.0
+        for batch in seen.grouping.batches:
+            inputs = []
+            for variable, P, L in zip(self.terms.variables, turned, roots, strict=True):
+                X = problem.inputs.take(batch, P)
+                inputs.append(
+                    X if isinstance(variable, FeatureMatrix) else X * _by_weight(variable, L, batch.tasks)[:, None, :]
+                )
+            X = np.concatenate(inputs, axis=2)
+            design = smaller(X)
+            y, v = seen.y[batch.place], seen.weight[batch.place] * batch.mask
+            u = self._dual[batch.place] * batch.mask
+            intercepts = OneEach(batch.mask.astype(float)) if problem.fit_intercept else None
+            b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
+            fit = newton(Batch(problem.loss.pick(batch.place), y, v, design, intercepts), design.start(u), b0)
+            beta = fit.coef if isinstance(design, Columns) else np.einsum("bmq,bm->bq", X, fit.coef)
+            norm += fit.norm
+            if problem.fit_intercept:
+                b[batch.tasks] = fit.b[:, 0]
+            for variable, W, L, part in zip(self.terms.variables, weights, roots, np.split(beta, ends, axis=1), strict=True):
+                on_features = isinstance(variable, FeatureMatrix)
+                W[:, batch.tasks] = L @ part.T if on_features else (part * _by_weight(variable, L, batch.tasks)).T
+        return self._read(np.vstack(weights), b, norm)
+
+    # --- tasks coupled ------------------------------------------------------------------------------------------
+
+    def _coupled(self, roots: list[Array]) -> Supervised:
+        problem, seen = self.problem, self.problem.observations
+        whole = Stacked(self, roots)
+        design: Design = whole
+        if seen.y.size <= self.dense_limit:
+            design = Gram(whole.gram()[None])
+        intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
+        b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
+        loss = problem.loss.pick(np.arange(seen.y.size)[None])
+        fit = newton(Batch(loss, seen.y[None], seen.weight[None], design, intercepts), design.start(self._dual[None]), b)
+        coef = whole.start(fit.coef) if isinstance(design, Gram) else fit.coef
+        return self._read(
+            np.vstack(whole.weights(coef[0])), fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks), fit.norm
+        )
+
+
+def _by_weight(variable: Any, L: Array, tasks: Array) -> Array:
+    """The root of the metric of each weight of some tasks (``B x r``), or one for all weights of a task (``B x 1``)."""
+    return L[tasks][:, None] if isinstance(variable, TaskNorms) else L[:, tasks].T
+
+
+class Stacked(Design):
+    """All tasks and all terms in one batch element; the coefficients of the terms follow each other."""
+
+    def __init__(self, side: TermSumSide, roots: list[Array]):
+        self.side, self.roots = side, roots
+        self.problem = side.problem
+        T = self.problem.n_tasks
+        self.shapes = [
+            (r, L.shape[1]) if variable.couples else (L.shape[1], T) if isinstance(variable, FeatureMatrix) else (r, T)
+            for variable, r, L in zip(side.terms.variables, side.terms.widths, roots, strict=True)
+        ]
+        self.ends = np.cumsum([a * b for a, b in self.shapes])
+
+    def weights(self, coef: Array) -> list[Array]:
+        """The weights of each term."""
+        parts = np.split(coef, self.ends[:-1])
+        out = []
+        for variable, L, shape, part in zip(self.side.terms.variables, self.roots, self.shapes, parts, strict=True):
+            B = part.reshape(shape)
+            out.append(
+                B @ L.T if variable.couples else L @ B if isinstance(variable, FeatureMatrix) else B * _spread(variable, L)
+            )
+        return out
+
+    def start(self, u: Array) -> Array:
+        Z = self.side.terms.features_of(self.problem.correlate(u[0]))
+        out = []
+        for variable, L, z in zip(self.side.terms.variables, self.roots, Z, strict=True):
+            B = z @ L if variable.couples else L.T @ z if isinstance(variable, FeatureMatrix) else z * _spread(variable, L)
+            out.append(B.ravel())
+        return np.concatenate(out)[None]
+
+    def predict(self, coef: Array) -> Array:
+        return self.problem.predict(np.vstack(self.weights(coef[0])), np.zeros(self.problem.n_tasks))[None]
+
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", coef, other)
+
+    def pick(self, which: Array) -> Stacked:
+        return self
+
+    def gram(self) -> Array:
+        """``sum_q k_q(x_i, x_j) A_q[t_i, t_j]`` over the observations."""
+        seen = self.problem.observations
+        same = seen.task[:, None] == seen.task[None, :]
+        K = np.zeros((seen.y.size, seen.y.size))
+        for variable, L, block in zip(self.side.terms.variables, self.roots, self.side.blocks, strict=True):
+            phi = block[seen.row] if self.problem.inputs.by_observation is None else block
+            if variable.couples:
+                spread = L[seen.task]
+                K += (phi @ phi.T) * (spread @ spread.T)
+                continue
+            P = phi @ L if isinstance(variable, FeatureMatrix) else phi * _by_weight(variable, L, seen.task)
+            K += (P @ P.T) * same
+        return K
+
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        return _StackedDirection(self, h[0], None if damping is None else damping[0])
+
+
+def _spread(variable: Any, L: Array) -> Array:
+    return L if isinstance(variable, EntryNorms) else L[None, :]
+
+
+class _StackedDirection(Direction):
+    """``(I + X'HX) d = -(X'g + beta)`` with each task's intercept eliminated, by conjugate gradients."""
+
+    def __init__(self, design: Stacked, h: Array, damping: Array | None):
+        self.design, self.h, self.damping = design, h, damping
+        seen = design.problem.observations
+        self.total = seen.sum_by_task(h) + (0.0 if damping is None else damping)
+        size = int(design.ends[-1])
+        self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
+
+    def _centred(self, g: Array) -> Array:
+        """Take out what each task's intercept would absorb."""
+        if self.damping is None:
+            return g
+        seen = self.design.problem.observations
+        return g - self.h * (seen.sum_by_task(g) / self.total)[seen.task]
+
+    def _apply(self, x: Array) -> Array:
+        return x + self.design.start(self._centred(self.h * self.design.predict(x[None])[0])[None])[0]
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        design, seen = self.design, self.design.problem.observations
+        rhs = -(design.start(self._centred(g[0])[None]) + coef)[0]
+        step, _ = cg(self.operator, rhs, rtol=1e-10, atol=0.0, maxiter=2000)
+        if self.damping is None:
+            return step[None], np.zeros((1, 0))
+        bent = seen.sum_by_task(g[0] + self.h * design.predict(step[None])[0])
+        return step[None], (-bent / self.total)[None]

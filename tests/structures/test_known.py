@@ -1,0 +1,37 @@
+"""Known structures: the matrix that was given is read anew for each fit, and decomposed a few times only."""
+
+import pickle
+
+import numpy as np
+
+from taskloom import MultiTaskRegressor, structures
+
+rng = np.random.default_rng(0)
+X, Y = rng.normal(size=(60, 4)), rng.normal(size=(60, 3))
+
+
+def test_a_matrix_that_was_written_to_is_read_again():
+    A = np.eye(3)
+    structure = structures.Fixed(A)
+    apart = MultiTaskRegressor(structure, alpha=0.1).fit(X, Y)
+    A[0, 1] = A[1, 0] = 0.9
+    together = MultiTaskRegressor(structure, alpha=0.1).fit(X, Y)
+    assert np.allclose(apart.structure_, np.eye(3))
+    assert np.allclose(together.structure_, A)
+    structure.set_params(A=2 * np.eye(3))
+    assert np.isclose(structure.conjugate(np.eye(3)), 6.0)  # outside of any fit, too
+    assert "_held" not in pickle.loads(pickle.dumps(structure)).__dict__
+
+
+def test_a_known_matrix_is_decomposed_a_few_times_for_a_fit(monkeypatch):
+    count, eigh = [0], np.linalg.eigh
+
+    def counted(*args, **settings):
+        count[0] += 1
+        return eigh(*args, **settings)
+
+    root = rng.normal(size=(3, 3))
+    structure = structures.Fixed(root @ root.T)
+    monkeypatch.setattr(np.linalg, "eigh", counted)
+    MultiTaskRegressor(structure, alpha=0.1).fit(X, Y)
+    assert count[0] <= 6
