@@ -28,8 +28,8 @@ from pathlib import Path
 import numpy as np
 
 import taskloom
-import taskloom.cli.fitting
-import taskloom.cli.predicting
+import taskloom.cli.gains_table
+import taskloom.cli.table_files
 import taskloom.report
 from taskloom import cli
 from taskloom.persistence import atomic_write
@@ -126,13 +126,13 @@ def commands(folder: Path) -> dict[str, Command]:
         ),
         "reproduce fig1 --quick": Command(
             started(["-m", "taskloom", "reproduce", "fig1", "--quick", "--output", str(figure)]),
-            {figure / "fig1.ledger.json": is_json, figure / "fig1.json": is_json, figure / "fig1.png": is_png},
+            {figure / "fig1.results.json": is_json, figure / "fig1.json": is_json, figure / "fig1.png": is_png},
             share=0.1,
             workers=True,
         ),
         "reproduce, two workers": Command(
             started(["-c", SLOW, str(slow)]),
-            {slow / "slow.ledger.json": is_json, slow / "slow.json": is_json, slow / "slow.png": is_png},
+            {slow / "slow.results.json": is_json, slow / "slow.json": is_json, slow / "slow.png": is_png},
             share=0.1,
             workers=True,
         ),

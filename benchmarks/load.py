@@ -98,7 +98,7 @@ def many_rows(rows: int) -> dict:
         with open(Path(folder, "piped.csv"), "wb") as piped:
             runs["taskloom predict, to standard output"] = measured([*predict, "-q"], stdout=piped)
         assert Path(folder, "piped.csv").read_bytes() == out.read_bytes(), "the two outputs differ"
-        runs["importing taskloom.cli.predicting and pandas"] = measured(["-c", "import pandas, taskloom.cli.predicting"])
+        runs["importing taskloom.cli.table_files and pandas"] = measured(["-c", "import pandas, taskloom.cli.table_files"])
     base = runs["pandas, reading"]["cpu_s"]
     for run in runs.values():
         run["times_pandas"] = run["cpu_s"] / base

@@ -1,6 +1,6 @@
-"""Small pictures of what each structure looks like, for the page that helps to choose one.
+"""Small pictures of the structures, for the page docs/choosing.md.
 
-python docs/pictures.py FOLDER   writes them; the build of the pages does so by itself.
+python docs/pictures.py FOLDER   writes them; the build of the pages calls it.
 """
 
 from __future__ import annotations

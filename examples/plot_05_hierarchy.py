@@ -2,9 +2,9 @@
 A hierarchy is known
 ====================
 
-Shops lie in cities, cities in countries. Species, products, diagnoses and job titles have their trees too. When the
-tree is known, hand it over: ``TaskGraph.from_tree`` makes two tasks as close as the share of their branches that they
-have in common. Nothing has to be learned about the relations, so this works with very little data.
+Shops are in cities, cities in countries. Species, products, diagnoses and job titles form trees, too. With a known tree,
+``TaskGraph.from_tree`` relates two tasks by the share of their branches that they have in common. The structure need not be
+learned, so this works with very few data.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,8 @@ tree = {f"{city} {k}": f"{country}/{city}" for country, towns in cities.items() 
 shops = list(tree)
 
 # %%
-# Plant weights that follow the tree: each country deviates from the world, each city from its country, each shop from its
-# city.
+# Simulate coefficients that follow the tree: each country has a random deviation, each city deviates from its country, and
+# each shop from its city.
 
 d = 8
 step = {}
@@ -43,13 +43,13 @@ def sample(rows):
 X_test, y_test = sample(100)
 
 # %%
-# Learn with 3, 5, 8, ... rows for each shop: alone, near the mean of all, and with the tree. Strengths come by
-# cross-validation, on the squared error (R2 would need more test rows for each shop).
+# Fit with 3, 5, 8, ... rows per shop: single-task, shrinkage to the mean, and with the tree. ``alpha`` is chosen by
+# cross-validation on the squared error (R2 would need more test rows per shop).
 
 sizes = [3, 5, 8, 12, 20]
 candidates = {
-    "alone": "independent",
-    "near the mean of all": "shared_mean",
+    "single-task": "independent",
+    "shrinkage to the mean": "shared_mean",
     "with the tree": TaskGraph.from_tree(tree, gamma=2.0),
 }
 scores = {name: [] for name in candidates}
@@ -62,19 +62,19 @@ for rows in sizes:
         scores[name].append(search.fit(X, y).score(X_test, y_test))
 
 # %%
-# The relations that the tree implies on the left; what they are worth on the right.
+# On the left the correlations that the tree implies, on the right the test scores.
 
 A = TaskGraph.from_tree(tree, gamma=2.0)
 A = A.bind(shops).matrix(len(shops))
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.3), layout="constrained")
 size = np.sqrt(np.diag(A))
 image = axes[0].imshow(A / np.outer(size, size), cmap="RdBu", vmin=-1, vmax=1)
-axes[0].set(title="What the tree says", xticks=[], yticks=range(1, 27, 3))
+axes[0].set(title="Structure from the tree", xticks=[], yticks=range(1, 27, 3))
 axes[0].set_yticklabels([branch.replace("/", ", ") for branch in dict.fromkeys(tree.values())])
-figure.colorbar(image, ax=axes[0], label="relation")
+figure.colorbar(image, ax=axes[0], label="correlation")
 for (name, values), colour in zip(scores.items(), ("0.5", "tab:orange", "tab:blue"), strict=True):
     axes[1].plot(sizes, values, marker="o", label=name, color=colour)
-axes[1].set(title="Quality on fresh rows", xlabel="rows for each shop", ylabel="mean R2 over shops", xscale="log", xticks=sizes)
+axes[1].set(title="Test score", xlabel="rows per shop", ylabel="mean R2 over shops", xscale="log", xticks=sizes)
 axes[1].set_xticks(sizes, [str(s) for s in sizes])
 axes[1].minorticks_off()
 axes[1].legend()

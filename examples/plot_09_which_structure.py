@@ -2,9 +2,8 @@
 Which structure fits?
 =====================
 
-Six worlds, each made by another kind of relation between tasks, and seven structures that look for relations. Every
-structure gets the best strength of its path, chosen on rows that were held out, and is then measured on fresh data,
-against tasks learned alone.
+Seven structures in six simulated scenarios with different relations between tasks. Every structure gets the best ``alpha``
+of its regularisation path, chosen on held-out rows; its test error is compared with that of single-task learning.
 """
 
 import matplotlib.pyplot as plt
@@ -17,20 +16,20 @@ from taskloom.structures import Clusters, Robust, SharedMean, TaskGraph
 T, d = 20, 10
 
 
-def worlds(rng):
-    """Name -> planted weights (d x T)."""
+def scenarios(rng):
+    """Name -> true coefficients (d x T)."""
     centre = rng.normal(size=(d, 4))
     near_mean = rng.normal(size=(d, 1)) + 0.4 * rng.normal(size=(d, T))
     walk = np.cumsum(0.5 * rng.normal(size=(d, T)), axis=1)
     columns = np.zeros((d, T))
     columns[:3] = 1.6 * rng.normal(size=(3, T))
     return {
-        "all near a mean": near_mean,
-        "four groups": centre[:, np.arange(T) % 4] + 0.2 * rng.normal(size=(d, T)),
-        "two common directions": rng.normal(size=(d, 2)) @ rng.normal(size=(2, T)) * 0.8,
+        "common mean": near_mean,
+        "four clusters": centre[:, np.arange(T) % 4] + 0.2 * rng.normal(size=(d, T)),
+        "rank two": rng.normal(size=(d, 2)) @ rng.normal(size=(2, T)) * 0.8,
         "a chain in time": walk,
         "the same three inputs": columns,
-        "nothing in common": rng.normal(size=(d, T)),
+        "unrelated": rng.normal(size=(d, T)),
     }
 
 
@@ -45,12 +44,12 @@ candidates = {
 }
 
 # %%
-# Fourteen rows and ten inputs, so that nothing can be learned well alone. Errors are over those of tasks learned alone,
-# the mean of two draws: below 1, learning together helps.
+# Fourteen rows and ten inputs, too few for good single-task models. Errors are relative to single-task learning, the mean
+# of two draws: below 1, multi-task learning helps.
 
 
 def error(structure, X, Y, held_out, fresh):
-    """The error on fresh rows, at the strength that does best on the rows held out."""
+    """The test error, at the alpha with the least error on the held-out rows."""
     problem = Problem(X, Y, structure=structure)
     tried = [
         (np.mean((held_out[0] @ s.W + s.b - held_out[1]) ** 2), s)
@@ -64,20 +63,19 @@ draws = 2
 ratio = np.zeros((6, len(candidates)))
 for draw in range(draws):
     rng = np.random.default_rng(draw)
-    for i, W in enumerate(worlds(rng).values()):
+    for i, W in enumerate(scenarios(rng).values()):
         X, X_held, X_fresh = (rng.normal(size=(rows, d)) for rows in (14, 30, 500))
         Y, Y_held = (inputs @ W + 1.5 * rng.normal(size=(len(inputs), T)) for inputs in (X, X_held))
         data = X, Y, (X_held, Y_held), (X_fresh, X_fresh @ W)
-        alone = error("independent", *data)
-        ratio[i] += [error(structure, *data) / alone / draws for structure in candidates.values()]
+        single = error("independent", *data)
+        ratio[i] += [error(structure, *data) / single / draws for structure in candidates.values()]
 
 # %%
-# Read a row: bold is the best structure in that world. The one that was made for a world is the best there, or as good as
-# the best, and lowers the error by a fifth to more than a half. Read the last row: where nothing is shared, structures
-# that are learned lose little, because their strength can be turned down. That is why a learned structure is a fair first
-# guess, and a known one should be known.
+# Bold is the best structure of a scenario. The structure that matches the scenario is the best, or as good as the best, and
+# lowers the error by a fifth to more than a half. In the last row, where tasks are unrelated, learned structures lose little,
+# because ``alpha`` can be small. So a learned structure is a good first choice; use a known one only where it is known.
 
-names = list(worlds(np.random.default_rng(0)))
+names = list(scenarios(np.random.default_rng(0)))
 figure, ax = plt.subplots(figsize=(9.5, 4.6), layout="constrained")
 image = ax.imshow(np.log2(ratio), cmap="RdBu_r", vmin=-1.6, vmax=1.6, aspect="auto")
 for i in range(len(names)):
@@ -95,12 +93,12 @@ for i in range(len(names)):
 ax.set_xticks(range(len(candidates)), list(candidates), rotation=20, ha="right")
 ax.set_yticks(range(len(names)), names)
 ax.set(
-    title="Error over the error of tasks learned alone (below 1: learning together helps)",
+    title="Test error relative to single-task learning (below 1: multi-task learning helps)",
     xlabel="structure",
-    ylabel="what relates the tasks",
+    ylabel="scenario",
 )
 plt.show()
 
 # %%
-# ``MultiTaskRegressorCV(structures=[...])`` makes this comparison on your own data; :doc:`/choosing` says which
-# candidates to name.
+# ``MultiTaskRegressorCV(structures=[...])`` makes this comparison on your own data; :doc:`/choosing` helps to choose the
+# candidates.

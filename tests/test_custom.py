@@ -472,7 +472,11 @@ class TestChecks:
             ("curvature", lambda _, z: 2 * np.exp(z), "curvature must be the derivative"),
             ("conjugate", lambda y, s: ExactPoisson().conjugate(y, s) - 0.1, "conjugate is too small"),
             ("conjugate", lambda y, s: ExactPoisson().conjugate(y, s) + 0.1, "conjugate is too large"),
-            ("gradient_bounds", lambda y: (-y / 2, np.inf), "gradient_bounds must give an interval that holds every gradient"),
+            (
+                "gradient_bounds",
+                lambda y: (-y / 2, np.inf),
+                "gradient_bounds must give an interval that contains every gradient",
+            ),
         ],
     )
     def test_a_wrong_loss_is_caught(self, method, wrong, words):

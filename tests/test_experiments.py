@@ -9,8 +9,7 @@ from sklearn.model_selection import KFold
 from taskloom import MultiTaskRegressor, solve
 from taskloom.experiments import compared_methods as learn
 from taskloom.experiments import errata as corrections
-from taskloom.experiments import fig1, reproduce, sarcos, scenes, school
-from taskloom.experiments import sarcos_variants as readings
+from taskloom.experiments import fig1, reproduce, sarcos, sarcos_variants, scenes, school
 from taskloom.experiments.baselines import (
     ClusterSet,
     accelerated_proximal_gradient,
@@ -242,7 +241,7 @@ def test_corrections_are_printed(capsys):
     assert capsys.readouterr().out.count("\n    ") >= 16
 
 
-def test_readings_of_the_baseline(folder, capsys, monkeypatch):
-    monkeypatch.setattr(readings, "settings", small(sarcos, n_test=300))
-    readings.show(folder, 2)
-    assert capsys.readouterr().out.count("±") == 4 * len(readings.READINGS)
+def test_variants_of_the_baseline(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sarcos_variants, "settings", small(sarcos, n_test=300))
+    sarcos_variants.show(folder, 2)
+    assert capsys.readouterr().out.count("±") == 4 * len(sarcos_variants.VARIANTS)

@@ -298,7 +298,7 @@ def test_errors_of_the_system_name_the_file(code, folder, saved, tmp_path, capsy
 
 
 def test_a_folder_that_cannot_be_written_is_noticed_before_the_fit(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("taskloom.cli.fitting.read_data", lambda *_, **__: pytest.fail("the table was read first"))
+    monkeypatch.setattr("taskloom.cli.table_roles.read_data", lambda *_, **__: pytest.fail("the table was read first"))
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
     for option in ("--save", "--report"):
         assert taskloom_("fit", folder / "long.csv", *LONG, option, tmp_path / "x") == cli.FAILED

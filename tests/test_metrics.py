@@ -102,7 +102,7 @@ def test_scorers_find_the_tasks_inside_pipelines_and_searches():
 
 
 def test_shapes_must_agree():
-    with pytest.raises(ValueError, match="alike"):
+    with pytest.raises(ValueError, match="must be equal"):
         metrics.macro_r2(Y, P[:, :2])
 
 

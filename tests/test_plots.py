@@ -84,7 +84,7 @@ def test_a_small_map_names_the_groups():
     display = TaskStructureDisplay.from_estimator(fitted(150)[0], ax=ax)
     labels = [text.get_text() for text in display.ax_.get_yticklabels()]
     assert 0 < len(labels) < 30
-    assert all(label.startswith("group ") for label in labels)
+    assert all(label.startswith("cluster ") for label in labels)
 
 
 def test_a_matrix_and_a_single_task():
@@ -134,7 +134,7 @@ def test_solutions_can_be_drawn_too():
     alphas = [1.0, 0.1, 0.01]
     display = PathDisplay.from_solutions(alphas, list(path(problem, alphas)))
     assert len(display.axes_) == 1
-    with pytest.raises(ValueError, match="2 strengths for 3"):
+    with pytest.raises(ValueError, match="2 values of alpha for 3"):
         PathDisplay.from_solutions(alphas[:2], list(path(problem, alphas)))
 
 
@@ -147,7 +147,7 @@ def test_the_path_shows_scores_and_spectrum(model):
         PathDisplay.from_estimator(MultiTaskRegressor())
 
 
-def test_transfer_shows_the_transfer_table(model):
+def test_transfer_shows_the_gains(model):
     display = TransferDisplay.from_estimator(model)
     gain = model.transfer_["gain"][display.order_]
     assert np.all(np.diff(gain) >= 0)
@@ -164,11 +164,11 @@ def test_transfer_of_a_plain_model_and_of_tasks_without_a_score():
     plain = MultiTaskRegressor(structures.Clusters(2), alpha=0.1)
     with pytest.raises(ValueError, match="compare_to_single_task"):
         TransferDisplay.from_estimator(plain.fit(X, Y))
-    ledger = compare_to_single_task(plain, X, Y, cv=3)
-    ledger["gain"][2] = np.nan
-    assert sorted(TransferDisplay.from_ledger(ledger).order_) == [0, 1, 3, 4]
+    transfer = compare_to_single_task(plain, X, Y, cv=3)
+    transfer["gain"][2] = np.nan
+    assert sorted(TransferDisplay.from_transfer(transfer).order_) == [0, 1, 3, 4]
     with pytest.raises(ValueError, match="no task has a score"):
-        TransferDisplay.from_ledger({**ledger, "gain": np.full(5, np.nan)})
+        TransferDisplay.from_transfer({**transfer, "gain": np.full(5, np.nan)})
 
 
 def test_matplotlib_is_imported_when_a_figure_is_drawn_and_missed_in_one_sentence():

@@ -199,7 +199,7 @@ def test_without_data_and_without_history():
     assert "observations with" not in html
     bare = MultiTaskRegressor(alpha=0.1).fit(X, Y)
     del bare.history_
-    assert "no course of iterations" in render_report(bare)
+    assert "no history of iterations" in render_report(bare)
 
 
 def test_hostile_names_are_shown_and_harmless():
@@ -232,7 +232,7 @@ def test_numbers_in_the_page_are_those_of_the_model():
     assert sorted(facts["order"]) == list(range(6))
     for t, name in enumerate(model.tasks_.tolist()):
         shares = model.explain(name)
-        assert dict(facts["lenders"][t]) == {
+        assert dict(facts["contributions"][t]) == {
             model.tasks_.tolist().index(other): round(1000 * share) for other, share in shares.items() if abs(share) >= 5e-4
         }
     assert np.allclose(facts["gain"], model.transfer_["gain"], rtol=1e-4)
@@ -242,40 +242,40 @@ def test_numbers_in_the_page_are_those_of_the_model():
 def test_words_say_what_was_found():
     model, X, Y = made("gaps")
     text = render_report(model, X, Y)
-    assert f"6 tasks were learned together from {int((~np.isnan(Y)).sum())} observations with 4 inputs" in text
-    assert "The tasks fall into 2 groups of 3." in text
-    assert "The optimum is proved to within" in text
-    assert "The 3 classes of one target were learned together" in render_report(*made("classes"))
-    assert "All tasks belong together: they form one group" in render_report(made("fallback")[0])
-    assert "any two tasks correlate about +0." in render_report(made("leave one out")[0])
-    assert "each was learned on its own, as asked" in render_report(made("alone")[0])
-    assert "everything vanished" in render_report(made("vanished")[0])
-    assert "no relations to learn" in render_report(made("one task")[0])
-    assert "The relations were given, not learned" in render_report(made("leave one out")[0])
+    assert f"6 tasks were fitted jointly from {int((~np.isnan(Y)).sum())} observations with 4 inputs" in text
+    assert "The tasks form 2 clusters of 3." in text
+    assert "Converged: duality gap" in text
+    assert "The 3 classes of one target were fitted jointly" in render_report(*made("classes"))
+    assert "All tasks form one cluster" in render_report(made("fallback")[0])
+    assert "the correlation of any two tasks is about +0." in render_report(made("leave one out")[0])
+    assert "this is single-task learning, as specified" in render_report(made("alone")[0])
+    assert "All coefficients are zero at this alpha" in render_report(made("vanished")[0])
+    assert "no correlations to learn" in render_report(made("one task")[0])
+    assert "The structure was specified, not learned" in render_report(made("leave one out")[0])
     kept = len(made("fallback")[0].fallback_tasks_)
     assert kept >= 1
-    assert f"{kept} task{'s' * (kept > 1)} that joint learning would hurt kept " in render_report(made("fallback")[0])
-    assert "4 of 5 inputs are used, most of all" in render_report(made("features")[0])
+    assert f"{kept} task{'s' * (kept > 1)} with a loss keep" in render_report(made("fallback")[0])
+    assert "4 of 5 inputs are used, with the largest coefficients for" in render_report(made("features")[0])
     assert made("robust")[0].outlier_tasks_.tolist() == [5]
-    assert "1 task goes its own way: “\u20685\u2069”" in render_report(made("robust")[0])
-    ledger = compare_to_single_task(model, X, Y, cv=3)
-    assert "Learning together" in render_report(model, transfer=ledger)
+    assert "1 outlier task: “\u20685\u2069”" in render_report(made("robust")[0])
+    transfer = compare_to_single_task(model, X, Y, cv=3)
+    assert "Multi-task learning" in render_report(model, transfer=transfer)
 
 
-def test_whether_learning_together_helps_is_said_by_the_mean_gain():
+def test_whether_multi_task_learning_helps_is_judged_by_the_mean_gain():
     model, _, _ = made("gaps")
     names, T = model.tasks_.tolist(), len(model.tasks_)
 
     def told(gain, error):
-        ledger = {"task": names, "alone": np.full(T, 0.5), "together": 0.5 + gain, "gain": gain, "standard_error": error}
-        return render_report(model, transfer=ledger)
+        transfer = {"task": names, "alone": np.full(T, 0.5), "together": 0.5 + gain, "gain": gain, "standard_error": error}
+        return render_report(model, transfer=transfer)
 
     even = np.full(T, 0.1) + 0.01 * np.arange(T)
-    assert "Learning together helps: of 6 tasks, 6 are predicted clearly better" in told(even, np.full(T, 0.01))
-    assert "Learning together hurts: of 6 tasks, 0 are predicted clearly better" in told(-even, np.full(T, 0.01))
+    assert "Multi-task learning helps: of 6 tasks, 6 are predicted clearly better" in told(even, np.full(T, 0.01))
+    assert "Multi-task learning hurts: of 6 tasks, 0 are predicted clearly better" in told(-even, np.full(T, 0.01))
     mixed = np.array([0.3, -0.01, 0.2, -0.01, 0.01, -0.01])
     said = told(mixed, np.array([0.2, 0.001, 0.2, 0.001, 0.001, 0.1]))  # two clearly worse, by next to nothing
-    assert "Learning together makes no clear difference on average: of 6 tasks, 1 is predicted clearly better" in said
+    assert "Multi-task learning makes no clear difference on average: of 6 tasks, 1 is predicted clearly better" in said
     assert "(standard error over tasks 0.0" in said
 
 
@@ -289,9 +289,9 @@ def test_the_certificate_in_words():
     def proof(gap, status="optimal", tol=1e-4):
         return prove(Certificate(2.0, 2.0 - gap, gap, gap, status, "It stopped"), tol)
 
-    assert proof(3e-5).headline == "The optimum is proved to within 0.003 %"
-    assert (proof(0.0).headline, proof(3e-5).tone) == ("The optimum is proved, up to rounding", "good")
-    assert proof(0.025, "max_iter").headline == "Stopped early: proved to within 2.5 %, asked for 0.01 %"
+    assert proof(3e-5).headline == "Converged: duality gap 0.003 %"
+    assert (proof(0.0).headline, proof(3e-5).tone) == ("Converged: duality gap 0, up to rounding", "good")
+    assert proof(0.025, "max_iter").headline == "Not converged: duality gap 2.5 %, tolerance 0.01 %"
     assert "It stopped." in proof(0.025, "max_iter").meaning
     assert "at best a stationary point" in proof(np.inf, "stationary").headline
     assert proof(np.nan, "stationary").tone == "none"
@@ -308,7 +308,7 @@ def test_fits_that_stopped_early_or_prove_nothing_say_so():
     X, Y = data()
     with pytest.warns(ConvergenceWarning):
         early = MultiTaskRegressor(alpha=0.01, max_iter=1, tol=1e-12, loss="absolute").fit(X, Y)
-    assert "Stopped early" in render_report(early)
+    assert "Not converged" in render_report(early)
     early.certificate_ = dataclasses.replace(
         early.certificate_, relative_gap=np.inf, dual=-np.inf, gap=np.inf, status="stationary"
     )
@@ -324,7 +324,7 @@ def test_an_added_task_is_in_the_page():
     model = MultiTaskRegressor(alpha=0.1).fit(X, Y).add_task(X[:8], Y[:8, 0], name="late")
     facts = json.loads(Page(render_report(model)).text["script"][0])
     assert facts["names"][-1] == "late"
-    assert facts["lenders"][-1] == []
+    assert facts["contributions"][-1] == []
     assert "without the tasks that were added since" in render_report(model)
 
 
@@ -343,12 +343,12 @@ def test_a_page_of_150_tasks_is_small():
     Y = X @ rng.normal(size=(5, 150)) + rng.normal(size=(25, 150))
     table = pd.DataFrame(Y, columns=[f'<"&{t:03d}' + "é🧶" * 90 for t in range(150)])
     model = MultiTaskRegressor("frobenius", alpha=1.0).fit(X, table)
-    ledger = {
+    transfer = {
         "task": model.tasks_,
         **{c: rng.normal(size=150) for c in ("alone", "together", "gain")},
         "standard_error": np.ones(150),
     }
-    assert len(render_report(model, X, table, transfer=ledger).encode()) < 1_500_000
+    assert len(render_report(model, X, table, transfer=transfer).encode()) < 1_500_000
 
 
 def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
@@ -432,7 +432,7 @@ def test_pointer_and_keys_walk_the_map(visit):
     box = sheet.bounding_box()
     page.mouse.move(box["x"] + box["width"] - 6, box["y"] + box["height"] - 6)  # the last cell: a task with itself
     order = json.loads(page.locator("#facts").text_content())["order"]
-    assert readout.text_content().startswith(f"{model.tasks_[order[-1]]} (group")
+    assert readout.text_content().startswith(f"{model.tasks_[order[-1]]} (cluster")
     sheet.focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowLeft")
@@ -447,7 +447,7 @@ def test_pointer_and_keys_walk_the_map(visit):
     assert first.startswith("its own data" if best == model.tasks_[one] else str(best))
     sheet.click(position={"x": box["width"] - 6, "y": box["height"] - 6})
     assert page.locator("#detail h3").text_content() == str(model.tasks_[order[-1]])
-    page.locator("#detail li button").first.click()  # from a lender to its own lenders
+    page.locator("#detail li button").first.click()  # from a contributor to its own contributors
     assert page.evaluate("document.activeElement.tagName") == "H3"
 
 
@@ -492,7 +492,7 @@ def test_the_table_of_gains_sorts(visit):
     assert tasks() == by_gain
     page.get_by_role("button", name="gain").click()
     assert tasks() == by_gain[::-1]
-    page.get_by_role("button", name="task").click()
+    page.get_by_role("button", name="task", exact=True).click()
     assert tasks() == sorted(by_gain)
 
 

@@ -1,6 +1,6 @@
-"""Scores of many tasks, where NaN means that a task was not observed; each is a function and a scikit-learn scorer.
+"""Metrics of many tasks; a target that is NaN was not observed. :class:`scorer` makes a scikit-learn scorer of each.
 
-``*_per_task`` functions give one number for each task; the others their mean. ``task`` names the task of each row of a long
+:func:`per_task` returns one number per task, the other functions their mean. ``task`` names the task of each row of a long
 table; without it a two-dimensional ``y`` has one task in each column.
 """
 
@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from .tables import is_missing, rows_by_task, sorted_labels, split_table
 
 Array = np.ndarray
-FLAT = 1e-28  # squares about the mean below this share of the squares are rounding: the target is constant
+FLAT = 1e-28  # a target is constant if its sum of squares about the mean is below this share of its sum of squares
 
 __all__ = [
     "macro_accuracy",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def observed(y: Array) -> Array:
-    """Where a target is there: not NaN, not None."""
+    """Where a target is observed: not NaN, not None."""
     if y.dtype.kind == "f":
         return ~np.isnan(y)
     if y.dtype.kind == "O":
@@ -61,20 +61,20 @@ def per_task(
     dict
         By task label (long tables) or column position (wide ones).
     """
-    truth, guess = np.asarray(y_true), np.asarray(y_pred)
-    if truth.shape != guess.shape:
-        raise ValueError(f"y_true has shape {truth.shape} and y_pred {guess.shape}; they must be alike")
+    truth, predictions = np.asarray(y_true), np.asarray(y_pred)
+    if truth.shape != predictions.shape:
+        raise ValueError(f"y_true has shape {truth.shape} and y_pred {predictions.shape}; they must be equal")
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
     scores = {}
     for name, rows, column in _tasks(truth, task):
         entry = (rows,) if column is None else (rows, column)
-        true, predicted = truth[entry], guess[entry]
+        true, predicted = truth[entry], predictions[entry]
         seen = observed(true)
         w = None if weight is None else weight[entry if weight.ndim == 2 else rows][seen]
         if seen.any():
             scores[name] = float(score(true[seen], predicted[seen], w))
     if not scores:
-        raise ValueError("y_true holds nothing but missing values: there is nothing to score")
+        raise ValueError("y_true holds only missing values: there is nothing to score")
     return scores
 
 
@@ -96,15 +96,15 @@ def nmse(true: Array, predicted: Array, weight: Array | None) -> float:
 
 
 def r2(true: Array, predicted: Array, weight: Array | None) -> float:
-    """As scikit-learn's ``r2_score`` (a constant target scores 1 if met, else 0), without its checks: it is called often."""
+    """As scikit-learn's ``r2_score`` (a constant target scores 1 if predicted exactly, else 0), without its checks."""
     if true.size < 2:
         return np.nan
     w = np.ones(true.size) if weight is None else weight
     total = float(w @ (true - np.average(true, weights=w)) ** 2)
-    missed = float(w @ (true - predicted) ** 2)
+    residual = float(w @ (true - predicted) ** 2)
     if total <= FLAT * float(w @ true**2):
-        return 1.0 if missed == 0 else 0.0
-    return 1 - missed / total
+        return 1.0 if residual == 0 else 0.0
+    return 1 - residual / total
 
 
 def accuracy(true: Array, predicted: Array, weight: Array | None) -> float:
@@ -117,7 +117,7 @@ def auc(true: Array, decision: Array, weight: Array | None) -> float:
 
 
 class TaskScores:
-    """The scores of all tasks at once, for predictions of the same targets again and again: R2, or accuracy of signs.
+    """The scores of all tasks, for repeated predictions of the same targets: R2, or accuracy of signs.
 
     ``y`` and ``z`` hold one number for each scored observation, ``task`` its task among ``names``; ``labelled`` says which
     tasks have labels, as -1 and +1 (0 is a label that the model does not know).
@@ -130,8 +130,8 @@ class TaskScores:
         self.total = self._sum(self.w)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = self._sum(self.w * y) / self.total
-        self.spread = self._sum(self.w * (y - mean[task]) ** 2)
-        self.flat = self.spread <= FLAT * self._sum(self.w * y**2)
+        self.squares = self._sum(self.w * (y - mean[task]) ** 2)
+        self.flat = self.squares <= FLAT * self._sum(self.w * y**2)
 
     def _sum(self, values: Array) -> Array:
         return np.bincount(self.task, values, len(self.names))
@@ -139,18 +139,18 @@ class TaskScores:
     def __call__(self, z: Array, variance: dict[Any, float] | None = None) -> dict[Any, float]:
         """By task; tasks without an observation are left out.
 
-        With ``variance``, errors are measured against that of each task, not against that of the few targets at hand: where a
-        fold holds two or three of a task, they may lie close together by chance.
+        With ``variance`` (by task) this is the pooled-variance R2 (``scoring="steady"``): errors are divided by the variance of
+        all targets of the task, not by that of the few in this fold, which may be small by chance.
         """
-        missed = self._sum(self.w * (self.y - z) ** 2)
-        hits = self._sum(self.w * (np.where(z > 0, 1.0, -1.0) == self.y))
+        residual = self._sum(self.w * (self.y - z) ** 2)
+        correct = self._sum(self.w * (np.where(z > 0, 1.0, -1.0) == self.y))
         with np.errstate(invalid="ignore", divide="ignore"):
-            explained = np.where(self.flat, np.where(missed == 0, 1.0, 0.0), 1 - missed / self.spread)
+            explained = np.where(self.flat, np.where(residual == 0, 1.0, 0.0), 1 - residual / self.squares)
             explained[self.size < 2] = np.nan
             if variance is not None:
-                explained = 1 - missed / (self.total * np.array([variance.get(name, np.nan) for name in self.names]))
+                explained = 1 - residual / (self.total * np.array([variance.get(name, np.nan) for name in self.names]))
                 explained[~np.isfinite(explained)] = np.nan
-            scores = np.where(self.labelled, hits / self.total, explained)
+            scores = np.where(self.labelled, correct / self.total, explained)
         return {name: float(score) for name, score, size in zip(self.names, scores, self.size, strict=True) if size > 0}
 
 
@@ -228,8 +228,8 @@ def pooled_nmse(y_true: Any, y_pred: Any, task: Any = None, sample_weight: Any =
 
     def total(true: Array, predicted: Array, weight: Array | None) -> float:
         w = np.ones(true.size) if weight is None else weight
-        spread = np.var(true, ddof=1) if true.size > 1 else np.nan
-        return float(w @ (true - predicted) ** 2 / spread)
+        variance = np.var(true, ddof=1) if true.size > 1 else np.nan
+        return float(w @ (true - predicted) ** 2 / variance)
 
     def size(true: Array, _: Array, weight: Array | None) -> float:
         return float(true.size if weight is None else weight.sum())

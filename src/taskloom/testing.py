@@ -1,7 +1,6 @@
-"""Checks for losses and structures of your own: laws that hold at every point, tried at random ones.
+"""Checks for custom losses and structures: inequalities that hold at every point, evaluated at random points.
 
-A component that breaks one of them would make certificates that prove nothing, so each failure is an ``AssertionError`` whose
-sentence names the method to look at.
+Certificates are only valid if these hold. A failure is an ``AssertionError`` that names the method to correct.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ __all__ = ["check_loss", "check_structure"]
 Array = np.ndarray
 
 
-def _insist(condition: Any, sentence: str) -> None:
+def _require(condition: Any, sentence: str) -> None:
     if not np.all(condition):
         raise AssertionError(sentence)
 
 
 def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
-    """Check that a loss is convex, and that its gradient or prox, its curvature and its conjugate belong to its value.
+    """Check that a loss is convex, and that its gradient or prox, curvature and conjugate are consistent with its value.
 
     Parameters
     ----------
@@ -39,7 +38,7 @@ def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
     Raises
     ------
     AssertionError
-        With the first law that fails, and the method that breaks it.
+        With the first inequality that fails, and the method to correct.
     """
     given, loss = loss, as_loss(loss)
     rng, name = np.random.default_rng(random_state), type(getattr(loss, "loss", given)).__name__
@@ -48,30 +47,30 @@ def check_loss(loss: Any, y: Any = None, *, random_state: int = 0) -> None:
     z, other = 2 * rng.normal(size=200), 2 * rng.normal(size=200)
     value, far = loss.value(y, z), loss.value(y, other)
     size = 1e-9 * (1 + np.abs(value) + np.abs(far))
-    _insist(np.shape(value) == z.shape, f"{name}.value must be entrywise: it gave shape {np.shape(value)} for {z.shape}")
-    _insist(value >= -size, f"{name}.value must not be negative: add a function of y that makes its least value 0")
+    _require(np.shape(value) == z.shape, f"{name}.value must be entrywise: it gave shape {np.shape(value)} for {z.shape}")
+    _require(value >= -size, f"{name}.value must not be negative: add a function of y such that its minimum is 0")
     middle = loss.value(y, (z + other) / 2)
-    _insist(middle <= (value + far) / 2 + size, f"{name}.value must be convex in z: it lies above a chord")
+    _require(middle <= (value + far) / 2 + size, f"{name}.value must be convex in z: it lies above a chord")
     if loss.smooth:
         _check_gradient(loss, name, y, z)
         at, s = z, loss.gradient(y, z)
     else:
         at, s = _gradients_of_prox(loss, name, y, z, rng)
     lower, upper = (np.broadcast_to(edge, y.shape) for edge in loss.gradient_bounds(y))
-    _insist((lower <= 0) & (upper >= 0), f"{name}.gradient_bounds must give an interval that holds 0")
+    _require((lower <= 0) & (upper >= 0), f"{name}.gradient_bounds must give an interval that contains 0")
     room = 1e-8 * (1 + np.abs(s))
-    _insist(
-        (s >= lower - room) & (s <= upper + room), f"{name}.gradient_bounds must give an interval that holds every gradient"
+    _require(
+        (s >= lower - room) & (s <= upper + room), f"{name}.gradient_bounds must give an interval that contains every gradient"
     )
     s = np.clip(s, lower, upper)
     star = loss.conjugate(y, s)
     for point, there in ((z, value), (other, far)):
-        _insist(
+        _require(
             there + star - s * point >= -size * (1 + np.abs(s * point)),
-            f"{name}.conjugate is too small: l(y, z) + l*(y, s) >= s z must hold (Fenchel and Young)",
+            f"{name}.conjugate is too small: l(y, z) + l*(y, s) >= s z must hold (Fenchel-Young)",
         )
     value = loss.value(y, at)
-    _insist(
+    _require(
         np.abs(value + star - s * at) <= 1e-6 * (1 + np.abs(value) + np.abs(s * at)),
         f"{name}.conjugate is too large: l(y, z) + l*(y, s) = s z must hold at the gradient s of z",
     )
@@ -82,30 +81,30 @@ def _check_gradient(loss: Any, name: str, y: Array, z: Array) -> None:
     gradient = loss.gradient(y, z)
     numeric = (loss.value(y, z + h) - loss.value(y, z - h)) / (2 * h)
     close = np.abs(gradient - numeric) <= 1e-4 * (1 + np.abs(gradient))
-    _insist(np.mean(close) > 0.97, f"{name}.gradient must be the derivative of value in z")  # a few points may meet a kink
+    _require(np.mean(close) > 0.97, f"{name}.gradient must be the derivative of value in z")  # a few points may be nonsmooth
     curvature = (loss.gradient(y, z + h) - loss.gradient(y, z - h)) / (2 * h)
     close = np.abs(loss.curvature(y, z) - curvature) <= 1e-3 * (1 + np.abs(curvature))
-    _insist(np.mean(close) > 0.97, f"{name}.curvature must be the derivative of gradient in z")
-    _insist(
+    _require(np.mean(close) > 0.97, f"{name}.curvature must be the derivative of gradient in z")
+    _require(
         np.max(curvature) <= loss.max_curvature * (1 + 1e-6) + 1e-6,
-        f"{name}.max_curvature must bound every curvature; leave it out where there is no bound",
+        f"{name}.max_curvature must bound every curvature; omit it where there is no bound",
     )
 
 
 def _gradients_of_prox(loss: Any, name: str, y: Array, z: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Check the prox against nearby and faraway points; where it lands, and the gradients that it finds there."""
+    """Check the prox against other points; returns its result, and a subgradient there."""
     step = 0.7
     u = loss.prox(y, z, step)
     at = step * loss.value(y, u) + (u - z) ** 2 / 2
-    for spread in (1e-3, 1e-1, 1.0, 5.0):
-        other = u + spread * rng.normal(size=u.shape)
-        beaten = step * loss.value(y, other) + (other - z) ** 2 / 2
-        _insist(at <= beaten + 1e-9 * (1 + np.abs(beaten)), f"{name}.prox must minimise step * value(y, u) + (u - z)^2 / 2")
+    for distance in (1e-3, 1e-1, 1.0, 5.0):
+        other = u + distance * rng.normal(size=u.shape)
+        reached = step * loss.value(y, other) + (other - z) ** 2 / 2
+        _require(at <= reached + 1e-9 * (1 + np.abs(reached)), f"{name}.prox must minimise step * value(y, u) + (u - z)^2 / 2")
     return u, (z - u) / step
 
 
 def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, rtol: float = 1e-6) -> None:
-    """Check that a penalty is convex, and that its prox, its conjugate and its best structure belong to its value.
+    """Check that a penalty is convex, and that its prox, conjugate and ``best_structure`` are consistent with its value.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
     Raises
     ------
     AssertionError
-        With the first law that fails, and the method that breaks it.
+        With the first inequality that fails, and the method to correct.
     """
     given, F = structure, as_structure(structure)
     F.check_tasks(n_tasks)
@@ -131,16 +130,16 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
         B = rng.normal(size=(n_tasks, n_tasks))
         return B @ B.T / n_tasks
 
-    points = [F.prox(scale * random_psd(), 0.1) for scale in (0.3, 1.0, 3.0)]  # the prox lands in the domain
+    points = [F.prox(scale * random_psd(), 0.1) for scale in (0.3, 1.0, 3.0)]  # the result of a prox is in the domain
     values = [F.value(A) for A in points]
     for A, value in zip(points, values, strict=True):
         least = float(np.linalg.eigvalsh(symmetric(A))[0])
-        _insist(least >= -1e-9 * (1 + np.abs(A).max()), f"{name}.prox must give positive semidefinite matrices")
-        _insist(np.isfinite(value), f"{name}.value must be finite where the prox lands")
+        _require(least >= -1e-9 * (1 + np.abs(A).max()), f"{name}.prox must give positive semidefinite matrices")
+        _require(np.isfinite(value), f"{name}.value must be finite at the result of the prox")
     slack = rtol * (1 + max(np.abs(values)))
     for i, j in ((0, 1), (1, 2), (0, 2)):
         middle = F.value((points[i] + points[j]) / 2)
-        _insist(middle <= (values[i] + values[j]) / 2 + slack, f"{name}.value must be convex: it lies above a chord")
+        _require(middle <= (values[i] + values[j]) / 2 + slack, f"{name}.value must be convex: it lies above a chord")
     for step in (0.1, 1.0):
         _check_prox(F, name, symmetric(rng.normal(size=(n_tasks, n_tasks))), step, points, rtol)
         _check_prox(F, name, random_psd(), step, points, rtol)
@@ -148,31 +147,31 @@ def check_structure(structure: Any, n_tasks: int = 4, *, random_state: int = 0, 
         S = random_psd() * 10 ** rng.uniform(-2, 0)
         star = F.conjugate(S, A)
         for B, other in zip(points, values, strict=True):
-            _insist(
+            _require(
                 star >= float(np.vdot(S, B)) - other - slack * (1 + float(np.abs(np.vdot(S, B)))),
-                f"{name}.conjugate is too small: F(A) + F*(S) >= <S, A> must hold (Fenchel and Young)",
+                f"{name}.conjugate is too small: F(A) + F*(S) >= <S, A> must hold (Fenchel-Young)",
             )
         _check_step(F, name, S + 0.01 * np.eye(n_tasks), points, rtol)
-    for size in (0.3, 0.7, 1.1, 1.3, 2.0, 5.0):  # a conjugate that forgets where it is infinite shows along one direction
+    for size in (0.3, 0.7, 1.1, 1.3, 2.0, 5.0):  # a conjugate must be infinite outside its domain: check along one direction
         S = random_psd()
         s, V = np.linalg.eigh(S)
         _check_along(F, name, size / s[-1] * S, np.outer(V[:, -1], V[:, -1]), rtol)
 
 
 def _check_along(F: Any, name: str, S: Array, A: Array, rtol: float) -> None:
-    """Fenchel and Young along the direction in which ``S`` is largest, as far out as the value is finite."""
+    """The Fenchel-Young inequality along the top eigenvector of ``S``, where the value is finite."""
     star = F.conjugate(S, F.prox(A, 0.1))
     for length in (0.01, 0.1, 1.0, 10.0, 100.0):
         price = float(np.vdot(S, A)) * length
-        _insist(
+        _require(
             star >= price - F.value(length * A) - rtol * (1 + price),
-            f"{name}.conjugate is too small: F(A) + F*(S) >= <S, A> must hold (Fenchel and Young)",
+            f"{name}.conjugate is too small: F(A) + F*(S) >= <S, A> must hold (Fenchel-Young)",
         )
 
 
 def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], rtol: float) -> None:
     P = F.prox(M, step)
-    _insist(
+    _require(
         float(np.linalg.eigvalsh(symmetric(P))[0]) >= -max(rtol, 1e-9) * (1 + np.abs(P).max()),
         f"{name}.prox must give positive semidefinite matrices, also for indefinite ones",
     )
@@ -181,19 +180,19 @@ def _check_prox(F: Any, name: str, M: Array, step: float, points: list[Array], r
     for A in (*points, 0.5 * P, 1.5 * P, P + level):  # any point will do: outside the domain the value is infinite
         for share in (1e-3, 1e-2, 0.1, 1.0):
             B = P + share * (A - P)
-            beaten = step * F.value(B) + float(np.sum((B - M) ** 2)) / 2
-            _insist(
-                at <= beaten + rtol * share * (1 + abs(beaten)),
+            reached = step * F.value(B) + float(np.sum((B - M) ** 2)) / 2
+            _require(
+                at <= reached + rtol * share * (1 + abs(reached)),
                 f"{name}.prox must minimise step * value(B) + ||B - A||^2 / 2 over positive semidefinite B",
             )
     N = (M - P) / step  # a gradient of F at P: the conjugate is known there
     if np.linalg.eigvalsh(symmetric(N))[0] >= 0:
         exact, found = float(np.vdot(N, P)) - F.value(P), F.conjugate((1 - 1e-9) * N, P)
-        _insist(
+        _require(
             found >= exact - rtol * (1 + abs(exact)),
             f"{name}.conjugate is too small: F(A) + F*(S) = <S, A> must hold at a gradient S of F at A",
         )
-        _insist(
+        _require(
             found <= exact + 1e-3 * (1 + abs(exact)),
             f"{name}.conjugate is too large: F(A) + F*(S) = <S, A> must hold at a gradient S of F at A",
         )
@@ -207,7 +206,7 @@ def _check_step(F: Any, name: str, S: Array, points: list[Array], rtol: float) -
             mixed = A + share * (B - A)
             if np.linalg.eigvalsh(symmetric(mixed))[0] > 1e-9:
                 other = float(np.trace(np.linalg.solve(mixed, S))) + F.value(mixed)
-                _insist(
+                _require(
                     price <= other + rtol * (1 + abs(other)),
                     f"{name}.best_structure must minimise tr(A^-1 S) + value(A)",
                 )

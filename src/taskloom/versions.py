@@ -1,4 +1,4 @@
-"""What a bug report needs: which versions are installed, and how many threads they use."""
+"""Versions and thread pools, for bug reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from threadpoolctl import threadpool_info
 
 from taskloom import __version__
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "threadpoolctl", "joblib", "pandas", "polars", "pyarrow", "cvxpy", "torch")
+REQUIRED = ("numpy", "scipy", "scikit-learn")
+PACKAGES = (*REQUIRED, "threadpoolctl", "joblib", "pandas", "polars", "pyarrow", "cvxpy", "torch")
+
+
+def versions() -> dict[str, str]:
+    """The versions of taskloom, Python and the required packages."""
+    return {"taskloom": __version__, "python": platform.python_version(), **{name: version(name) for name in REQUIRED}}
 
 
 def show_versions() -> None:

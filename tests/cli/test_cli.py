@@ -98,7 +98,7 @@ def test_the_demonstration(capsys, tmp_path):
     scores = [float(line.split()[-3]) for line in text.splitlines() if line.endswith("%")]
     assert len(scores) == 3
     assert all(score > scores[0] + 0.03 for score in scores[1:])  # on rows that had no part in anything
-    assert "60 of 60 are in the group of their kind" in text
+    assert "60 of 60 tasks are in the right cluster" in text
     assert "Optimal" in text
     assert f"report: {tmp_path / 'r.html'}" in text or "no report: " in text
 
@@ -124,8 +124,8 @@ def test_the_demonstration_hands_out_its_data(tmp_path, capsys):
 def test_fit_says_what_it_decided_and_shows_each_task(folder, capsys):
     assert taskloom_("fit", folder / "long.csv", *LONG, "--drop", "pupil,passed", "--categorical", "year", *QUICK) == 0
     text = capsys.readouterr()
-    assert "120 rows, 120 observations, 6 tasks in column 'school'; targets are numbers, so these are regression" in text.err
-    assert "2 columns of numbers, 2 of words" in text.out  # true and false are numbers
+    assert "120 rows, 120 observations, 6 tasks in column 'school'; targets are numeric, so these are regression" in text.err
+    assert "2 numeric and 2 categorical columns" in text.out  # true and false are numeric
     assert "Optimal" in text.out
     rows = [line.split() for line in text.out.splitlines() if line.startswith("school ")]
     assert len(rows) == 6
@@ -133,7 +133,7 @@ def test_fit_says_what_it_decided_and_shows_each_task(folder, capsys):
 
 
 def test_the_estimate_is_that_of_scikit_learns_own_cross_validation(folder, capsys):
-    """The ledger's scores, from predictions of rows that were left out, by an independent way."""
+    """The scores of the command against out-of-fold predictions that are computed independently."""
     assert (
         taskloom_("fit", folder / "long.csv", *LONG, "--drop", "pupil,passed", "--cv", "3", "--alphas", "0.05", "--json", "-q")
         == 0
@@ -196,8 +196,8 @@ def test_labels_are_noticed(folder, capsys, tmp_path):
     options = ["--target", "passed", "--task", "school", "--drop", "pupil,score", *QUICK, "--save", tmp_path / "c"]
     assert taskloom_("fit", folder / "long.csv", *options) == 0
     text = capsys.readouterr()
-    assert "targets are labels, so these are classification tasks" in text.err
-    assert "accuracy alone" in text.out
+    assert "targets are class labels, so these are classification tasks" in text.err
+    assert "single-task accuracy" in text.out
     assert taskloom_("predict", tmp_path / "c", folder / "long.csv", "-o", tmp_path / "out.csv") == 0
     out = pd.read_csv(tmp_path / "out.csv")
     assert list(out.columns) == ["pupil", "school", "score", "passed", "prediction", "probability no", "probability yes"]
@@ -229,14 +229,18 @@ def test_compare_ranks_structures(folder, capsys):
     assert ranking[0]["behind"] == 0
     assert all(row["behind"] > 0 and row["behind_error"] > 0 for row in ranking[1:])
     assert taskloom_("compare", folder / "long.csv", *options, "--structure", "trace,frobenius") == 0
-    assert "proved within" in capsys.readouterr().out
+    assert "duality gap" in capsys.readouterr().out
 
 
 def test_structures_are_read_and_written_alike():
     for text in ("trace", "unit_trace", "clusters:3", "shared_mean:2.5", "schatten:1.5", "log_det:0.5"):
         assert written(parse(text)) == text
     assert {written(structure).split(":")[0] for structure in every(30, linear=False)} >= {"trace", "clusters", "independent"}
-    for text, words in (("nonsense", "must be one of"), ("clusters:0", "n_clusters >= 1"), ("trace:1:2", "too many numbers")):
+    for text, words in (
+        ("nonsense", "must be one of"),
+        ("clusters:0", "n_clusters >= 1"),
+        ("trace:1:2", "too many parameters"),
+    ):
         with pytest.raises(ValueError, match=words):
             parse(text)
 
@@ -304,7 +308,7 @@ def test_inspect(saved, capsys):
     text = capsys.readouterr().out
     assert re.search(r"tasks +6: school 0, school 1", text)
     assert "Optimal" in text
-    assert "words: gender (3 levels)" in text
+    assert "categorical: gender (3 levels)" in text
     assert taskloom_("inspect", saved, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     model = taskloom.load(saved)[-1]

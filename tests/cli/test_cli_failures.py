@@ -42,7 +42,7 @@ TABLES = {
     "decimal comma": ("score;school;x\n1;a;1,5\n2;b;2,5\n", "a comma, such as '1,5' in row 1: write decimals with a point"),
     "infinity": ("score,school,x\n1,a,inf\n2,b,3\n", "column 'x' holds infinity in row 1"),
     "infinite target": ("score,school,x\n1e999,a,1\n2,b,3\n", "column 'score' holds infinity in row 1"),
-    "a word among numbers": ("score,school,x\n1,a,1\n2,b,?\n", "column 'x' holds numbers, but '\\?' in row 2"),
+    "a word among numbers": ("score,school,x\n1,a,1\n2,b,?\n", "column 'x' is numeric, but has '\\?' in row 2"),
     "no task": ("score,school,x\n1,a,1\n2,,2\n", "task column 'school' is empty in row 2"),
     "no target": ("score,school,x\n,a,1\n,b,2\n", "column 'score' is empty"),
     "no inputs": ("score,school\n1,a\n2,b\n", "no input columns"),
@@ -113,7 +113,7 @@ def test_a_column_cannot_be_target_and_task(tmp_path, capsys):
 
 def test_numbers_are_never_cut_off(monkeypatch, capsys):
     """In a file at all, and on a narrow terminal words are folded instead."""
-    columns = ("structure", "alpha", "R2", "s.e.", "behind", "s.e.", "proved within", "seconds")
+    columns = ("structure", "alpha", "R2", "s.e.", "below best", "s.e.", "duality gap", "seconds")
     row = ("feature_selection with a long name", "0.00014", "0.767", "0.012", "0.006", "0.004", "0.0093 %", "12.3")
     show.Output().table(columns, [row])
     lines = capsys.readouterr().out.splitlines()
@@ -155,7 +155,7 @@ def test_an_unexpected_error_is_still_one_sentence(monkeypatch, capsys, saved):
     def broken(*_):
         raise ZeroDivisionError("nothing\nhelps")
 
-    monkeypatch.setattr("taskloom.cli.inspecting.load", broken)
+    monkeypatch.setattr("taskloom.estimators.load", broken)
     assert taskloom_("inspect", saved) == cli.FAILED
     assert (
         capsys.readouterr().err
@@ -167,7 +167,7 @@ def test_an_unexpected_error_is_still_one_sentence(monkeypatch, capsys, saved):
 def test_interrupting_is_one_sentence_and_130(folder, tmp_path):
     """Ctrl-C inside a solve too, where the library itself would answer with its best iterate."""
     code = (
-        "import sys, taskloom.estimators, taskloom.cli.fitting\nfrom taskloom.cli import main\n"
+        "import sys, taskloom.cli.gains_table\nfrom taskloom.cli import main\n"
         "sys.stderr.write('ready\\n'); sys.stderr.flush()\nmain(sys.argv[1:])"
     )
     argv = [

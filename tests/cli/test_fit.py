@@ -64,4 +64,4 @@ def test_the_score_of_a_class_is_its_recall(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     X.assign(kind=np.array(["lo", "mid", "hi"])[np.digitize(X.p, [-0.5, 0.5])]).to_csv("a.csv", index=False)
     assert cli.run(["fit", "a.csv", "--target", "kind", "--alphas", "2", "--cv", "2"]) == 0
-    assert "recall of rows left out" in capsys.readouterr().out
+    assert "score: recall" in capsys.readouterr().out

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskloom import MultiTaskRegressor, load
-from taskloom.cli.fast_csv import plain_frame
 from taskloom.cli.table_files import TableFile
+from taskloom.tables.fast_csv import plain_frame
 from taskloom.tables.preprocessing import TablePreprocessor
 
 MEASURE = """import os, sys
@@ -47,7 +47,7 @@ def test_predict_reads_many_rows_in_little_memory(saved, folder, tmp_path):
 def test_wide_tables_come_in_pieces_of_fewer_rows(folder, tmp_path, monkeypatch):
     """What is in memory is cells, not rows: with many columns or tasks a piece has fewer rows."""
     from taskloom import cli
-    from taskloom.cli import predicting
+    from taskloom.cli import predict
 
     command = [
         "fit",
@@ -65,7 +65,7 @@ def test_wide_tables_come_in_pieces_of_fewer_rows(folder, tmp_path, monkeypatch)
     assert cli.run([*map(str, command), "--save", f"{tmp_path / 'm'}"]) == 0
     asked = []
     whole = TableFile.pieces
-    monkeypatch.setattr(predicting, "CELLS", 100)
+    monkeypatch.setattr(predict, "CELLS", 100)
     monkeypatch.setattr(
         TableFile, "pieces", lambda self, rows, numbers=frozenset(): asked.append(rows) or whole(self, rows, numbers)
     )

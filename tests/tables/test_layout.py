@@ -69,5 +69,5 @@ def test_stacked_tasks_stay_apart_in_single_precision():
     table, _ = stack(many, {name: np.arange(2.0) for name in many})
     assert np.unique(table[:, -1]).tolist() == [16777216, 16777217]
     assert stack([np.ones((2, 2), np.float32)], [np.ones(2)])[0].dtype == np.float32
-    with pytest.raises(ValueError, match="name the tasks by words"):
+    with pytest.raises(ValueError, match="name the tasks by strings"):
         stack({2**53 + 1: np.ones((2, 2))}, {2**53 + 1: np.ones(2)})

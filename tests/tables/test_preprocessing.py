@@ -55,12 +55,12 @@ def test_any_frame_will_do():
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"a": ["1", "x"]}, "column 'a' holds numbers, but 'x' in row 1"),
+        ({"a": ["1", "x"]}, "column 'a' is numeric, but has 'x' in row 1"),
         ({"a": ["1,5", "2"]}, "a comma, such as '1,5'"),
         ({"a": ["1.000,5", "2.000,25"]}, "numbers with a comma"),
         ({"a": ["1", "inf"]}, "infinity in row 1"),
         ({"a": [1.0, np.inf]}, "infinity in row 1"),
-        ({"a": ["1_000", "2"]}, "holds numbers, but '1_000'"),
+        ({"a": ["1_000", "2"]}, "is numeric, but has '1_000'"),
         ({"a": ["", None]}, "'a' is empty"),
         ({"a": [np.nan, np.nan]}, "'a' is empty"),
         ({"a": pd.to_datetime(["2020-01-01", "2020-01-02"])}, "holds times"),
@@ -78,7 +78,7 @@ def test_new_tables_must_have_the_columns():
     step = TablePreprocessor(task_column="shop").fit(TABLE)
     with pytest.raises(ValueError, match="no column 'kind', which the model was fitted with"):
         step.transform(TABLE.drop(columns="kind"))
-    with pytest.raises(ValueError, match="column 'age' holds numbers, but 'old'"):
+    with pytest.raises(ValueError, match="column 'age' is numeric, but has 'old'"):
         step.transform(TABLE.astype(object).assign(age="old"))
     with pytest.raises(ValueError, match="'shop' is empty in row 2"):
         step.transform(TABLE.assign(shop=["s", "t", None, "t"]))
@@ -105,5 +105,5 @@ def test_targets_are_numbers_or_labels(values, asked, labelled):
 
 
 def test_categorical_targets_cannot_be_regressed():
-    with pytest.raises(ValueError, match="column 'y' holds numbers, but 'a'"):
+    with pytest.raises(ValueError, match="column 'y' is numeric, but has 'a'"):
         read_targets(pd.Series(["a", "b"], name="y"), labels=False)

@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The exit code of a command; whatever goes wrong is one sentence, and a traceback with ``--debug``."""
+    """Run a command and return its exit code; an error is one sentence, and a traceback with ``--debug``."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a name that the terminal cannot show is escaped, not an error
             stream.reconfigure(errors="backslashreplace")
@@ -33,7 +33,7 @@ def run(argv: Sequence[str]) -> int:
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("click", "rich"):
             raise
-        return _say('the command line needs click and rich: python -m pip install "taskloom[cli]"')
+        return _fail('the command line needs click and rich: python -m pip install "taskloom[cli]"')
     try:
         with _interruptible():
             code = int(app.main(args=list(argv), prog_name="taskloom", standalone_mode=False) or 0)
@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
         error.show()
         return USAGE
     except (Interrupted, KeyboardInterrupt, click.Abort):
-        return _say("interrupted", INTERRUPTED)
+        return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has gone
         _drop_output()
         return FAILED
@@ -52,18 +52,18 @@ def run(argv: Sequence[str]) -> int:
             raise
         if isinstance(error, OSError):
             _drop_output()
-        return _say(sentence(error))
+        return _fail(sentence(error))
 
 
 def _drop_output() -> None:
-    """What is left in the buffer of standard output and cannot be written has nowhere to go: Python would try again."""
+    """Discard buffered output that cannot be written: Python would try again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-SPOKEN = (  # remedies in Python, and on the command line
+REMEDIES = (  # as messages name them for Python, and for the command line
     ('Add it with add_task, or set unseen="mean" to predict', "Pass --unseen mean to predict it"),
     ("use MultiTaskClassifier for labels", "pass --classify for labels"),
     (" or a Structure object", ""),
@@ -71,7 +71,7 @@ SPOKEN = (  # remedies in Python, and on the command line
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong, in one line."""
+    """The error message in one line."""
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
@@ -79,13 +79,13 @@ def sentence(error: Exception) -> str:
         return f"not enough memory{': ' + text if text else ''}"
     if isinstance(error, (ValueError, OSError, ImportError)) or type(error).__module__.startswith("click"):
         text = getattr(error, "message", None) or text or type(error).__name__
-        for ours, theirs in SPOKEN:
-            text = text.replace(ours, theirs)
+        for python, command_line in REMEDIES:
+            text = text.replace(python, command_line)
         return text
     return f"unexpected {type(error).__name__}: {text} (run again with --debug for the traceback)"
 
 
-def _say(text: str, code: int = FAILED) -> int:
+def _fail(text: str, code: int = FAILED) -> int:
     from ..inspection.labels import plain, shorten  # a sentence may quote a cell of a megabyte, or one that clears the screen
 
     sys.stderr.write(f"taskloom: {shorten(plain(text), 1000)}\n")

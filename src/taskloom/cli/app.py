@@ -1,4 +1,4 @@
-"""The commands, each from a module of its own that is imported when it is asked for."""
+"""The commands; the module of a command is imported when the command is run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 from taskloom import __version__
 
 COMMANDS = {
-    "demo": "single-task against multi-task learning on data that come with the package",
-    "fit": "learn the tasks of a table, alone and together",
+    "demo": "compare single-task and multi-task learning on example data",
+    "fit": "fit a multi-task model to a table, and compare it with single-task models",
     "predict": "predict the rows of a table with a saved model",
-    "inspect": "what is in a model file",
-    "compare": "all structures side by side on one table",
+    "inspect": "show the contents of a model file",
+    "compare": "compare structures on a table by cross-validation",
     "reproduce": "repeat an experiment of the paper",
 }
 

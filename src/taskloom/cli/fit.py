@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from . import options
+from . import NOT_PROVED, options
 
 
 @click.command()
@@ -16,23 +16,92 @@ from . import options
     type=options.Names(),
     default=("trace", "shared_mean"),
     show_default="trace,shared_mean",
-    help="Candidates, with their numbers after a colon: trace, unit_trace, clusters:4, shared_mean:5, ...",
+    help="Candidate structures, parameters after a colon: trace, unit_trace, clusters:4, shared_mean:5, ...",
 )
 @options.model
-@click.option("--fallback", is_flag=True, help="A task that the others hurt keeps a model of its own.")
-@click.option("--holdout", type=click.FloatRange(0, 0.5, min_open=True), help="Measure on this share of the rows, kept out.")
+@click.option("--fallback", is_flag=True, help="Tasks that score worse in the multi-task model keep their single-task model.")
+@click.option("--holdout", type=click.FloatRange(0, 0.5, min_open=True), help="Score on this share of the rows, held out.")
 @click.option("--save", "save_to", metavar="FILE", type=click.Path(), help="Write the model, with its preprocessing.")
 @click.option("--report", metavar="FILE", type=click.Path(), help="Write a report (HTML).")
-@click.option("--all-tasks", is_flag=True, help="Show every task, however many.")
+@options.all_tasks
 @options.as_json
 @options.quiet
 @options.debug
-def fit(**given: Any) -> int:
-    """Learn the tasks of TABLE (CSV or Parquet), alone and together.
+def fit(
+    structure: tuple[str, ...],
+    fallback: bool,
+    holdout: float | None,
+    save_to: str | None,
+    report: str | None,
+    all_tasks: bool,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> int:
+    """Fit a multi-task model to TABLE (CSV or Parquet), and compare it with single-task models.
 
-    Long tables have one row an observation: --target score --task school. Wide tables have a column a task: --targets a,b,c,
-    with empty cells where a task was not observed. All other columns are inputs.
+    Long tables have one row per observation: --target score --task school. Wide tables have one column per task:
+    --targets a,b,c, with empty cells where a task was not observed. All other columns are inputs.
     """
-    from .fitting import run_fit
+    from sklearn.pipeline import Pipeline
 
-    return run_fit(**given)
+    from ..estimators import save
+    from ..persistence import check_apart, check_place
+    from .gains_table import Settings, fit_both, score_holdout
+    from .output import Output, ended_well, percent, print_gains, report_writer
+    from .structure_names import parse, written
+    from .table_roles import read_data
+
+    output = Output(quiet, as_json)
+    candidates = [parse(text) for text in structure]
+    write_report = report_writer() if report is not None else None
+    check_apart({"the model": save_to, "the report": report}, {"the table": given["table"]})
+    for place in (save_to, report):
+        if place is not None:
+            check_place(place)
+    data = read_data(output, **{name: given[name] for name in options.DATA})
+    settings = Settings(**{name: given[name] for name in options.MODEL}, fallback=fallback)
+    held_out = None if holdout is None else score_holdout(output, data, candidates, settings, holdout)
+    preprocessor, model, transfer = fit_both(output, data, candidates, settings)
+    model.transfer_ = transfer | {"model": model.transfer_["model"]} if data.layout != "classes" else transfer
+    score = ("recall" if data.layout == "classes" else "accuracy") if data.labelled else "R2"  # recall: of the rows of a class
+    columns = f"{len(preprocessor.numeric_)} numeric and {len(preprocessor.levels_)} categorical columns"
+    output.say(f"{written(model.best_structure_)} at alpha = {model.alpha_:.3g} ({columns}; score: {score})")
+    output.say(model.certificate_.message)
+    output.say()
+    if held_out is None:
+        output.say(
+            f"Cross-validated {score}, {settings.cv} folds (optimistically biased: alpha was chosen on the same folds; "
+            "see --holdout)"
+        )
+    else:
+        output.say(f"{score} on {100 * holdout:.0f} % of the rows, held out from all model selection")  # type: ignore[operator]
+    print_gains(output, transfer if held_out is None else held_out, all_tasks, score)
+    if fallback:
+        output.say(f"tasks that keep their single-task model: {', '.join(map(str, model.fallback_tasks_)) or 'none'}")
+    if save_to is not None:
+        save(Pipeline([("table", preprocessor), ("model", model)]), save_to, training=False)
+        output.say(f"model: {save_to}")
+    if write_report is not None:
+        inputs, title = preprocessor.transform(data.inputs), f"taskloom fit {given['table']}"
+        write_report(model, report, X=inputs, y=data.y, title=title, preprocessor=preprocessor)
+        output.say(f"report: {report}")
+    output.result(
+        {
+            "table": given["table"],
+            "tasks": len(data.tasks),
+            "observations": int(data.row.size),
+            "score": score,
+            "structure": repr(model.best_structure_),
+            "alpha": model.alpha_,
+            "certificate": vars(model.certificate_),
+            "transfer": transfer,
+            "held_out": held_out,
+            "model": save_to,
+            "report": report,
+        }
+    )
+    if not ended_well(model.certificate_):
+        output.note(f"the fit is not proved to be within --tol; its duality gap is {percent(model.certificate_.relative_gap)}")
+        return NOT_PROVED
+    return 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import click
 
 from . import options
@@ -9,12 +12,72 @@ from . import options
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("--all-tasks", is_flag=True, help="Show every task, however many.")
+@options.all_tasks
 @options.as_json
 @options.quiet
 @options.debug
 def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
-    """What is in the file MODEL: tasks, settings, and the certificate with its gap."""
-    from .inspecting import run_inspect
+    """Show the contents of the file MODEL: tasks, settings, and the certificate with its duality gap."""
+    from sklearn.pipeline import Pipeline
 
-    return run_inspect(model, all_tasks, as_json, quiet)
+    from ..estimators import load
+    from ..persistence import read
+    from ..tables.preprocessing import TablePreprocessor
+    from .output import Output, percent, plain
+
+    output = Output(quiet, as_json)
+    whole = load(model)
+    metadata = read(model)[2]
+    *before, estimator = [step for _, step in whole.steps] if isinstance(whole, Pipeline) else [whole]
+    preprocessor = next((step for step in before if isinstance(step, TablePreprocessor)), None)
+    tasks, certificate = estimator.tasks_.tolist(), estimator.certificate_
+    defaults = type(estimator)().get_params(deep=False)
+    given = estimator.get_params(deep=False)
+    changed = {name: repr(value) for name, value in given.items() if repr(value) != repr(defaults[name])}
+    shown = tasks if all_tasks or len(tasks) <= 20 else tasks[:20]
+    names = ", ".join(map(plain, shown)) + ("" if len(shown) == len(tasks) else f", ... {len(tasks) - 20} more (--all-tasks)")
+    structure = repr(getattr(estimator, "best_structure_", estimator._learned))
+    alpha = float(getattr(estimator, "alpha_", None) or estimator.alpha)
+    classes: Any = getattr(estimator, "classes_", None)
+    rows = [
+        ("file", f"{model}, {os.path.getsize(model)} bytes, format {metadata['version']}, written by {metadata['written_by']}"),
+        ("model", type(estimator).__name__),
+        ("tasks", f"{len(tasks)}: {names}"),
+        ("structure", structure),
+        ("alpha", f"{alpha:.6g}"),
+        ("inputs", _inputs(before, preprocessor, estimator)),
+        *([("classes", ", ".join(map(plain, classes)))] if hasattr(classes, "shape") else []),
+        ("settings", ", ".join(f"{name}={value}" for name, value in changed.items()) or "all defaults"),
+        ("certificate", certificate.message),
+        ("", f"primal {certificate.primal:.10g}, dual {certificate.dual:.10g}, duality gap {certificate.gap:.3g}"),
+        ("", f"relative gap {certificate.relative_gap:.3g} ({percent(certificate.relative_gap)})"),
+    ]
+    width = max(len(name) for name, _ in rows) + 2
+    for name, text in rows:
+        output.say(f"{name:<{width}}{plain(text)}")
+    output.result(
+        {
+            "file": model,
+            "format": metadata["version"],
+            "written_by": metadata["written_by"],
+            "model": type(estimator).__name__,
+            "tasks": tasks,
+            "structure": structure,
+            "alpha": alpha,
+            "settings": changed,
+            "certificate": vars(certificate),
+            "numeric": None if preprocessor is None else list(preprocessor.numeric_),
+            "categorical": None if preprocessor is None else list(preprocessor.levels_),
+            "transfer": getattr(estimator, "transfer_", None),
+        }
+    )
+    return 0
+
+
+def _inputs(before: list[Any], preprocessor: Any, model: Any) -> str:
+    if preprocessor is None:
+        steps = ", ".join(type(step).__name__ for step in before) or "no preprocessing"
+        return f"{model.n_features_in_ - (model.task_column is not None)} columns, {steps}"
+    categorical = [f"{name} ({len(levels)} levels)" for name, levels in preprocessor.levels_.items()]
+    columns = {"numeric": preprocessor.numeric_, "categorical": categorical}
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in columns.items() if names)

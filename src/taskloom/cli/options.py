@@ -1,4 +1,4 @@
-"""Options that commands share, and how their texts are read."""
+"""Options that commands share, and how their values are parsed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 
 import click
 
+# names of the options in the groups ``data`` and ``model`` below
+DATA = ("table", "target", "task", "targets", "categorical", "drop", "classify", "delimiter", "encoding")
+MODEL = ("kernel", "gamma", "loss", "alphas", "cv", "seed", "jobs", "tol", "max_iter")
+
 
 class Names(click.ParamType):
-    """Names with commas between them; one that holds a comma stands in double quotes."""
+    """Comma-separated names; a name that contains a comma is put in double quotes."""
 
     name = "name,..."
 
@@ -26,8 +30,8 @@ class Names(click.ParamType):
         return names
 
 
-class Strengths(click.ParamType):
-    """How many strengths to try, or which."""
+class Alphas(click.ParamType):
+    """How many values of alpha to try, or which."""
 
     name = "count|number,..."
 
@@ -48,7 +52,7 @@ class Strengths(click.ParamType):
         return self.fail(f"{value!r} is neither a count (20) nor positive numbers (0.1,0.01)", param, ctx)
 
 
-def together(*options: Callable) -> Callable:
+def combined(*options: Callable) -> Callable:
     """One decorator for several options, in their order."""
 
     def decorate(command: Callable) -> Callable:
@@ -60,30 +64,37 @@ def together(*options: Callable) -> Callable:
 
 
 debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+all_tasks = click.option("--all-tasks", is_flag=True, help="Show every task, however many.")
 quiet = click.option("--quiet", "-q", is_flag=True, help="No progress and no notes.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
-reading = together(
-    click.option("--delimiter", metavar="CHAR", help="What stands between cells of a CSV file; guessed by default."),
+reading = combined(
+    click.option("--delimiter", metavar="CHAR", help="Delimiter of a CSV file; default: detected."),
     click.option("--encoding", default="utf-8", show_default=True, help="Encoding of a CSV file, such as latin-1."),
 )
-data = together(
+data = combined(
     click.argument("table", type=click.Path()),
-    click.option("--target", metavar="COLUMN", help="What to predict, in a long table (one row an observation)."),
-    click.option("--task", metavar="COLUMN", help="Which task each row of a long table belongs to."),
-    click.option("--targets", type=Names(), help="What to predict, in a wide table: a column a task, empty where unobserved."),
-    click.option("--categorical", type=Names(), default=(), help="Columns of numbers to be read as words."),
+    click.option("--target", metavar="COLUMN", help="Column to predict, in a long table (one row per observation)."),
+    click.option("--task", metavar="COLUMN", help="Column that names the task of each row, in a long table."),
+    click.option("--targets", type=Names(), help="Columns to predict, in a wide table: one per task, empty where unobserved."),
+    click.option("--categorical", type=Names(), default=(), help="Numeric columns to treat as categorical."),
     click.option("--drop", type=Names(), default=(), help='Columns to leave out, such as identifiers; "a, b" is one name.'),
-    click.option("--classify/--regress", default=None, help="Labels or numbers; decided from the targets by default."),
+    click.option(
+        "--classify/--regress", default=None, help="Classification or regression; default: by the type of the targets."
+    ),
     reading,
 )
-model = together(
+model = combined(
     click.option("--kernel", default="linear", show_default=True, help="linear, rbf, poly, laplacian, ..."),
-    click.option("--gamma", type=click.FloatRange(min=0), help="Parameter of the kernel; 1 / columns by default."),
-    click.option("--loss", help="squared, huber, absolute, ... (numbers), logistic, hinge, squared_hinge (labels)."),
-    click.option("--alphas", type=Strengths(), default=20, show_default=True, help="Strengths to try: how many, or which."),
-    click.option("--cv", type=click.IntRange(min=2), default=5, show_default=True, help="Folds of the cross-validation."),
-    click.option("--seed", type=int, help="Shuffle the folds; without it rows are dealt out in their order."),
-    click.option("--jobs", type=int, default=1, show_default=True, help="Folds that run at the same time."),
-    click.option("--tol", type=click.FloatRange(min=0, min_open=True), default=1e-4, show_default=True, help="Relative gap."),
-    click.option("--max-iter", type=click.IntRange(min=1), default=1000, show_default=True),
+    click.option("--gamma", type=click.FloatRange(min=0), help="Kernel coefficient; default: 1 / number of columns."),
+    click.option("--loss", help="squared, huber, absolute, ... (regression), logistic, hinge, ... (classification)."),
+    click.option(
+        "--alphas", type=Alphas(), default=20, show_default=True, help="Regularisation strengths: how many, or which."
+    ),
+    click.option("--cv", type=click.IntRange(min=2), default=5, show_default=True, help="Number of cross-validation folds."),
+    click.option("--seed", type=int, help="Shuffle the rows before they are assigned to folds."),
+    click.option("--jobs", type=int, default=1, show_default=True, help="Folds that run in parallel."),
+    click.option(
+        "--tol", type=click.FloatRange(min=0, min_open=True), default=1e-4, show_default=True, help="Relative duality gap."
+    ),
+    click.option("--max-iter", type=click.IntRange(min=1), default=1000, show_default=True, help="Iterations."),
 )

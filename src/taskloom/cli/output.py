@@ -1,4 +1,4 @@
-"""What the commands print: notes and progress to stderr, results to stdout."""
+"""Printed output of the commands: results to stdout, notes and progress to stderr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,28 +18,39 @@ from rich.text import Text
 
 from ..inspection.labels import plain
 
-ENDLESS = 10_000  # columns of what is not a terminal: a file has no edge at which numbers would have to be cut
+ENDLESS = 10_000  # columns where stdout is not a terminal: a file has no width
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A score; a dash where there is none."""
+    """A score with three digits; a dash for NaN."""
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def percent(value: float) -> str:
-    """A relative gap as people read it."""
+    """A relative duality gap as a percentage."""
     if not math.isfinite(value):
         return "not proved"
     return f"{100 * value:.4f} %" if value < 1 else f"{100 * value:.0f} %"
 
 
 def ended_well(certificate: Any) -> bool:
-    """Whether a fit got as far as can be told: within its tolerance, or, where the problem is not convex, at rest."""
+    """Whether a fit converged: the gap is within the tolerance, or (not convex) the point is stationary."""
     return certificate.status in ("optimal", "stationary")
 
 
+def report_writer() -> Callable[..., Any]:
+    """``write_report``; an error where a package for reports is missing, before any time is spent."""
+    try:
+        import jinja2  # noqa: F401
+
+        from ..report import write_report
+    except ImportError as error:
+        raise ImportError(f'reports need {error.name}: python -m pip install "taskloom[report]"') from None
+    return write_report
+
+
 class Output:
-    """Where a command says what it found."""
+    """The streams of a command."""
 
     def __init__(self, quiet: bool = False, as_json: bool = False):
         self.quiet, self.as_json = quiet, as_json
@@ -48,25 +59,23 @@ class Output:
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Something worth knowing on the way."""
+        """A remark, to stderr; also part of the JSON result."""
         self.notes.append(text)
         if not self.quiet:
             self.err.print(plain(text), style="dim", soft_wrap=True)
 
     def say(self, text: str = "") -> None:
-        """A part of the result, for people."""
+        """A line of the result."""
         if not self.as_json:
             self.out.print(plain(text) if text else "", soft_wrap=True)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-        """Words on the left, numbers on the right."""
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Text in the first column, right-aligned numbers in the others."""
         if self.as_json:
             return
-        table = Table(
-            title=None if title is None else Text(title), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-        )
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for k, (name, *cells) in enumerate(zip(columns, *rows, strict=True)):
-            if k == 0:  # on a narrow terminal words are folded, never numbers
+            if k == 0:  # on a narrow terminal text is folded, never numbers
                 table.add_column(Text(name, style="bold"), overflow="fold")
             else:
                 width = max(len(plain(cell)) for cell in (name, *cells))
@@ -76,13 +85,13 @@ class Output:
         self.out.print(table)
 
     def result(self, value: dict[str, Any]) -> None:
-        """The whole result, for programs."""
+        """The whole result as JSON, where that was asked for."""
         if self.as_json:
             sys.stdout.write(json.dumps(jsonable(value | {"notes": self.notes}), indent=2) + "\n")
 
     @contextmanager
-    def progress(self, title: str, total: int | None, unit: str = "folds") -> Iterator[Progress | None]:
-        """A bar on a terminal, nothing elsewhere; warnings of the fit become notes."""
+    def progress(self, title: str, total: int | None) -> Iterator[Progress | None]:
+        """A progress bar on a terminal; warnings of the fit become notes."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if self.quiet or not self.err.is_terminal:
@@ -92,7 +101,7 @@ class Output:
                     TextColumn("{task.description}"),
                     BarColumn(),
                     MofNCompleteColumn(),
-                    TextColumn(unit),
+                    TextColumn("folds"),
                     TimeElapsedColumn(),
                 )
                 with Progress(*columns, console=self.err, transient=True) as bar:
@@ -102,8 +111,8 @@ class Output:
             self.note(f"note: {text}")
 
 
-class Watcher:
-    """scikit-learn's callbacks to a progress bar: a step for each fold."""
+class FoldProgress:
+    """A scikit-learn callback that advances a progress bar by one step per fold."""
 
     def __init__(self, bar: Progress):
         self.bar = bar
@@ -124,13 +133,8 @@ class Watcher:
         return False
 
 
-def watched(estimator: Any, bar: Progress | None) -> Any:
-    """The estimator, reporting to the bar if there is one."""
-    return estimator if bar is None else estimator.set_callbacks(Watcher(bar))
-
-
 def jsonable(value: Any) -> Any:
-    """Values as JSON has them: arrays are lists, what is no number is null, names are texts."""
+    """Values that JSON can hold: arrays as lists, NaN and infinity as null, other objects as text."""
     if isinstance(value, dict):
         return {str(key): jsonable(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -141,8 +145,8 @@ def jsonable(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def ledger(output: Output, transfer: dict[str, Any], everything: bool, score: str) -> None:
-    """Each task's score alone and together, the largest gains first; of many tasks the ends."""
+def print_gains(output: Output, transfer: dict[str, Any], everything: bool, score: str) -> None:
+    """Single-task and multi-task score of each task, largest gain first; of many tasks the first and the last."""
     gain = np.asarray(transfer["gain"], dtype=float)
     order = np.argsort(np.where(np.isnan(gain), np.inf, -gain), kind="stable")
     names = list(transfer["task"])
@@ -160,12 +164,12 @@ def ledger(output: Output, transfer: dict[str, Any], everything: bool, score: st
     if len(rows) > 2 * ends + 4 and not everything:
         left = len(rows) - 2 * ends
         rows = [*rows[:ends], (f"... {left} more (--all-tasks)", "", "", "", ""), *rows[-ends:]]
-    output.table(("task", f"{score} alone", "together", "gain", "std. error"), rows)
+    output.table(("task", f"single-task {score}", "multi-task", "gain", "std. error"), rows)
     if np.isnan(gain).all():
         return
     seen = gain[~np.isnan(gain)]
-    spread = f" (standard error over tasks {seen.std(ddof=1) / math.sqrt(seen.size):.3f})" if seen.size > 1 else ""
+    error = f" (standard error over tasks {seen.std(ddof=1) / math.sqrt(seen.size):.3f})" if seen.size > 1 else ""
     output.say(
-        f"mean: {np.nanmean(transfer['alone']):.3f} alone, {np.nanmean(transfer['together']):.3f} together, gain "
-        f"{seen.mean():+.3f}{spread}; {int((seen > 0).sum())} of {seen.size} tasks gain"
+        f"mean: {np.nanmean(transfer['alone']):.3f} single-task, {np.nanmean(transfer['together']):.3f} multi-task, gain "
+        f"{seen.mean():+.3f}{error}; {int((seen > 0).sum())} of {seen.size} tasks gain"
     )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 from . import options
+
+UNSUPPORTED = (".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".feather", ".arrow", ".dta", ".sav")
+CELLS = 2_000_000  # read and written at a time, however many columns and tasks there are
 
 
 @click.command()
@@ -14,7 +20,7 @@ from . import options
     "--output", "-o", metavar="FILE", type=click.Path(), help="CSV, or Parquet by its ending; default: standard output."
 )
 @click.option(
-    "--unseen", type=click.Choice(["raise", "mean"]), help="A task that the model does not know: refuse it, or the mean."
+    "--unseen", type=click.Choice(["raise", "mean"]), help="A task not seen in training: raise an error, or predict the mean."
 )
 @click.option("--keep-inputs", is_flag=True, help="Keep the inputs beside the predictions.")
 @click.option(
@@ -43,6 +49,75 @@ def predict(
     Writes every column that is not an input (the task, identifiers) and `prediction`; for classifiers also probabilities. Files
     may be larger than memory.
     """
-    from .predicting import run_predict
+    from sklearn.pipeline import Pipeline
 
-    return run_predict(model, table, output, unseen, keep_inputs, escape_formulas, rows, delimiter, encoding, quiet)
+    from ..estimators import load
+    from ..persistence import check_apart
+    from ..tables.preprocessing import TablePreprocessor
+    from .output import Output
+    from .table_files import TableFile, TableWriter
+
+    check_apart({"the predictions": output}, {"the model": model, "the table": table})
+    ending = Path(output).suffix.lower() if output is not None else ""
+    if ending in UNSUPPORTED:
+        raise ValueError(f"{output} ends in {ending}, and such files are not written; end it in .csv or .parquet")
+    pipeline = load(model)
+    if not (isinstance(pipeline, Pipeline) and isinstance(pipeline[0], TablePreprocessor)):
+        raise ValueError(
+            f"{model} holds a model without the preprocessing of a table; use taskloom.load in Python, or taskloom fit"
+        )
+    preprocessor, estimator = pipeline[0], pipeline[-1]
+    if unseen is not None:
+        estimator.set_params(unseen=unseen)
+    source = TableFile(table, delimiter, encoding)
+    inputs = {*preprocessor.numeric_, *preprocessor.levels_}
+    kept = [name for name in source.columns if keep_inputs or name not in inputs]
+    n_outputs = len(estimator.tasks_) if estimator.task_column is None else 1
+    rows = max(1, min(rows, CELLS // (len(source.columns) + n_outputs)))
+    numbers = set(preprocessor.numeric_) - set(kept)  # columns that are kept are written as they were
+    done, notes = 0, Output(quiet)
+    with TableWriter(output, source.arrow_types(), escape_formulas) as writer:
+        for piece in source.pieces(rows, numbers):
+            found = _predictions(estimator, preprocessor.transform(piece))
+            clash = [name for name in found if name in kept]
+            if clash:
+                raise ValueError(f"{table} has a column {clash[0]!r} already; rename it")
+            writer.write({name: _cells(piece[name]) for name in kept} | found)
+            done += len(piece)
+        if done == 0:
+            raise ValueError(f"{table} has a header but no rows")
+    if output is not None:
+        notes.note(f"{done} rows: {output}")
+    if writer.formulas and not escape_formulas:
+        notes.note(
+            f"{writer.formulas} texts begin like a formula, which a spreadsheet would run; they are written as they are "
+            "(--escape-formulas changes them)"
+        )
+    return 0
+
+
+def _cells(column: Any) -> list:
+    """The values of a column, ``None`` where they are missing."""
+    from ..tables import missing_cells
+
+    cells = column.tolist()
+    for k in missing_cells(cells).nonzero()[0]:
+        cells[k] = None
+    return cells
+
+
+def _predictions(model: Any, X: Any) -> dict[str, list]:
+    """The output columns: one prediction, or one for each task; probabilities where the model has them."""
+    values = model.predict(X)
+    odds = model.predict_proba(X) if hasattr(model, "predict_proba") else None
+    if values.ndim == 1:
+        columns = {"prediction": values.tolist()}
+        if odds is not None:
+            columns |= {f"probability {name}": odds[:, k].tolist() for k, name in enumerate(model.classes_.tolist())}
+        return columns
+    tasks = model.tasks_.tolist()
+    columns = {f"prediction {name}": values[:, t].tolist() for t, name in enumerate(tasks)}
+    if odds is not None:
+        classes = model.classes_ if isinstance(model.classes_, list) else [model.classes_] * len(tasks)
+        columns |= {f"probability {name} {classes[t][1]}": odds[:, t].tolist() for t, name in enumerate(tasks)}
+    return columns

@@ -1,4 +1,4 @@
-"""Structures as they are written on the command line: ``trace``, ``clusters:4``, ``shared_mean:5``."""
+"""Structures as the command line writes them: ``trace``, ``clusters:4``, ``shared_mean:5``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from .. import structures
 from .._component import snake_case
 from ..structures import Structure, as_structure
 
-SLOW = {"sparse": 20}  # tasks beyond which a structure is left out unless it is asked for
+SLOW = {"sparse": 20}  # number of tasks beyond which a structure is only tried if it is named
 
 
 def parse(text: str) -> Structure:
-    """A structure by name, with its numbers after colons."""
+    """A structure from its name, with parameters after colons."""
     name, *numbers = text.strip().split(":")
     if not numbers:
         return as_structure(name)
@@ -21,20 +21,20 @@ def parse(text: str) -> Structure:
         values = [int(value) if value.strip().isdigit() else float(value) for value in numbers]
         return cls(*values)
     except TypeError:
-        raise ValueError(f"{text!r} has too many numbers for {cls.__name__}") from None
+        raise ValueError(f"{text!r} has too many parameters for {cls.__name__}") from None
     except ValueError as error:
         raise ValueError(f"structure {text!r}: {error}") from None
 
 
 def written(structure: Structure) -> str:
-    """A structure as one would write it on the command line; arrays are left out."""
+    """The inverse of :func:`parse`; arrays are left out."""
     numbers = [value for value in structure.get_params().values() if isinstance(value, (int, float))]
     first = [f"{numbers[0]:g}"] if numbers else []  # the others have sensible defaults
     return ":".join([snake_case(type(structure).__name__), *first])
 
 
 def every(n_tasks: int, linear: bool) -> list[Structure]:
-    """All structures that need no arguments and fit the data."""
+    """All structures that need no parameters and accept this number of tasks."""
     found = []
     for cls in structures._CATALOGUE:
         try:

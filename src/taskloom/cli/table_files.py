@@ -1,4 +1,4 @@
-"""Tables on disk, as data frames a piece at a time: CSV (every cell a text) or Parquet. Every problem is one sentence."""
+"""CSV and Parquet files as data frames, piece by piece; cells of a CSV file are text. Every error is one sentence."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from ..persistence import atomic_path
-from .fast_csv import DELIMITERS, plain_frame
+from ..tables.fast_csv import DELIMITERS, plain_frame
 
 ROWS = 20_000  # in a piece
-MOST_COLUMNS = 100_000  # frames take a millisecond for each column; tables this wide are usually lying on their side
+MOST_COLUMNS = 100_000  # frames take a millisecond for each column; tables this wide are usually transposed
 _MAGIC = {b"PK": "is a spreadsheet or an archive; export it as CSV", b"\x1f\x8b": "is compressed; unpack it first"}
 
 
 class TableFile:
-    """A table that is read piece by piece; ``columns`` are its names."""
+    """A table that is read piece by piece; ``columns`` are the names of its columns."""
 
     def __init__(self, path: str, delimiter: str | None = None, encoding: str = "utf-8"):
         self.path = path
@@ -49,9 +49,9 @@ class TableFile:
         self._check_names()
 
     def pieces(self, rows: int = ROWS, numbers: Set[str] = frozenset()) -> Iterator[Any]:
-        """TableRoles frames of about so many rows; their index counts rows from 1.
+        """Data frames of about ``rows`` rows; their index counts rows from 1.
 
-        Cells of a CSV file are texts, but those of the columns ``numbers`` may be numbers already.
+        Cells of a CSV file are text; those of the columns ``numbers`` may be numbers already.
         """
         return self._parquet_pieces(rows) if self.parquet else self._csv_pieces(rows, numbers)
 
@@ -72,8 +72,8 @@ class TableFile:
     def _check_names(self) -> None:
         if len(self.columns) > MOST_COLUMNS:
             raise ValueError(
-                f"{self.path} has {len(self.columns)} columns, and the command line reads up to {MOST_COLUMNS}; is it the "
-                "right way up (a row is an observation)? In Python, fit takes arrays of any width"
+                f"{self.path} has {len(self.columns)} columns, and the command line reads up to {MOST_COLUMNS}; is it "
+                "transposed (one row per observation)? In Python, fit takes arrays of any width"
             )
         seen = set()
         for k, name in enumerate(self.columns):
@@ -149,7 +149,7 @@ class TableFile:
                     yield frame
 
     def _careful_frame(self, lines: Iterable[str], many: int, before: int) -> tuple[Any, int]:
-        """So many lines as a frame of texts, and how many they were in the end: a quoted cell may go on in the next line."""
+        """``many`` lines as a frame of text, and the number of lines read: a quoted cell may go on in the next line."""
         pandas = import_module("pandas")
         reader, cells, width = _reader(lines, self.delimiter or ","), [], len(self.columns)
         for row in reader:

@@ -1,9 +1,9 @@
-"""A table and what was asked about it: inputs, targets, tasks, and what was decided on the way."""
+"""The roles of the columns of a table: inputs, targets, tasks."""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -41,17 +41,7 @@ class TableRoles:
         place[rows] = np.arange(len(rows))
         keep = place[self.row] >= 0
         y = self.y.iloc[rows] if self.layout == "wide" else self.y[rows]
-        return TableRoles(
-            self.inputs.iloc[rows],
-            y,
-            self.labelled,
-            self.task_column,
-            self.categorical,
-            self.tasks,
-            place[self.row[keep]],
-            self.task[keep],
-            self.layout,
-        )
+        return replace(self, inputs=self.inputs.iloc[rows], y=y, row=place[self.row[keep]], task=self.task[keep])
 
     def preprocessor(self) -> TablePreprocessor:
         return TablePreprocessor(task_column=self.task_column, categorical=self.categorical)
@@ -69,14 +59,14 @@ def read_data(
     delimiter: str | None,
     encoding: str,
 ) -> TableRoles:
-    """Read a table and decide what is what; every decision is said."""
+    """Read a table and assign its columns to roles; every decision is printed."""
     if (target is None) == (targets is None):
         raise click.UsageError("Give --target COLUMN (with --task COLUMN) for a long table, or --targets A,B,C for a wide one.")
     if targets is not None and task is not None:
-        raise click.UsageError("--task is for long tables, with --target; a wide table (--targets) has a column for each task.")
+        raise click.UsageError("--task is for long tables, with --target; a wide table (--targets) has one column per task.")
     source = TableFile(table, delimiter, encoding)
     if not source.parquet and source.delimiter != (delimiter or ","):
-        output.note(f"{table}: cells are separated by {source.delimiter!r}")
+        output.note(f"{table}: delimiter {source.delimiter!r}")
     asked = [*(targets or (target,)), *([task] if task else []), *categorical, *drop]
     for name in asked:
         _known(str(name), source)
@@ -84,7 +74,7 @@ def read_data(
         raise click.UsageError(f"Column {task!r} cannot be both --target and --task.")
     for name in drop:
         if name in (*(targets or (target,)), task):
-            raise click.UsageError(f"Column {name!r} cannot be dropped: it is asked for.")
+            raise click.UsageError(f"Column {name!r} cannot be dropped: it is a target or the task.")
     frame = source.read()
     inputs = frame.drop(columns=[*drop, *(targets or (target,))])
     data = (
@@ -92,9 +82,9 @@ def read_data(
         if targets is not None
         else _long(output, frame, inputs, str(target), task, categorical, classify)
     )
-    what = "labels, so these are classification tasks" if data.labelled else "numbers, so these are regression tasks"
+    what = "class labels, so these are classification tasks" if data.labelled else "numeric, so these are regression tasks"
     why = "" if classify is None else " (as asked)"
-    kind = {"long": f"{len(data.tasks)} tasks in column {task!r}", "wide": f"{len(data.tasks)} tasks, a column each"}
+    kind = {"long": f"{len(data.tasks)} tasks in column {task!r}", "wide": f"{len(data.tasks)} tasks, one per column"}
     tasks = kind.get(data.layout, f"the {len(data.tasks)} classes of {target!r} are the tasks, each against the rest")
     output.note(f"{table}: {len(data.inputs)} rows, {data.row.size} observations, {tasks}; targets are {what}{why}")
     return data
@@ -131,7 +121,7 @@ def _long(
             )
         if classes.size > 100:
             raise ValueError(
-                f"column {target!r} has {classes.size} different labels; --regress reads numbers, --task names tasks"
+                f"column {target!r} has {classes.size} different labels; pass --regress if it is numeric, or --task COLUMN"
             )
         return TableRoles(inputs, y, True, None, categorical, classes.tolist(), np.arange(y.size), code, "classes")
     names, code = np.unique(np.array(task_names(inputs[task])), return_inverse=True)
@@ -144,9 +134,11 @@ def _wide(
     columns = {name: read_targets(frame[name], classify) for name in targets}
     kinds = {labelled for _, labelled in columns.values()}
     if len(kinds) > 1:
-        words = next(name for name, (_, labelled) in columns.items() if labelled)
+        labels = next(name for name, (_, labelled) in columns.items() if labelled)
         numbers = next(name for name, (_, labelled) in columns.items() if not labelled)
-        raise ValueError(f"target {words!r} holds labels and target {numbers!r} numbers; fit them apart, or pass --classify")
+        raise ValueError(
+            f"target {labels!r} holds class labels and target {numbers!r} is numeric; fit them separately, or pass --classify"
+        )
     labelled = kinds.pop()
     y = frame[list(targets)].copy()
     for name, (values, _) in columns.items():

@@ -1,4 +1,4 @@
-"""Where data files live on this machine, and how they get there: resumable, checked, and never half written."""
+"""The folder of data files, and downloads into it: resumable, with checksums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Remote:
-    """A file of the network; ``sha256`` is ``None`` where nobody published one (then its contents are checked when read)."""
+    """A file on the web; ``sha256`` is ``None`` where none is published (then its contents are checked when read)."""
 
     name: str
     url: str
@@ -45,10 +45,10 @@ def digest(path: Path) -> str:
 
 
 def download(remote: Remote, folder: Path, timeout: float = 30.0) -> Path:
-    """Bring a file into the folder.
+    """Download a file into the folder.
 
     Bytes go to ``NAME.part``; an interrupted download continues there (HTTP ``Range``). The file appears under its name only
-    when it is complete and its checksum agrees, so whatever has the name can be trusted.
+    when it is complete and its checksum agrees, so a file under its final name is complete.
 
     Raises
     ------

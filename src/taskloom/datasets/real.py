@@ -130,7 +130,7 @@ def school_digest(arrays: dict[str, Array]) -> str:
 
 
 def fetch_scenes(*, data_home: Folder = None, download_if_missing: bool = True) -> Bunch:
-    """15-Scenes: LLC features (a linear kernel of Wang et al. 2010) of 4485 images of 15 kinds of scene.
+    """15-Scenes: LLC features (a linear kernel of Wang et al. 2010) of 4485 images of 15 scene categories.
 
     Read from ``scene15_llc.npz`` in the data folder. The features of the paper were never published, so there is no address
     to download from; the archive was computed from the images by the same recipe.

@@ -1,4 +1,4 @@
-"""Sixty simulated shops: the demonstration data."""
+"""Sixty simulated shops: the data of ``taskloom demo``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ FEATURES = ("price cut", "rain", "holiday", "street traffic", "newsletter", "sea
 
 
 def load_shops(random_state: int = 0) -> Bunch:
-    """Sixty simulated shops of four hidden kinds, eleven weeks of sales each: the demonstration data.
+    """Sixty simulated shops in four clusters, eleven weeks of sales each: the data of ``taskloom demo``.
 
-    Shops of one kind answer alike to price cuts, rain, holidays and so on; which shop is of which kind is not told.
+    Shops of one cluster have similar coefficients for price cuts, rain, holidays and so on. The clusters are the ground truth;
+    models do not see them.
 
     Parameters
     ----------
@@ -23,8 +24,8 @@ def load_shops(random_state: int = 0) -> Bunch:
     -------
     Bunch
         ``X`` (660 weeks x 6) and ``y`` (sales, in thousands) with ``task`` (the shop of each week); ``X_test``, ``y_test`` and
-        ``task_test`` (40 more weeks of each shop); ``kind`` (the planted kind of each shop), ``coef`` (60 x 6, planted),
-        ``feature_names``, ``task_names``.
+        ``task_test`` (40 more weeks of each shop); ``kind`` (the true cluster of each shop), ``coef`` (60 x 6, the
+        true coefficients), ``feature_names``, ``task_names``.
     """
     rng = np.random.default_rng(random_state)
     n_shops, n_kinds, weeks, weeks_test = 60, 4, 11, 40

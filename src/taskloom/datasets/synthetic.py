@@ -1,4 +1,4 @@
-"""Simulated tasks whose relations are known."""
+"""Simulated tasks with a known structure."""
 
 from __future__ import annotations
 
@@ -24,27 +24,26 @@ def make_tasks(
     shared: bool = False,
     random_state: Any = None,
 ) -> Bunch:
-    """Draw linear tasks whose weights have a known covariance over the tasks, and observations of them.
+    """Simulate linear tasks whose coefficients have a known covariance over the tasks.
 
     Parameters
     ----------
     structure : {"clusters", "low_rank", "graph", "sparse", "independent"}, default="clusters"
-        How the tasks are related: three groups of alike tasks, two directions in common, neighbours on a ring, a few related
-        pairs, or not at all.
+        Covariance of the tasks: three clusters, rank two, a ring graph, a few correlated pairs, or the identity.
     n_tasks : int, default=12
         The number of tasks.
     n_samples : int or sequence of int, default=30
-        Observations of every task, or one number for each.
+        Observations per task, or one number for each.
     n_features : int, default=10
         The number of inputs.
     missing : float, default=0.0
-        The share of the observations that is taken away at random; two of each task stay, of both classes for labels.
+        The share of observations that is removed at random; two of each task are kept, one of each class for labels.
     noise : float, default=0.1
         Standard deviation of the noise; the functions themselves have variance 1.
     task : {"regression", "classification"}, default="regression"
-        Numbers, or labels -1 and +1 (the sign of function and noise).
+        Numeric targets, or class labels -1 and +1 (the sign of function plus noise).
     shared : bool, default=False
-        Whether all tasks look at the same inputs, or each has inputs of its own.
+        Whether all tasks are observed at the same inputs.
     random_state : int, RandomState or None, default=None
         Seed of the draws.
 
@@ -52,7 +51,7 @@ def make_tasks(
     -------
     Bunch
         The same data twice: ``X``, ``y`` (long: the last column of ``X`` is the task, for ``task_column=-1``) and ``X_wide``,
-        ``Y`` (wide: a column for each task, NaN where it was not observed). The truth: ``structure`` (``n_tasks x n_tasks``,
+        ``Y`` (wide: one column per task, NaN where not observed). The ground truth: ``structure`` (``n_tasks x n_tasks``,
         unit diagonal), ``coef`` (``n_tasks x n_features``), ``groups`` (clusters) and ``adjacency`` (graph), else ``None``.
 
     Examples
@@ -82,7 +81,7 @@ def make_tasks(
     if shared and np.ptp(counts) > 0:
         raise ValueError("shared inputs mean the same number of samples for every task")
     rng = check_random_state(random_state)
-    A, groups, adjacency = _relations(structure, n_tasks, rng)
+    A, groups, adjacency = _covariance(structure, n_tasks, rng)
     root = np.linalg.cholesky(A + 1e-12 * np.eye(n_tasks))
     coef = root @ rng.standard_normal((n_tasks, n_features)) / np.sqrt(n_features)
 
@@ -93,7 +92,7 @@ def make_tasks(
     y = np.einsum("ij,ij->i", inputs[row], coef[which]) + noise * rng.standard_normal(row.size)
     if task == "classification":
         y = _both_signs(y, which)
-    kept = _kept(y, which, missing, task, rng)
+    kept = _observed(y, which, missing, task, rng)
     row, which, y = row[kept], which[kept], y[kept]
     Y = np.full((n_rows, n_tasks), np.nan)
     Y[row, which] = y
@@ -110,8 +109,8 @@ def make_tasks(
     )
 
 
-def _relations(structure: str, T: int, rng: np.random.RandomState) -> tuple[Array, Array | None, Array | None]:
-    """The covariance of the tasks (unit diagonal), and the groups or the graph behind it."""
+def _covariance(structure: str, T: int, rng: np.random.RandomState) -> tuple[Array, Array | None, Array | None]:
+    """The covariance of the tasks (unit diagonal), and the clusters or the graph."""
     groups = adjacency = None
     A: Array = np.eye(T)
     if structure == "clusters":
@@ -135,7 +134,7 @@ def _relations(structure: str, T: int, rng: np.random.RandomState) -> tuple[Arra
 
 
 def _both_signs(y: Array, which: Array) -> Array:
-    """Labels by the sign; a task whose values all have one sign gets the other where it is nearest to zero."""
+    """Labels by the sign; where all have one sign, the value nearest to zero gets the other label."""
     label = np.where(y > 0, 1.0, -1.0)
     for t in np.unique(which):
         mine = np.flatnonzero(which == t)
@@ -145,8 +144,8 @@ def _both_signs(y: Array, which: Array) -> Array:
     return label
 
 
-def _kept(y: Array, which: Array, missing: float, task: str, rng: np.random.RandomState) -> Array:
-    """Which observations stay: a random share, and always two of each task (one of each class for labels)."""
+def _observed(y: Array, which: Array, missing: float, task: str, rng: np.random.RandomState) -> Array:
+    """Which observations are kept: a random share, and at least two of each task (one of each class for labels)."""
     rank = rng.random_sample(y.size)
     kept = rank >= missing
     for t in np.unique(which):

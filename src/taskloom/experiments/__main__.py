@@ -1,17 +1,15 @@
-"""``python -m taskloom.experiments NAME``: an experiment of the paper, ``corrections`` or ``readings``."""
+"""``python -m taskloom.experiments NAME``: an experiment of the paper, ``corrections`` or ``variants``."""
 
 from __future__ import annotations
 
 import argparse
 
-from . import EXPERIMENTS, reproduce
-from . import errata as corrections
-from . import sarcos_variants as readings
+from . import EXPERIMENTS, errata, reproduce, sarcos_variants
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m taskloom.experiments", description=__doc__)
-    parser.add_argument("name", choices=[*EXPERIMENTS, "corrections", "readings"])
+    parser.add_argument("name", choices=[*EXPERIMENTS, "corrections", "variants"])
     parser.add_argument("--data", help="folder of the data sets")
     parser.add_argument("--output", help="folder for tables, plots and the record")
     parser.add_argument("--quick", action="store_true", help="at most two minutes")
@@ -19,10 +17,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, help="processes")
     options = parser.parse_args()
     if options.name == "corrections":
-        corrections.show()
+        errata.show()
         return
-    if options.name == "readings":
-        readings.show(options.data, options.repetitions or 10)
+    if options.name == "variants":
+        sarcos_variants.show(options.data, options.repetitions or 10)
         return
     reproduce(
         options.name,

@@ -1,9 +1,8 @@
-"""The original algorithms, from their papers, for comparison: squared loss, tasks with inputs of their own, no intercepts.
+"""The original algorithms, from their papers, for comparison: squared loss, task-specific inputs, no intercepts.
 
 All minimise ``sum_t 1/n_t ||y_t - X_t w_t||^2`` plus a penalty of ``W`` (``d x T``), and return the weights with a trace of
-``(CPU seconds, objective)``. They stop at ``target`` (an objective value) or after ``time_limit`` seconds. Those that are asked
-for a proof stop where ``proves(W)`` says that their weights are close enough, which they ask every ``EVERY`` rounds. Nothing is
-tuned.
+``(CPU seconds, objective)``. They stop at ``target`` (an objective value) or after ``time_limit`` seconds. With
+``proves`` they also stop where ``proves(W)`` certifies their weights, checked every ``EVERY`` iterations. Nothing is tuned.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class TaskList:
 
 
 class Clock:
-    """Counts the CPU seconds (a busy machine does not matter then), keeps the trace, says when to stop."""
+    """Measures CPU seconds (independent of the load of the machine), keeps the trace, and tells when to stop."""
 
     def __init__(self, target: float, time_limit: float, proves: Proof | None = None):
         self.target, self.time_limit, self.proves, self.began = target, time_limit, proves, time.process_time()
@@ -75,7 +74,7 @@ def argyriou_alternation(
 ) -> tuple[Array, Trace]:
     """Convex multi-task feature learning (Argyriou, Evgeniou and Pontil 2008), Algorithm 1 with its perturbation.
 
-    Minimises ``loss + gamma ||W||_*^2`` by turns: each task with the metric ``D`` on the features, then
+    Minimises ``loss + gamma ||W||_*^2`` by alternation: each task with the metric ``D`` on the features, then
     ``D = (W W' + epsilon I)^(1/2)``, scaled to trace 1.
     """
     d, T = tasks.Xs[0].shape[1], len(tasks.Xs)
@@ -107,7 +106,7 @@ def accelerated_proximal_gradient(tasks: TaskList, tau: float, target: float, ti
 
 @dataclass(frozen=True)
 class ClusterSet:
-    """The relaxed set of Jacob, Bach and Vert: ``A = 11'/(T mean)`` plus a part off the mean with eigenvalues in a box."""
+    """The relaxed set of Jacob, Bach and Vert: ``A = 11'/(T mean)`` plus a centred matrix with eigenvalues in a box."""
 
     n_clusters: int
     mean: float
@@ -118,14 +117,14 @@ class ClusterSet:
         T = len(off)
         return np.full((T, T), 1 / (T * self.mean)) + off
 
-    def spread(self, values: Array, vectors: Array, choose: Callable[[Array, float, float, float], Array]) -> Array:
-        """The off-mean part with these eigenvectors and the eigenvalues that ``choose(values, low, high, sum)`` finds."""
+    def with_eigenvalues(self, values: Array, vectors: Array, choose: Callable[[Array, float, float, float], Array]) -> Array:
+        """The centred matrix with these eigenvectors and the eigenvalues that ``choose(values, low, high, sum)`` finds."""
         low, high = 1 / self.within, 1 / self.between
         total = (self.n_clusters - 1) * high + (len(values) + 1 - self.n_clusters) * low
         return (vectors * choose(values, low, high, total)) @ vectors.T
 
     def off_mean(self, S: Array) -> tuple[Array, Array]:
-        """Eigenvalues and eigenvectors on the complement of the mean."""
+        """Eigenvalues and eigenvectors on the orthogonal complement of the mean."""
         T = len(S)
         basis = np.linalg.svd(np.eye(T) - 1 / T)[0][:, : T - 1]
         s, V = np.linalg.eigh(symmetric(basis.T @ S @ basis))
@@ -151,7 +150,7 @@ def jacob_gradient(
     projection onto the set acts on eigenvalues. Step length by backtracking.
     """
     T = len(tasks.Xs)
-    off = clusters.spread(*clusters.off_mean(np.eye(T)), project_box_sum)  # all eigenvalues alike
+    off = clusters.with_eigenvalues(*clusters.off_mean(np.eye(T)), project_box_sum)  # all eigenvalues equal
     clock = Clock(target, time_limit, proves)
 
     def value(part: Array) -> tuple[float, Array]:
@@ -166,7 +165,7 @@ def jacob_gradient(
         gradient = -alpha * inverse @ (W.T @ W) @ inverse
         for _ in range(60):
             a, V = clusters.off_mean(off - length * gradient)
-            trial = clusters.spread(a, V, project_box_sum)
+            trial = clusters.with_eigenvalues(a, V, project_box_sum)
             new, W_new = value(trial)
             step = trial - off
             expected = objective + float(np.vdot(gradient, step)) + float(np.vdot(step, step)) / (2 * length)
@@ -201,7 +200,7 @@ def paper_alternation(
             A = (V * np.sqrt(s)) @ V.T
             objective = tasks.loss(W) + 2 * np.sqrt(alpha) * nuclear(W)
         else:
-            A = clusters.assemble(clusters.spread(*clusters.off_mean(S), _water_filling))
+            A = clusters.assemble(clusters.with_eigenvalues(*clusters.off_mean(S), _water_filling))
             objective = tasks.loss(W) + alpha * float(np.trace(np.linalg.solve(A, W.T @ W)))
         if clock.done(objective):
             return W, clock.trace

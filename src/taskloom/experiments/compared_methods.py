@@ -1,12 +1,11 @@
-"""The methods that are compared, and how each gets its strength: 5-fold cross-validation over a grid of its own.
+"""The compared methods; each chooses its regularisation strength by 5-fold cross-validation over its own grid.
 
-A strength means something else for every structure (``alpha`` is the squared norm for STL, half the square of the threshold for
-the trace norm, ...), so each has a grid that starts where that structure learns (almost) nothing on these data and goes down
-five decades. MTRL has a second parameter (``ridge``), as have MTCL (how many clusters) and LogDet (``mu``): they are chosen
-by the same folds.
+The scale of ``alpha`` depends on the structure (it multiplies the squared norm for STL, and is half the square of the threshold
+for the trace norm), so each grid starts where the coefficients (almost) vanish on these data and goes down five decades.
+MTRL has a second parameter (``ridge``), as have MTCL (number of clusters) and LogDet (``mu``), chosen by the same folds.
 
-Single-task learning shares nothing, not even a strength: each task takes the one that its own folds like best. ``STL, one
-strength`` shares that one number.
+Single-task learning (``STL``) chooses a regularisation strength for each task by the folds of that task. ``STL, one strength``
+uses one strength for all tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
 from ..structures import Fixed, LogDet, Structure
 
 Array = np.ndarray
-ALONE = "STL"
+SINGLE = "STL"
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class GridPoint:
 
 @dataclass(frozen=True)
 class Method:
-    """A name of the tables and what cross-validation chooses from, beside the strength."""
+    """A name in the tables, and the candidates of cross-validation beside ``alpha``."""
 
     name: str
     candidates: list[GridPoint] = field(default_factory=list)
@@ -54,11 +53,11 @@ METHODS = [
     Method("MTCL", [GridPoint(_of(methods.MTCL, n_clusters=n, mean=1.0)) for n in (2, 4)]),
     Method("LogDet", [GridPoint(LogDet(mu)) for mu in (0.01, 0.1)]),
 ]
-NAMES = [ALONE, *(method.name for method in METHODS)]
+NAMES = [SINGLE, *(method.name for method in METHODS)]
 
 
 class TaskErrors:
-    """A scorer that remembers the squared errors of every task, fold by fold and strength by strength."""
+    """A scorer that records the squared errors of every task, for each fold and ``alpha``."""
 
     def __init__(self, long: bool):
         self.long, self.seen = long, list[Array]()
@@ -69,19 +68,19 @@ class TaskErrors:
         return -float(errors.mean())
 
 
-def _alone(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Every task at the strength with the least squared error in its own folds: ``A = diag(alpha / alpha_t)``."""
+def _single_task(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Every task at the ``alpha`` with the least squared error in its own folds: ``A = diag(alpha / alpha_t)``."""
     began, errors = time.perf_counter(), TaskErrors("task_column" in options)
     search = {"alphas": settings["n_alphas"], "random_state": seed, "cv": cv, "scoring": errors}
     found = MultiTaskRegressorCV(methods.STL().structure, **search, **options).fit(X, y)
-    walked = found.cv_results_["param_alpha"].astype(float)
-    folds = np.reshape(errors.seen, (found.n_splits_, -1, errors.seen[0].size))  # after ours comes a grid of the search
-    totals = folds[:, : walked.size].sum(axis=0)
-    best = walked[np.argmin(totals, axis=0)]
+    alphas = found.cv_results_["param_alpha"].astype(float)
+    folds = np.reshape(errors.seen, (found.n_splits_, -1, errors.seen[0].size))  # later scores belong to the search itself
+    totals = folds[:, : alphas.size].sum(axis=0)
+    best = alphas[np.argmin(totals, axis=0)]
     alpha = float(np.exp(np.log(best).mean()))
     model = MultiTaskRegressor(Fixed(np.diag(alpha / best)), alpha=alpha, **options).fit(X, y)
     report = {
-        "setting": "Independent(), a strength for each task",
+        "setting": "Independent(), one alpha per task",
         "alpha": alpha,
         "alphas": best.tolist(),
         "place_in_grid": np.argmin(totals, axis=0).tolist(),
@@ -95,21 +94,21 @@ def _alone(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: Any, opt
 def choose(
     X: Any, y: Any, settings: dict[str, Any], seed: int, *, cv: Any = 5, scoring: Any = None, **options: Any
 ) -> dict[str, Any]:
-    """Choose and fit every method: its model, its setting, its certificates and how long it took.
+    """Choose and fit every method: its model, its setting, its certificates and its time.
 
     ``cv`` and ``scoring`` are those of :class:`MultiTaskRegressorCV`, ``options`` go to every model. Of the settings it reads
     ``methods``, ``n_alphas`` and ``second_parameters`` (whether to choose these too; otherwise the first value is taken).
     """
     names, n_alphas, several = settings["methods"], settings["n_alphas"], settings["second_parameters"]
-    wanted = [(method.name, candidate) for method in METHODS for candidate in method.candidates[: None if several else 1]]
-    wanted = [pair for pair in wanted if pair[0] in names]
+    chosen = [(method.name, candidate) for method in METHODS for candidate in method.candidates[: None if several else 1]]
+    chosen = [pair for pair in chosen if pair[0] in names]
     scored: dict[str, list[dict[str, Any]]] = {}
-    ridges = sorted({candidate.ridge for _, candidate in wanted})
-    groups = [[pair for pair in wanted if pair[1].ridge == ridge] for ridge in ridges]  # these share their folds
+    ridges = sorted({candidate.ridge for _, candidate in chosen})
+    groups = [[pair for pair in chosen if pair[1].ridge == ridge] for ridge in ridges]  # these share their folds
     for group in groups:
-        mine, ridge = [(name, candidate.structure) for name, candidate in group], group[0][1].ridge
+        candidates, ridge = [(name, candidate.structure) for name, candidate in group], group[0][1].ridge
         found = MultiTaskRegressorCV(
-            structures=[structure for _, structure in mine],
+            structures=[structure for _, structure in candidates],
             alphas=n_alphas,
             ridge=ridge,
             random_state=seed,
@@ -118,7 +117,7 @@ def choose(
             **options,
         )
         results = found.fit(X, y).cv_results_
-        for k, (name, structure) in enumerate(mine):
+        for k, (name, structure) in enumerate(candidates):
             part = slice(k * n_alphas, (k + 1) * n_alphas)
             best = int(np.argmax(results["mean_test_score"][part]))
             scored.setdefault(name, []).append(
@@ -132,8 +131,8 @@ def choose(
                     "ridge": ridge,
                 }
             )
-    fitted = {ALONE: _alone(X, y, settings, seed, cv, options)} if ALONE in names else {}
-    for name in (name for name in names if name != ALONE):
+    fitted = {SINGLE: _single_task(X, y, settings, seed, cv, options)} if SINGLE in names else {}
+    for name in (name for name in names if name != SINGLE):
         best_setting = max(scored[name], key=lambda setting: setting["score"])
         began = time.perf_counter()
         model = MultiTaskRegressor(

@@ -1,6 +1,6 @@
-"""Where the paper's formulas need mending, each with numbers: ``python -m taskloom.experiments corrections``.
+"""Corrections to formulas of the paper, each with numbers: ``python -m taskloom.experiments corrections``.
 
-Every entry computes both readings; the right one makes the figure marked ``ours`` (almost) zero or the smaller one.
+Each entry evaluates the printed and the corrected formula (``ours``); the corrected one has the smaller error, or none.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def _fit(structure: Structure, alpha: float, seed: int = 0) -> Solution:
     return solve(problem, tol=1e-10, max_iter=5000)
 
 
-def _apart(one: Array, other: Array) -> float:
+def _difference(one: Array, other: Array) -> float:
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
 def schatten_step() -> Evidence:
     """1. The minimiser of ``alpha tr(A^-1 M) + tr(A^p)`` is ``(alpha M/p)^(1/(p+1))``, not ``(M/alpha)^(1/(p+1))``."""
-    alpha, p, M = 0.3, 2.0, np.array([2.0, 0.7, 0.1])  # everything commutes: eigenvalues say it all
+    alpha, p, M = 0.3, 2.0, np.array([2.0, 0.7, 0.1])  # all matrices commute: eigenvalues suffice
 
     def objective(a: Array) -> float:
         return float(np.sum(alpha * M / a + a**p))
@@ -114,33 +114,33 @@ def feature_learning() -> Evidence:
     squared = _fit(UnitTrace(), gamma)
     norm = float(np.linalg.svd(squared.W, compute_uv=False).sum())
     return {
-        "solutions apart, ours": _apart(_fit(Trace(), (gamma * norm) ** 2).W, squared.W),
-        "solutions apart, printed": _apart(_fit(Trace(), gamma**2 / 4).W, squared.W),
+        "solutions apart, ours": _difference(_fit(Trace(), (gamma * norm) ** 2).W, squared.W),
+        "solutions apart, printed": _difference(_fit(Trace(), gamma**2 / 4).W, squared.W),
     }
 
 
 def images() -> Evidence:
-    """6. A test set of 7500 images cannot be: 15-Scenes has fewer, training images included."""
+    """6. A test set of 7500 images is impossible: 15-Scenes has 4485 images in all."""
     return {"images in all": float(sum(SCENES)), "test images, printed": 7500.0}
 
 
 def norm_and_power() -> Evidence:
-    """7. ``||A||_p`` (the theorem) and ``tr A^p`` (the proposition): the same solutions, but at other strengths.
+    """7. ``||A||_p`` (the theorem) and ``tr A^p`` (the proposition): the same solutions at different values of alpha.
 
-    The structure scales by ``k`` and the strength with it, ``k^p = 1/(p ||A||_p^(p-1))``.
+    The structure scales by ``k``, and so does alpha: ``k^p = 1/(p ||A||_p^(p-1))``.
     """
     p, alpha = 2.0, 0.05
     norm = _fit(SchattenNorm(p), alpha)
     size = float(np.sum(np.linalg.eigvalsh(norm.A) ** p) ** (1 / p))
     k = (1 / (p * size ** (p - 1))) ** (1 / p)
     return {
-        "solutions apart, ours": _apart(_fit(Schatten(p), k * alpha).W, norm.W),
-        "solutions apart, printed": _apart(_fit(Schatten(p), alpha).W, norm.W),
+        "solutions apart, ours": _difference(_fit(Schatten(p), k * alpha).W, norm.W),
+        "solutions apart, printed": _difference(_fit(Schatten(p), alpha).W, norm.W),
     }
 
 
 def coding() -> Evidence:
-    """8. For least squares, coding by ``L`` is not ``k L'L``; a metric is ``k Theta`` if it sits on the loss alone."""
+    """8. For least squares, coding by ``L`` is not ``k L'L``; a metric is ``k Theta`` if it acts on the loss alone."""
     rng, n, T, lam = np.random.default_rng(0), 20, 3, 0.5
     Z, Y = rng.normal(size=(n, n)), rng.normal(size=(n, T))
     K, L = Z @ Z.T / n, rng.normal(size=(4, T))
@@ -154,9 +154,9 @@ def coding() -> Evidence:
     theta = L.T @ L
     weighted = np.linalg.solve(np.kron(theta, K) + lam * np.eye(n * T), (Y @ theta).T.ravel()).reshape(T, n).T
     return {
-        "metric on the loss alone, apart from k Theta, ours": _apart(K @ weighted, with_kernel(theta)),
-        "metric on loss and norm, apart from k Theta, printed": _apart(ridge @ Y, with_kernel(theta)),
-        "coded least squares, apart from k L'L, printed": _apart(ridge @ Y @ L.T, with_kernel(theta) @ L.T),
+        "metric on the loss alone, apart from k Theta, ours": _difference(K @ weighted, with_kernel(theta)),
+        "metric on loss and norm, apart from k Theta, printed": _difference(ridge @ Y, with_kernel(theta)),
+        "coded least squares, apart from k L'L, printed": _difference(ridge @ Y @ L.T, with_kernel(theta) @ L.T),
     }
 
 

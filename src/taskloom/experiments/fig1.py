@@ -1,4 +1,4 @@
-"""Figure 1 of the paper: CPU seconds to the minimum, for our solver, Algorithm 1 as printed and the original algorithms.
+"""Figure 1 of the paper: CPU seconds to the minimum, for taskloom, Algorithm 1 as printed and the original algorithms.
 
 The paper's data: inputs and weights from a normal distribution, 30 examples for each task, noise 0.1. Time stops when the
 objective is within ``tolerance`` (relative to the loss of the zero predictor) of the minimum, which our solver brackets first.
@@ -72,7 +72,7 @@ def make(T: int, d: int, seed: int) -> tuple[TaskList, Problem]:
 
 
 def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dict[str, Any]:  # noqa: ARG001 (needs no data)
-    """Seconds of each algorithm; ``None`` where the time limit came first. Each strength gets data of its own."""
+    """Seconds of each algorithm; ``None`` where the time limit was reached. Each alpha has its own data."""
     T, d, limit, tolerance = unit["T"], unit["d"], settings["time_limit"], settings["tolerance"]
     result: dict[str, Any] = {"MTFL": {}, "MTCL": {}}
     for k, share in enumerate(settings["shares_of_alpha_max"]):
@@ -80,10 +80,10 @@ def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dic
         alpha = share * alpha_max(problem)
         clusters = {**CLUSTERS, "n_clusters": min(5, T)}
         for method, structure in (("MTFL", Trace()), ("MTCL", Clusters(**clusters))):
-            posed = problem.with_structure(structure).at(alpha)
-            best = solve(posed, tol=1e-6, max_iter=5000, time_limit=60 * limit)
+            original = problem.with_structure(structure).at(alpha)
+            best = solve(original, tol=1e-6, max_iter=5000, time_limit=60 * limit)
             target = best.certificate.dual + tolerance * problem.scale
-            fresh = make(T, d, 100 * unit["repetition"] + k)[1].with_structure(structure).at(alpha)  # nothing is kept
+            fresh = make(T, d, 100 * unit["repetition"] + k)[1].with_structure(structure).at(alpha)  # no cached results
             began = time.process_time()
             ours = solve(fresh, tol=tolerance, max_iter=5000, time_limit=60 * limit)
             spent = time.process_time() - began

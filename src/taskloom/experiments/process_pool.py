@@ -1,4 +1,4 @@
-"""Workers that do not outlive their parent: a pool whose owner was killed would go on, and then wait for work for ever."""
+"""Worker processes that end with their parent; those of a killed parent would wait for work forever."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ def end_with_parent(parent: int, every: float = 1.0) -> None:
 def _watch(parent: int, every: float) -> None:
     while os.getppid() == parent:
         time.sleep(every)
-    os._exit(1)  # nobody is left to answer to
+    os._exit(1)  # the parent is gone

@@ -1,4 +1,4 @@
-"""A line of progress: a bar where rich is installed and someone watches, plain lines on stderr otherwise."""
+"""Progress: a bar on a terminal where rich is installed, lines on stderr otherwise."""
 
 from __future__ import annotations
 

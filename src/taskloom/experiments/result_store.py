@@ -1,4 +1,4 @@
-"""What has been done already: one result for each unit of work, on disk after every unit, so that a run can be stopped."""
+"""Finished results, on disk after each unit of work, so that a run can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from ..persistence import atomic_write
 
 
-class Ledger:
-    """Results by the name of their unit, in one JSON file that is replaced as a whole; another key starts it anew."""
+class ResultStore:
+    """Results by the name of their unit, in one JSON file that is replaced atomically; a different key discards them."""
 
     def __init__(self, path: Path, key: dict[str, Any]):
         self.path, self.key = path, json.loads(json.dumps(key))
@@ -26,6 +26,6 @@ class Ledger:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Either the old file or the new one, never a half."""
+    """Write a text file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, text.encode("utf-8"))

@@ -1,4 +1,4 @@
-"""Every experiment runs the same way: units of work, a ledger of what is done, a record, a table, a plot."""
+"""Runs an experiment: units of work, a store of finished results, a record, a table, a plot."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import csv
 import io
 import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,16 +20,17 @@ from taskloom import __version__
 
 from ..datasets import get_data_home
 from ..persistence import atomic_path
+from ..versions import versions
 from . import fig1, sarcos, scenes, school
 from .process_pool import end_with_parent
 from .progress_line import Report, shown
-from .result_store import Ledger, write_atomically
+from .result_store import ResultStore, write_atomically
 
 Unit = dict[str, Any]
 
 
 class Experiment(Protocol):
-    """What a module of this folder offers."""
+    """The interface of the experiment modules in this folder."""
 
     TITLE: str
 
@@ -62,11 +61,11 @@ def reproduce(
     progress: Report | None = None,
     verbose: bool = True,
 ) -> dict[str, Any]:
-    """Run an experiment of the paper and write what came out beside what was printed.
+    """Run an experiment of the paper and write its results beside the printed ones.
 
     Writes ``NAME.md``, ``NAME.csv``, ``NAME.json``, ``NAME.png`` and ``NAME.svg`` (plots need matplotlib) into the output
-    folder. Finished repetitions are kept in ``NAME.ledger.json`` there: a run that was stopped goes on where it was, as long as
-    settings and version are the same.
+    folder. Finished repetitions are kept in ``NAME.results.json`` there: an interrupted run is resumed, as long as settings
+    and version are the same.
 
     Parameters
     ----------
@@ -77,9 +76,9 @@ def reproduce(
     output : path, default=None
         ``None`` is ``reproduced/NAME`` in the current folder.
     quick : bool, default=False
-        All sizes, fewer repetitions and strengths: at most two minutes on two cores.
+        All sizes, fewer repetitions and values of alpha: at most two minutes on two cores.
     repetitions : int, default=None
-        Another number of repetitions.
+        Number of repetitions.
     n_jobs : int, default=None
         Processes for the repetitions; ``None`` is the number of cores, at most 4. Times are always measured one by one.
     progress : callable, default=None
@@ -99,13 +98,13 @@ def reproduce(
     experiment: Experiment = EXPERIMENTS[name]
     folder, target = get_data_home(data), Path(output) if output is not None else Path("reproduced") / name
     settings = experiment.settings(quick, repetitions)
-    same = {key: value for key, value in settings.items() if not key.startswith("repetitions")}  # more of them go on, not anew
-    ledger = Ledger(target / f"{name}.ledger.json", {"experiment": name, "version": __version__, "settings": same})
+    same = {key: value for key, value in settings.items() if not key.startswith("repetitions")}  # more of them resume the run
+    store = ResultStore(target / f"{name}.results.json", {"experiment": name, "version": __version__, "settings": same})
     units = experiment.units(settings)
     began = time.perf_counter()
     manner = nullcontext(progress) if progress is not None else shown(name) if verbose else nullcontext(lambda *_: None)
     with manner as report:
-        _work(experiment, settings, units, folder, ledger, 1 if name == "fig1" else n_jobs, report)
+        _work(experiment, settings, units, folder, store, 1 if name == "fig1" else n_jobs, report)
     record: dict[str, Any] = {
         "experiment": name,
         "title": experiment.TITLE,
@@ -114,7 +113,7 @@ def reproduce(
         "versions": versions(),
         "settings": settings,
         "seconds_of_this_run": round(time.perf_counter() - began, 1),
-        **experiment.summarise(settings, [(unit, ledger.done[unit_name(unit)]) for unit in units]),
+        **experiment.summarise(settings, [(unit, store.done[unit_name(unit)]) for unit in units]),
     }
     text, rows = experiment.table(record)
     write_atomically(target / f"{name}.json", json.dumps(record, indent=1))
@@ -138,12 +137,12 @@ def unit_name(unit: Unit) -> str:
 
 
 def _work(
-    experiment: Any, settings: dict, units: list[Unit], folder: Path, ledger: Ledger, n_jobs: int | None, report: Report
+    experiment: Any, settings: dict, units: list[Unit], folder: Path, store: ResultStore, n_jobs: int | None, report: Report
 ) -> None:
-    """Do what the ledger does not have yet; every result is on disk before the next one is waited for."""
-    todo = [unit for unit in units if unit_name(unit) not in ledger.done]
+    """Run the units that are not in the store; every result is on disk before the next one."""
+    todo = [unit for unit in units if unit_name(unit) not in store.done]
     if len(todo) < len(units):
-        report(len(units) - len(todo), len(units), "taken from the ledger")
+        report(len(units) - len(todo), len(units), "already done")
     jobs = min(n_jobs or min(os.cpu_count() or 1, 4), max(len(todo), 1))
     if jobs == 1:
         results = (_one(experiment.measure, unit, settings, folder) for unit in todo)
@@ -151,23 +150,18 @@ def _work(
         pool = Parallel(n_jobs=jobs, return_as="generator_unordered", initializer=end_with_parent, initargs=(os.getpid(),))
         results = pool(delayed(_one)(experiment.measure, unit, settings, folder) for unit in todo)
     for unit, result in results:
-        ledger.add(unit_name(unit), result)
-        report(sum(unit_name(one) in ledger.done for one in units), len(units), unit_name(unit))
+        store.add(unit_name(unit), result)
+        report(sum(unit_name(one) in store.done for one in units), len(units), unit_name(unit))
 
 
 def _one(measure: Callable, unit: Unit, settings: dict, folder: Path) -> tuple[Unit, dict]:
-    """One unit with one BLAS thread: the matrices are small, and times should not depend on the machine's load of threads."""
+    """One unit with one BLAS thread: the matrices are small, and times should not depend on the number of threads."""
     with threadpool_limits(1):
         return unit, measure(unit, settings, folder)
 
 
-def versions() -> dict[str, str]:
-    packages = ("numpy", "scipy", "scikit-learn")
-    return {"taskloom": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}
-
-
 def _plot(experiment: Any, record: dict, path: Path) -> bool:
-    """PNG and SVG; whether there was something to draw with."""
+    """Write PNG and SVG; returns whether matplotlib is installed."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

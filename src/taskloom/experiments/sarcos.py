@@ -2,11 +2,11 @@
 
 The paper leaves open how inputs and outputs are scaled and whether there is an intercept. Here: inputs to mean 0 and variance 1
 (of the training rows), outputs of each task likewise during the fit, an intercept for each task. The baseline comes within 15 %
-of the printed errors; so does it on raw inputs (``readings`` prints the figures), but there accelerations, whose variance is
-a thousand times that of positions, decide what a strength means.
+of the printed errors; so does it on raw inputs (``variants`` prints the numbers), but there accelerations, whose variance is
+a thousand times that of positions, dominate the regularisation.
 
 Two protocols. ``random``: the paper's, training and test rows drawn at random, so that a training row is often the neighbour in
-time of a test row. ``blocks``: honest, test rows from one stretch of time, training rows from outside of it and a margin.
+time of a test row. ``blocks``: no leakage, test rows from one stretch of time, training rows from outside of it and a margin.
 """
 
 from __future__ import annotations

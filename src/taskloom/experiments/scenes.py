@@ -1,10 +1,10 @@
-"""Table 2 of the paper: fifteen kinds of scene, least squares on -1/+1 codes, a linear kernel on LLC features.
+"""Table 2 of the paper: fifteen scene categories, least squares on -1/+1 codes, a linear kernel on LLC features.
 
-The paper's test set of 7500 images does not exist (the data set has 4485): here it is every image that is not for training and
-not the twin of one that is. The features are ours, by the same recipe, so levels differ and gains over STL are what compares.
+The paper's test set of 7500 images does not exist (the data set has 4485): here it is every image that is not a training image
+or a duplicate of one. The features are ours, by the same recipe, so compare the gains over STL, not the accuracies.
 
-By what the folds choose the strength is not said. Two ways are run: by accuracy, the score that the table reports (as the paper
-chose by nMSE where it reported nMSE), and by the squared error on the codes, which is less noisy.
+The paper does not say by which score cross-validation chooses alpha. Two are run: accuracy, the score that the table
+reports (as the paper chose by nMSE where it reported nMSE), and the squared error on the codes, which is less noisy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = np.ndarray
 TITLE = "15-Scenes (Table 2)"
 SIZES = [50, 100, 150]
 CRITERIA = {"accuracy": "results", "squared error": "results_squared_error"}
-SECTIONS = {"results": "Strength chosen by accuracy", "results_squared_error": "Strength chosen by squared error"}
+SECTIONS = {"results": "alpha chosen by accuracy", "results_squared_error": "alpha chosen by squared error"}
 PRINTED: Printed = {
     "STL": {"accuracy": [0.7223, 0.7661, 0.7923]},
     "MTFL": {"accuracy": [0.7323, 0.7724, 0.8011]},
@@ -39,7 +39,7 @@ def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
         "criteria": list(CRITERIA),
         "repetitions": repetitions or (1 if quick else 20),
         "repetitions_squared_error": repetitions or (1 if quick else 5),
-        "n_alphas": 12 if quick else 27,  # accuracy is flat: a coarse grid favours whose best strength falls on it
+        "n_alphas": 12 if quick else 27,  # accuracy is flat: a coarse grid favours methods whose best alpha is on it
         "second_parameters": False,
         "n_features": 512 if quick else None,
         "seeds": "the number of the repetition",
@@ -56,7 +56,7 @@ def units(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def draw_rows(y: Array, duplicate_of: Array, size: int, seed: int) -> tuple[Array, Array]:
-    """Training images of every class, and the others as the test set, without twins of training images."""
+    """Training images of every class, and the others as the test set, without duplicates of training images."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(y))
     train = np.concatenate([order[y[order] == k][:size] for k in np.unique(y)])
@@ -64,8 +64,8 @@ def draw_rows(y: Array, duplicate_of: Array, size: int, seed: int) -> tuple[Arra
     return train, np.flatnonzero(~np.isin(image, image[train]))
 
 
-def hits(model: Any, X: Array, codes: Array) -> float:
-    """The share of rows whose class gets the largest value: a scorer."""
+def argmax_accuracy(model: Any, X: Array, codes: Array) -> float:
+    """A scorer: the accuracy of the class with the largest prediction."""
     return float(np.mean(model.predict(X).argmax(axis=1) == codes.argmax(axis=1)))
 
 
@@ -84,7 +84,7 @@ def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dic
     train, test = draw_rows(data.y, data.duplicate_of, unit["size"], unit["repetition"])
     X = data.X[:, : settings["n_features"]]
     codes = np.where(data.y[train][:, None] == np.arange(len(data.target_names)), 1.0, -1.0)
-    scoring = hits if unit["criterion"] == "accuracy" else None
+    scoring = argmax_accuracy if unit["criterion"] == "accuracy" else None
     cv = StratifiedOnCodes(5, unit["repetition"])
     fitted = choose(X[train], codes, settings, unit["repetition"], cv=cv, scoring=scoring)
     truth = data.y[test]

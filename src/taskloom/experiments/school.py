@@ -1,7 +1,7 @@
 """The School benchmark that every multi-task paper reports: 139 schools, ten 75/25 splits, explained variance.
 
-Explained variance as Argyriou, Evgeniou and Pontil (2008) have it: 1 minus the squared error over all test pupils, in
-shares of the variance of all test scores. Inputs are scaled to variance 1 (a constant column is left alone).
+Explained variance as Argyriou, Evgeniou and Pontil (2008) have it: 1 minus the mean squared error over all test pupils,
+divided by the variance of all test scores. Inputs are scaled to variance 1 (a constant column is left alone).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[s
 
 
 def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
-    return compare_table(record, "explained_variance", {"results": "School, ten customary splits"})
+    return compare_table(record, "explained_variance", {"results": "School, the ten usual splits"})
 
 
 def draw(record: dict[str, Any], figure: Any) -> None:

@@ -1,4 +1,4 @@
-"""Means, spreads and paired differences over the repetitions; tables and curves with the printed numbers beside ours."""
+"""Means, standard deviations and paired differences over the repetitions; tables and curves with the printed numbers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..metrics import normalized_improvement
 
 Printed = dict[str, dict[str, list[float]]]
 BASELINES = ["STL, one strength"]
-TOLERANCE = 1e-4  # every fit must be proved this close to its optimum
+TOLERANCE = 1e-4  # largest relative duality gap of a fit
 
 
 def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str) -> dict[str, Any]:
     """``results`` by method (means over the repetitions, in the order of the sizes), ``baselines``, and the worst certificates.
 
-    A baseline is a second way to learn the tasks one by one: it is no multi-task method, and the others do not refer to it.
+    A baseline is a second way of single-task learning; the other methods are compared with ``STL``, not with it.
     ``score`` is ``"nmse"`` (smaller is better; nI is the paper's) or a score where larger is better (then ``gain``).
     """
     sizes = settings["sizes"]
@@ -29,14 +29,14 @@ def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str)
     }
     n = len(repetitions)
     for name, mine in values.items():
-        alone = values["STL"]
-        better = (alone - mine) if score == "nmse" else (mine - alone)  # positive: better than single-task learning
+        single_task = values["STL"]
+        better = (single_task - mine) if score == "nmse" else (mine - single_task)  # positive: better than single-task learning
         measure, single = ("nI", normalized_improvement) if score == "nmse" else ("gain", None)
         entry: dict[str, Any] = {
             "sizes": sizes,
             score: mine.mean(axis=0).tolist(),
             f"{score}_std": (mine.std(axis=0, ddof=1) if n > 1 else np.zeros(len(sizes))).tolist(),
-            measure: [normalized_improvement(alone[:, k], mine[:, k]) for k in range(len(sizes))]
+            measure: [normalized_improvement(single_task[:, k], mine[:, k]) for k in range(len(sizes))]
             if single
             else better.mean(axis=0).tolist(),
             "better_than_STL": better.mean(axis=0).tolist(),
@@ -50,7 +50,7 @@ def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str)
                 "seed": r,
                 "sizes": sizes,
                 score: mine[i].tolist(),
-                measure: [normalized_improvement([a], [b]) for a, b in zip(alone[i], mine[i], strict=True)]
+                measure: [normalized_improvement([a], [b]) for a, b in zip(single_task[i], mine[i], strict=True)]
                 if single
                 else better[i].tolist(),
                 "setting": [by_place[r, size][name]["setting"] for size in sizes],
@@ -71,7 +71,7 @@ def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str)
 
 
 def worst_of(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The certificates of several summaries together: the largest gap of each method, all its seconds."""
+    """The certificates of several summaries: the largest gap of each method, and the sum of its seconds."""
     whole: dict[str, Any] = {}
     for name, first in parts[0].items():
         if not isinstance(first, dict):

@@ -1,1 +1,1 @@
-"""Reading what was learned: an order of the tasks, and their labels as text."""
+"""Order and labels of the tasks, for plots and reports."""

@@ -1,4 +1,4 @@
-"""Task labels as text for people: one line, no control characters, never two alike."""
+"""Task labels as text: one line, no control characters, unique."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def display_names(tasks: Any, limit: int = 120) -> list[str]:
-    """One readable text for each task label, at most ``limit`` characters long; labels that would read alike are told apart."""
+    """A unique text for each task label, at most ``limit`` characters long."""
     labels = tasks.tolist() if hasattr(tasks, "tolist") else list(tasks)
     texts = [clean_text(str(label)) for label in labels]
     taken = Counter(texts)
@@ -19,7 +19,7 @@ def display_names(tasks: Any, limit: int = 120) -> list[str]:
 
 
 def plain(label: Any) -> str:
-    """A name as a terminal may show it: what would move its cursor, or is half a character, is escaped."""
+    """A text that is safe for a terminal: control characters and lone surrogates are escaped."""
     text = str(label)
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
@@ -33,6 +33,6 @@ def shorten(text: str, limit: int) -> str:
 
 
 def clean_text(text: str) -> str:
-    """On one line; what cannot be printed (control characters, halves of characters) becomes a replacement sign."""
+    """On one line; control characters and lone surrogates become the replacement character."""
     spaced = " ".join(text.split())
     return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in spaced) or "(no name)"

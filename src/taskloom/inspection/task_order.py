@@ -1,4 +1,4 @@
-"""An order of tasks in which like stands by like."""
+"""Hierarchical clustering of the tasks by their correlations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
 
 Array = np.ndarray
-APART = 3.0  # more than any distance 1 - correlation: groups are joined after everything within them
+APART = 3.0  # more than any distance 1 - correlation: clusters are merged last
 
 
 def task_tree(C: Array, groups: Any = None) -> Array:
-    """Merges of tasks by average linkage of ``1 - correlation``, as SciPy's ``linkage`` has them; groups stay in one piece."""
+    """Average linkage of ``1 - correlation``, as SciPy's ``linkage`` returns it; given clusters are not split."""
     if len(C) < 2:
         return np.empty((0, 4))
     groups = np.zeros(len(C), int) if groups is None else np.asarray(groups)
@@ -28,18 +28,18 @@ def task_tree(C: Array, groups: Any = None) -> Array:
 
 
 def every_pair(model: Any) -> Array:
-    """The correlations of a fitted model, for what shows them all."""
+    """The dense correlation matrix of a fitted model."""
     C = model.task_correlation()
     if isinstance(C, FactoredStructure):
         raise ValueError(
-            f"a picture or a report of every pair of tasks stops at {factors.DENSE_TASKS} tasks, got {len(C)}; "
+            f"plots and reports of all pairs of tasks are limited to {factors.DENSE_TASKS} tasks, got {len(C)}; "
             "structure_.nearest(task, k) gives the neighbours of one task"
         )
     return C
 
 
 def whole_structure(model: Any) -> Array:
-    """The structure of a fitted model; with several kernels the sum of theirs."""
+    """The structure of a fitted model; with several kernels their sum."""
     parts = model.structure_ if isinstance(model.structure_, list) else [model.structure_]
     return np.sum([part.astype(float) for part in parts], axis=0)
 

@@ -41,7 +41,7 @@ class Decoder:
     def __init__(self, arrays: dict[str, Array], more: dict[str, Callable[[dict, Decoder], Any]] | None = None):
         self.arrays = arrays
         self._made: dict[tuple[str, str], Array] = {}
-        self._components: dict[str, Any] = {}  # a search names the same structure at every strength
+        self._components: dict[str, Any] = {}  # a search has the same structure at every alpha
         self._readers: dict[str, Callable[[dict, Decoder], Any]] = dict(more or {})
 
     def decode(self, node: Any) -> Any:

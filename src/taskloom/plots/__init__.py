@@ -1,4 +1,4 @@
-"""Figures of what was learned, in scikit-learn's ``Display`` convention; needs the extra ``taskloom[plot]``."""
+"""Plots of fitted models, in scikit-learn's ``Display`` convention; needs the extra ``taskloom[plot]``."""
 
 from .convergence import ConvergenceDisplay
 from .gains import TransferDisplay

@@ -1,4 +1,4 @@
-"""What the displays share: axes to draw on, colours, and how large a label may be."""
+"""Shared by the displays: axes, colours, and the size of labels."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 Array = np.ndarray
 
-# Okabe and Ito's colours and two of Tol's: told apart by colour-blind eyes too.
+# the colour-blind safe palette of Okabe and Ito, and two colours of Tol
 GROUP_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999933", "#882255")
 GAIN, LOSS, NEUTRAL = "#0072B2", "#D55E00", "#8c8c8c"
-DIVERGING = "RdBu"  # blue is positive, red is negative, white is nothing
+DIVERGING = "RdBu"  # blue is positive, red is negative, white is zero
 
 
 def pyplot(who: str) -> Any:
-    """matplotlib, when a figure is drawn and not before."""
+    """Import matplotlib, when a figure is drawn."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -44,13 +44,13 @@ def panels(who: str, ax: Any, rows: int, columns: int, width: float, height: flo
 
 
 def points_for_each(ax: Any, n: int, axis: str) -> float:
-    """The room, in points, that each of ``n`` rows (``axis="y"``) or columns has."""
+    """The height of each of ``n`` rows (``axis="y"``), or the width of each of ``n`` columns, in points."""
     box = ax.get_window_extent()
     return (box.height if axis == "y" else box.width) * 72 / ax.figure.dpi / n
 
 
 def tidy(ax: Any) -> None:
-    """No frame where there is nothing to read off it."""
+    """Remove the top and right spines, and add a light grid."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25, linewidth=0.6)
     ax.set_axisbelow(True)

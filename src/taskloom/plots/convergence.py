@@ -1,4 +1,4 @@
-"""How the optimum was closed in on: objective, dual value and their gap."""
+"""Convergence: objective, dual value and duality gap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AXES = {"iteration": "iteration", "seconds": "time (s)"}
 
 
 class ConvergenceDisplay:
-    """Objective and dual value, which hold the minimum between them, and their gap, against iterations and time.
+    """Objective and dual value, which bracket the minimum, and the duality gap, against iterations and time.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class ConvergenceDisplay:
     Attributes
     ----------
     axes_ : ndarray of Axes
-        Values above, gaps below; a column for iterations and one for time.
+        Values above, duality gaps below; one column for iterations and one for time.
     ax_ : Axes
         The first of them.
     figure_
@@ -125,11 +125,11 @@ class ConvergenceDisplay:
         ax.set_ylim(low, high)
         tidy(ax)
         if first:
-            ax.set_ylabel("the minimum is in between")
+            ax.set_ylabel("bounds of the minimum")
             ax.legend(frameon=False, fontsize=8)
 
     def _range(self, objective: Array, dual: Array) -> tuple[float, float]:
-        """What is worth seeing: the last half of the way, when the start was far off."""
+        """The range of the axis; the first values are cut off where they were far from the minimum."""
         values = np.concatenate([objective, dual])
         values = values[np.isfinite(values)]
         if values.size == 0:
@@ -147,7 +147,7 @@ class ConvergenceDisplay:
         if np.isfinite(gap).any():
             ax.set_yscale("log")
         if self.target is not None and self.target > 0:
-            ax.axhline(self.target, color=GAIN, linestyle="--", linewidth=1, label="asked for")
+            ax.axhline(self.target, color=GAIN, linestyle="--", linewidth=1, label="tolerance")
         tidy(ax)
         if first:
             ax.set_ylabel("duality gap")

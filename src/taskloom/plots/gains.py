@@ -1,4 +1,4 @@
-"""What each task gains from the others."""
+"""Gain of each task over its single-task model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray
 
 
 class TransferDisplay:
-    """The gain of each task from learning together, sorted, with its interval.
+    """The gain of each task over its single-task model, sorted, with its interval.
 
     Parameters
     ----------
@@ -56,17 +56,17 @@ class TransferDisplay:
             The display, drawn.
         """
         if not hasattr(type(model), "_cross_validate"):
-            raise ValueError(f"{type(model).__name__} has no ledger: give compare_to_single_task(model, X, y) to from_ledger")
+            raise ValueError(f"{type(model).__name__} has no transfer_; use from_transfer(compare_to_single_task(model, X, y))")
         check_is_fitted(model, "transfer_")
-        return cls.from_ledger(model.transfer_, ax=ax, **options)
+        return cls.from_transfer(model.transfer_, ax=ax, **options)
 
     @classmethod
-    def from_ledger(cls, ledger: dict[str, Array], *, ax: Any = None, **options: Any) -> Self:
+    def from_transfer(cls, transfer: dict[str, Array], *, ax: Any = None, **options: Any) -> Self:
         """Draw the gains that :func:`~taskloom.compare_to_single_task` gives.
 
         Parameters
         ----------
-        ledger : dict of arrays
+        transfer : dict of arrays
             ``task``, ``gain`` and ``standard_error``.
         ax : matplotlib Axes, default=None
             As in :meth:`plot`.
@@ -78,9 +78,11 @@ class TransferDisplay:
         TransferDisplay
             The display, drawn.
         """
-        names = display_names(ledger["task"], 28)
-        gain, error = (np.asarray(ledger[name], dtype=float) for name in ("gain", "standard_error"))
+        names = display_names(transfer["task"], 28)
+        gain, error = (np.asarray(transfer[name], dtype=float) for name in ("gain", "standard_error"))
         return cls(names, gain, error).plot(ax, **options)
+
+    from_ledger = from_transfer  # the former name
 
     def plot(self, ax: Any = None, *, width: float = 2.0) -> Self:
         """Draw a row for each task.
@@ -104,20 +106,20 @@ class TransferDisplay:
         n = len(self.order_)
         height = min(max(1.2, 0.25 * n), max(7.0, 0.105 * n), 60.0)
         self.figure_, self.ax_ = one_axes(type(self).__name__, ax, 6.4, height + 0.9)
-        gain, reach = self.gain[self.order_], width * np.nan_to_num(self.standard_error[self.order_])
+        gain, margin = self.gain[self.order_], width * np.nan_to_num(self.standard_error[self.order_])
         row = np.arange(n)
         self.ax_.axvline(0, color="0.3", linewidth=1)
         points = 72 * height / n if ax is None else points_for_each(self.ax_, n, "y")
         for mask, colour, what in (
-            (gain - reach > 0, GAIN, "better together"),
-            (gain + reach < 0, LOSS, "better alone"),
-            ((gain - reach <= 0) & (gain + reach >= 0), NEUTRAL, "not sure"),
+            (gain - margin > 0, GAIN, "better with multi-task"),
+            (gain + margin < 0, LOSS, "better with single-task"),
+            ((gain - margin <= 0) & (gain + margin >= 0), NEUTRAL, "not clear"),
         ):
             if mask.any():
                 self.ax_.hlines(
                     row[mask],
-                    (gain - reach)[mask],
-                    (gain + reach)[mask],
+                    (gain - margin)[mask],
+                    (gain + margin)[mask],
                     color=colour,
                     alpha=0.55,
                     linewidth=min(2.0, points / 4),
@@ -125,15 +127,15 @@ class TransferDisplay:
                 label = f"{mask.sum()} {what}"
                 self.ax_.scatter(gain[mask], row[mask], color=colour, s=min(28.0, 3 * points), zorder=3, label=label)
         self._names(points)
-        self.ax_.set(xlabel=f"gain in score from learning together (± {width:g} standard errors)", ylim=(-0.8, n - 0.2))
-        self._range(gain - reach, gain + reach, gain)
+        self.ax_.set(xlabel=f"gain in score over single-task models (± {width:g} standard errors)", ylim=(-0.8, n - 0.2))
+        self._range(gain - margin, gain + margin, gain)
         tidy(self.ax_)
         self.ax_.grid(visible=False, axis="y")
         self.ax_.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
         return self
 
     def _range(self, low: Array, high: Array, gain: Array) -> None:
-        """Among many tasks a few wild ones must not squash the others: they are marked at the edge, with their gain."""
+        """Of 20 tasks and more, outliers are marked at the edge of the plot, with their gain."""
         if len(gain) < 20:
             return
         left, right = float(np.quantile(low, 0.03)), float(np.quantile(high, 0.97))
@@ -151,7 +153,7 @@ class TransferDisplay:
             )
 
     def _names(self, points: float) -> None:
-        """All names where there is room for them, else those of the largest and the smallest gains."""
+        """All names where they fit, else those of the largest and the smallest gains."""
         n = len(self.order_)
         rows = np.arange(n)
         if points < 5:

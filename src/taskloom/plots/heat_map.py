@@ -1,4 +1,4 @@
-"""The learned relations as a clustered heat map."""
+"""The learned structure as a clustered heat map."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..inspection.task_order import every_pair, leaf_order, task_tree, whole_str
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes, points_for_each
 
 Array = np.ndarray
-LEAST_POINTS = 4.5  # names are left out where they would be smaller than this
+LEAST_POINTS = 4.5  # names that would be smaller are left out
 
 
 class TaskStructureDisplay:
-    """A heat map of the relations between tasks, sorted so that groups stand together, under their dendrogram.
+    """A heat map of the correlations of tasks, in the order of a dendrogram.
 
     Make it with :meth:`from_estimator` or :meth:`from_matrix`.
 
@@ -37,7 +37,7 @@ class TaskStructureDisplay:
     Attributes
     ----------
     ax_, figure_, image_, colorbar_
-        What was drawn on and what was drawn.
+        The axes, the figure, the image and its colour bar.
     dendrogram_ax_ : Axes or None
     order_ : ndarray
         The tasks from top to bottom, as positions in ``tasks``.
@@ -150,7 +150,7 @@ class TaskStructureDisplay:
         self.ax_.spines[:].set_visible(False)
         row = side * 72 / T if ax is None else min(points_for_each(self.ax_, T, axis) for axis in "xy")
         self._name(row)
-        self._part_groups()
+        self._mark_clusters()
         self.dendrogram_ax_ = self._tree() if dendrogram and self.tree is not None and T > 1 else None
         self.colorbar_ = None
         if colorbar:
@@ -159,7 +159,7 @@ class TaskStructureDisplay:
         return self
 
     def _name(self, points: float) -> None:
-        """Every name where there is room, else the groups."""
+        """Every name where it fits, else the clusters."""
         T, ax, size = len(self.matrix), self.ax_, min(10.0, 0.82 * points)
         ax.tick_params(length=0)
         names = [self.tasks[t] for t in self.order_]
@@ -172,23 +172,23 @@ class TaskStructureDisplay:
         else:
             blocks = [b for b in self._blocks() if (b[2] - b[1]) * points >= 9]
             places = [(start + end - 1) / 2 for _, start, end in blocks]
-            ax.set_yticks(places, [f"group {g + 1}: {end - start} tasks" for g, start, end in blocks], fontsize=8)
+            ax.set_yticks(places, [f"cluster {g + 1}: {end - start} tasks" for g, start, end in blocks], fontsize=8)
         ax.set_xticks([])
         ax.set_xlabel(f"{T} tasks, in the order of the rows", fontsize=9)
 
     def _blocks(self) -> list[tuple[int, int, int]]:
-        """Group, first and past-the-last row of each run of rows of one group."""
+        """Cluster, first row and end of each run of rows of one cluster."""
         group = np.asarray(self.groups)[self.order_]
         edges = [0, *(np.flatnonzero(np.diff(group)) + 1), len(group)]
         return [(int(group[start]), int(start), int(end)) for start, end in pairwise(edges)]
 
-    def _part_groups(self) -> None:
+    def _mark_clusters(self) -> None:
         for _, start, _ in self._blocks()[1:]:
             self.ax_.axhline(start - 0.5, color="0.35", linewidth=0.8)
             self.ax_.axvline(start - 0.5, color="0.35", linewidth=0.8)
 
     def _tree(self) -> Any:
-        """The merges, drawn above the map: below the cut in the colours of the groups."""
+        """The merges, drawn above the heat map; below the cut in the colours of the clusters."""
         from matplotlib.collections import LineCollection
 
         T = len(self.matrix)

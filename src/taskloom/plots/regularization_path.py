@@ -1,4 +1,4 @@
-"""Scores and the spectrum of the structure along the strengths."""
+"""Scores and eigenvalues of the structure along the regularisation path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _spectrum(A: Any) -> Array:
 
 
 class PathDisplay:
-    """What changes as the strength ``alpha`` goes down: the cross-validated score, and the eigenvalues of the structure.
+    """The cross-validated score and the eigenvalues of the structure against the regularisation strength ``alpha``.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class PathDisplay:
     Attributes
     ----------
     axes_ : ndarray of Axes
-        One panel for each of scores and spectrum that there is.
+        One panel for scores and one for eigenvalues, where they are given.
     ax_ : Axes
         The first of them.
     figure_
@@ -113,7 +113,7 @@ class PathDisplay:
         spectrum = np.array([_spectrum(solution.A) for solution in solutions])
         alphas = np.asarray(alphas, dtype=float)
         if len(alphas) != len(spectrum):
-            raise ValueError(f"there are {len(alphas)} strengths for {len(spectrum)} solutions")
+            raise ValueError(f"there are {len(alphas)} values of alpha for {len(spectrum)} solutions")
         return cls(alphas, spectrum=spectrum).plot(ax, **options)
 
     def plot(self, ax: Any = None) -> Self:
@@ -142,7 +142,7 @@ class PathDisplay:
             tidy(panel)
             if self.chosen is not None:
                 panel.axvline(self.chosen, color=LOSS, linestyle="--", linewidth=1)
-        self.axes_[-1].set_xlabel("strength alpha (stronger to the right)")
+        self.axes_[-1].set_xlabel("regularisation strength alpha")
         return self
 
     def _score(self, ax: Any, score: Array) -> None:
@@ -167,6 +167,6 @@ class PathDisplay:
         alive = (spectrum > 1e-3 * np.maximum(top, 1e-300)[:, None]).sum(axis=1)
         where = 0 if self.chosen is None else int(np.argmin(np.abs(np.log(self.alphas / self.chosen))))
         if self.chosen is not None:
-            ax.set_title(f"{alive[where]} of {n} eigenvalues above 0.1 % of the largest, at the chosen strength", fontsize=9)
+            ax.set_title(f"{alive[where]} of {n} eigenvalues above 0.1 % of the largest, at the chosen alpha", fontsize=9)
         ax.set_ylabel("eigenvalues of the structure")
         ax.set_ylim(bottom=0)

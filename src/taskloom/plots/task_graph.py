@@ -1,4 +1,4 @@
-"""The strongest relations as lines between tasks on a circle."""
+"""The strongest correlations as lines between tasks on a circle."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..inspection.task_order import every_pair, leaf_order, task_tree
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes
 
 Array = np.ndarray
-ROUND = 2 * np.pi * 0.8  # the rim of a circle in units of its radius, less some air between names
+ROUND = 2 * np.pi * 0.8  # circumference of the unit circle, less space between names
 
 
 class TaskGraphDisplay:
-    """Tasks on a circle, group by group, and a line for each strong relation.
+    """Tasks on a circle, cluster by cluster, and a line for each strong correlation.
 
-    On a circle every task has its own direction, so names never meet, whether there are 5 tasks or 150.
+    Names point away from the centre, so they do not overlap.
 
     Parameters
     ----------
@@ -26,14 +26,14 @@ class TaskGraphDisplay:
     tasks : sequence of str
         Their names.
     groups : ndarray of shape (n_tasks,)
-        The group of each task.
+        The cluster of each task.
 
     Attributes
     ----------
     ax_, figure_, lines_
-        What was drawn on and what was drawn.
+        The axes, the figure and the lines.
     n_edges_, n_hidden_ : int
-        Relations above the threshold that are drawn, and that were left out because ``max_edges`` are drawn already.
+        Correlations above the threshold that are drawn, and that are left out because of ``max_edges``.
     """
 
     _size: float  # of the letters, in points
@@ -98,9 +98,9 @@ class TaskGraphDisplay:
         side = 2 * (max(110.0, 8 * T / ROUND, 10 * letters) + 8 * letters) / 72
         self.figure_, self.ax_ = one_axes(type(self).__name__, ax, side + 1.0, side + 0.4)
         room = side * 36 if ax is None else min(self.ax_.get_window_extent().size) * 36 / self.figure_.dpi
-        self._size = min(9.0, room / (letters + T / ROUND))  # radius + names = room, and each name has its part of the rim
+        self._size = min(9.0, room / (letters + T / ROUND))  # radius + names = room, and names do not overlap
         named = self._size >= 4
-        reach = 1 / max(1 - self._size * letters / room, 0.5) if named else 1.05  # of small axes, names take half at most
+        limit = 1 / max(1 - self._size * letters / room, 0.5) if named else 1.05  # names take at most half of small axes
         order = leaf_order(task_tree(self.correlation, self.groups))
         angle = np.empty(T)
         angle[order] = np.pi / 2 - 2 * np.pi * (np.arange(T) + 0.5) / T
@@ -110,7 +110,7 @@ class TaskGraphDisplay:
         self.ax_.scatter(*spot.T, c=colours, s=np.clip(2400 / T, 12, 90), zorder=3, edgecolors="white", linewidths=0.6)
         if named:
             self._names(angle)
-        self.ax_.set(aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
+        self.ax_.set(aspect="equal", xlim=(-limit, limit), ylim=(-limit, limit))
         self.ax_.set_axis_off()
         return self
 
@@ -125,12 +125,12 @@ class TaskGraphDisplay:
         self.n_edges_, value = len(one), C[one, other]
         s = np.linspace(0, 1, 25)[None, :, None]
         start, end = spot[one][:, None, :], spot[other][:, None, :]
-        bend = 0.45 * (start + end) / 2  # towards the centre, so that lines within a group stay apart from the rim
-        curve = (1 - s) ** 2 * start + 2 * s * (1 - s) * bend + s**2 * end
-        strength = (np.abs(value) - threshold) / (1 - threshold) if threshold < 1 else np.ones(len(value))
-        crowd = np.clip(8 / np.sqrt(max(len(value), 1)), 0.25, 1)
+        control = 0.45 * (start + end) / 2  # control point of a Bezier curve, towards the centre
+        curve = (1 - s) ** 2 * start + 2 * s * (1 - s) * control + s**2 * end
+        width = (np.abs(value) - threshold) / (1 - threshold) if threshold < 1 else np.ones(len(value))
+        density = np.clip(8 / np.sqrt(max(len(value), 1)), 0.25, 1)
         self.lines_ = LineCollection(
-            list(curve), cmap=cmap, linewidths=crowd * (1.0 + 3.0 * strength), alpha=0.3 + 0.55 * crowd
+            list(curve), cmap=cmap, linewidths=density * (1.0 + 3.0 * width), alpha=0.3 + 0.55 * density
         )
         self.lines_.set_array(value)
         self.lines_.set_clim(-1, 1)
@@ -140,18 +140,18 @@ class TaskGraphDisplay:
             bar.outline.set_visible(False)
             bar.solids.set_alpha(1)
         weakest = f"{np.abs(value).min():.2f}" if self.n_hidden_ and len(value) else f"{threshold:g}"
-        which = f"the {self.n_edges_} strongest relations, " if self.n_hidden_ else f"{self.n_edges_} relations "
-        self.ax_.set_title(f"{which}of size {weakest} or more", fontsize=10)
+        which = f"the {self.n_edges_} strongest correlations, " if self.n_hidden_ else f"{self.n_edges_} correlations "
+        self.ax_.set_title(f"{which}of absolute value {weakest} or more", fontsize=10)
 
     def _names(self, angle: Array) -> None:
-        """Names point away from the centre; each has its arc of the circle to itself."""
+        """Names point away from the centre."""
         T = len(angle)
-        reach = 1.03 + 0.06 * min(1.0, 5 / T)
+        radius = 1.03 + 0.06 * min(1.0, 5 / T)
         for name, at in zip(self.tasks, angle, strict=True):
             left = np.cos(at) < -1e-9
             self.ax_.text(
-                reach * np.cos(at),
-                reach * np.sin(at),
+                radius * np.cos(at),
+                radius * np.sin(at),
                 name,
                 fontsize=self._size,
                 rotation=np.degrees(at) + (180 if left else 0) if T > 12 else 0,

@@ -10,12 +10,12 @@ import numpy as np
 Array = np.ndarray
 WIDTH, HEIGHT = 360, 230
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 42
-MOST_POINTS = 400  # of a line: more could not be told apart
+MOST_POINTS = 400  # of a line
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One series; its class says how it looks."""
+    """One series; ``look`` is its CSS class."""
 
     x: Array
     y: Array
@@ -35,15 +35,15 @@ class Chart:
     band: tuple[Array, Array, Array] | None = None
     mark_x: float | None = None
     mark_y: float | None = None
-    whole_x: bool = False  # only whole numbers on the axis of x
+    integer_x: bool = False  # only integers on the x axis
 
     def svg(self) -> str:
-        """The picture; texts in it are ours, never the user's."""
+        """The chart as SVG; it contains no text of the user."""
         x = _Scale.over([line.x for line in self.lines], self.log_x, LEFT, WIDTH - RIGHT)
         values = [line.y for line in self.lines] + ([self.band[1], self.band[2]] if self.band else [])
         y = _Scale.over([*values, np.array([self.mark_y])] if self.mark_y else values, self.log_y, HEIGHT - BOTTOM, TOP)
         parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{self.title}" class="chart">']
-        for tick, text in x.ticks(4, self.whole_x):
+        for tick, text in x.ticks(4, self.integer_x):
             parts.append(f'<text x="{tick:.1f}" y="{HEIGHT - BOTTOM + 16}" class="tick middle">{text}</text>')
         for tick, text in y.ticks(5):
             parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{tick:.1f}" y2="{tick:.1f}" class="grid"/>')
@@ -75,7 +75,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to places."""
+    """A linear or logarithmic axis: from values to pixels."""
 
     low: float
     high: float
@@ -98,14 +98,14 @@ class _Scale:
         at = np.log10(np.maximum(value, 1e-300)) if self.log else value
         return self.start + (np.clip(at, self.low, self.high) - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def ticks(self, n: int, whole: bool = False) -> list[tuple[float, str]]:
-        """Round numbers and where they are."""
+    def ticks(self, n: int, integer: bool = False) -> list[tuple[float, str]]:
+        """Round numbers and their positions."""
         if self.log and self.high - self.low >= 1:
             powers = np.arange(np.ceil(self.low), np.floor(self.high) + 1)
             chosen = 10.0 ** powers[:: max(1, int(np.ceil(len(powers) / n)))]
         else:
             ends = (10**self.low, 10**self.high) if self.log else (self.low, self.high)
-            rough = max((ends[1] - ends[0]) / n, 1.0 if whole else 0.0)
+            rough = max((ends[1] - ends[0]) / n, 1.0 if integer else 0.0)
             base = 10 ** np.floor(np.log10(rough))
             step = base * next(k for k in (1, 2, 5, 10) if k * base >= rough * 0.999)
             chosen = np.arange(np.ceil(ends[0] / step), np.floor(ends[1] / step + 1e-9) + 1) * step
@@ -113,7 +113,7 @@ class _Scale:
 
 
 def _number(value: float) -> str:
-    """Short, and whole powers of ten as such."""
+    """A short text; powers of ten with an exponent."""
     if abs(value) < 1e-300:
         return "0"
     if 1e-3 <= abs(value) < 1e5:

@@ -1,4 +1,4 @@
-"""What a report says, as numbers: read off a fitted model, and off the data where they are given."""
+"""The content of a report as numbers, from a fitted model and, where they are given, from the data."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ..structures import as_structure
 from ..tables import as_table
 
 Array = np.ndarray
-LARGEST_MAP = 2000  # tasks; beyond it the map would be smaller than its pixels and the file larger than its use
-LENDERS = 12  # shown for each task
+LARGEST_MAP = 2000  # tasks; of more, cells would be smaller than pixels
+CONTRIBUTIONS = 12  # shown for each task
 
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """The data beside the model: sizes, and one row for each task."""
+    """Sizes of the data, and one entry per task."""
 
     n_rows: int
     n_inputs: int
     n_observations: int
     counts: Array
     mean: Array  # of targets, or the share of the second class
-    spread: Array  # NaN for labels
+    std: Array  # standard deviation of targets, NaN for labels
     score: Array  # of the model on these data
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Everything that the page shows, in the order of ``tasks_``."""
+    """The content of the page, in the order of ``tasks_``."""
 
     model: Any
     names: list[str]
@@ -44,8 +44,8 @@ class Facts:
     structures: list[Any]  # one, or one for each kernel
     alpha: float
     eigenvalues: Array
-    lenders: list[list[tuple[int, float]]] | None
-    ledger: dict[str, Array] | None
+    contributions: list[list[tuple[int, float]]] | None
+    transfer: dict[str, Array] | None
     data: ReportData | None
 
     @property
@@ -66,7 +66,7 @@ class Facts:
 
     @property
     def vanished(self) -> bool:
-        """Whether nothing at all was learned but constants."""
+        """Whether all predictions are constant."""
         return bool(self.eigenvalues[0] <= 1e-12)
 
     @property
@@ -75,8 +75,8 @@ class Facts:
 
     @property
     def by_task(self) -> bool:
-        """Whether the ledger has the tasks of the model; that of one target with several classes has one row."""
-        return self.ledger is not None and len(self.ledger["gain"]) == self.n_tasks
+        """Whether the comparison has one row per task; that of one target with several classes has a single row."""
+        return self.transfer is not None and len(self.transfer["gain"]) == self.n_tasks
 
 
 def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Facts:
@@ -92,29 +92,32 @@ def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Fac
         structures=[as_structure(each) for each in (chosen if isinstance(chosen, list | tuple) else [chosen])],
         alpha=float(getattr(model, "alpha_", getattr(model, "alpha", np.nan))),
         eigenvalues=np.maximum(np.linalg.eigvalsh(whole_structure(model))[::-1], 0.0),
-        lenders=_lenders(model),
-        ledger=transfer if transfer is not None else getattr(model, "transfer_", None),
+        contributions=_contributions(model),
+        transfer=transfer if transfer is not None else getattr(model, "transfer_", None),
         data=None if y is None else _describe(model, X, y),
     )
 
 
-def _lenders(model: Any) -> list[list[tuple[int, float]]] | None:
-    """Who lends strength to each task, largest share first; ``None`` where the structure sits on the features."""
+def _contributions(model: Any) -> list[list[tuple[int, float]]] | None:
+    """The contributions of tasks to each task, largest first; ``None`` for feature-side structures."""
     labels = model.tasks_.tolist()
-    if getattr(model, "_pulls", None) is None or len(labels) > LARGEST_MAP:
+    if len(labels) > LARGEST_MAP:
+        return None
+    added = set(getattr(model, "added_tasks_", []))
+    try:
+        explained = [{} if label in added else model.explain(label) for label in labels]
+    except ValueError:  # a feature-side structure
         return None
     place = {label: t for t, label in enumerate(labels)}
-    added = set(getattr(model, "added_tasks_", []))
     found = []
-    for label in labels:
-        shares = {} if label in added else model.explain(label)
-        strong = sorted(((place[other], share) for other, share in shares.items()), key=lambda pair: -abs(pair[1]))
-        found.append([pair for pair in strong[:LENDERS] if abs(pair[1]) >= 5e-4])
+    for shares in explained:
+        largest = sorted(((place[other], share) for other, share in shares.items()), key=lambda pair: -abs(pair[1]))
+        found.append([pair for pair in largest[:CONTRIBUTIONS] if abs(pair[1]) >= 5e-4])
     return found
 
 
 def _describe(model: Any, X: Any, y: Any) -> ReportData:
-    """Counts, targets and scores of each task."""
+    """Number of observations, mean and standard deviation of targets, and score of each task."""
     T = len(model.tasks_)
     check_consistent_length(as_table(X), as_table(y))
     labels = model._tasks_of_rows(X)
@@ -128,7 +131,7 @@ def _describe(model: Any, X: Any, y: Any) -> ReportData:
     counts = np.bincount(task, minlength=T)
     live = np.maximum(counts, 1)
     mean = np.bincount(task, weights=values, minlength=T) / live
-    spread = np.sqrt(np.bincount(task, weights=(values - mean[task]) ** 2, minlength=T) / live)
+    std = np.sqrt(np.bincount(task, weights=(values - mean[task]) ** 2, minlength=T) / live)
     labelled = model._labelled()
     by_task = model.score_per_task(X, y)
     score = [by_task.get(0 if one_target else label, np.nan) for label in model.tasks_.tolist()]
@@ -138,7 +141,7 @@ def _describe(model: Any, X: Any, y: Any) -> ReportData:
         n_observations=len(Y) if one_target else len(values),
         counts=counts,
         mean=np.where(counts == 0, np.nan, np.where(labelled, (mean + 1) / 2, mean)),
-        spread=np.where(labelled | (counts == 0), np.nan, spread),
+        std=np.where(labelled | (counts == 0), np.nan, std),
         score=np.array(score, dtype=float),
     )
 
@@ -153,18 +156,19 @@ def _observed(model: Any, Y: Array, labels: Any) -> tuple[Array, Array]:
 
 
 def payload(facts: Facts) -> dict[str, Any]:
-    """What the page's script needs; correlations as 16-bit numbers, which keeps 150 tasks to 30 kB."""
+    """The data of the page's script; correlations as 16-bit integers (30 kB for 150 tasks)."""
     T = facts.n_tasks
     lower = facts.correlation[np.tril_indices(T, -1)]
     gain = error = None
     if facts.by_task:
-        gain, error = (_numbers(facts.ledger[column]) for column in ("gain", "standard_error"))  # type: ignore[index]
+        gain, error = (_numbers(facts.transfer[column]) for column in ("gain", "standard_error"))  # type: ignore[index]
     return {
         "names": facts.names,
         "groups": facts.groups.tolist(),
         "order": facts.order.tolist(),
         "relations": base64.b64encode(np.round(lower * 10000).astype("<i2").tobytes()).decode() if facts.has_map else "",
-        "lenders": facts.lenders and [[[s, round(1000 * share)] for s, share in own] for own in facts.lenders],
+        "contributions": facts.contributions
+        and [[[s, round(1000 * share)] for s, share in row] for row in facts.contributions],
         "counts": None if facts.data is None else facts.data.counts.tolist(),
         "gain": gain,
         "error": error,
@@ -172,5 +176,5 @@ def payload(facts: Facts) -> dict[str, Any]:
 
 
 def _numbers(column: Array) -> list[float | None]:
-    """Rounded to five digits, ``None`` where there is no number."""
+    """Rounded to five digits, ``None`` for NaN."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(column, dtype=float)]

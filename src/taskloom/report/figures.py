@@ -1,4 +1,4 @@
-"""Which charts and tables a report shows."""
+"""Charts and tables of a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def convergence(facts: Facts) -> list[Chart]:
     proof = facts.model.certificate_
     objective, dual = (_finite(history[name]) for name in ("objective", "dual"))
     last = objective[np.isfinite(objective)][-1:]
-    if last.size:  # a first dual bound can be very poor: show the end of the way
+    if last.size:  # a first dual bound can be very poor: show the last iterations
         far = last[0] - 2 * max(float(np.nanmax(objective)) - last[0], 0.05 * abs(last[0]))
         dual = np.where(dual >= far, dual, np.nan)
     both = np.isfinite(objective) & np.isfinite(dual)
@@ -31,7 +31,7 @@ def convergence(facts: Facts) -> list[Chart]:
     ]
     band = (history["iteration"][both], dual[both], objective[both]) if both.sum() > 1 else None
     title = "Objective by iteration" if band is None else "Objective and dual value by iteration"
-    charts = [Chart(title, "iteration", lines, band=band, whole_x=True)]
+    charts = [Chart(title, "iteration", lines, band=band, integer_x=True)]
     gap = _finite(history["gap"])
     if not np.any(gap > 0) or not 0 < proof.relative_gap < np.inf:
         return charts if np.isfinite(objective).any() else []
@@ -39,59 +39,59 @@ def convergence(facts: Facts) -> list[Chart]:
     for what, label in (("iteration", "iteration"), ("seconds", "time in seconds")):
         title = f"Relative duality gap by {what.replace('seconds', 'time')}"
         line = Line(history[what], gap, "gap")
-        charts.append(Chart(title, label, [line], log_y=True, mark_y=facts.model.tol or None, whole_x=what == "iteration"))
+        charts.append(Chart(title, label, [line], log_y=True, mark_y=facts.model.tol or None, integer_x=what == "iteration"))
     return charts
 
 
 def path(facts: Facts) -> list[Chart]:
-    """Score and spectrum along the strengths, for a cross-validated model."""
+    """Score and eigenvalues along the regularisation path of a cross-validated model."""
     found = getattr(facts.model, "path_", None)
     if found is None or len(found["alphas"]) < 2:
         return []
     alphas, score, error = found["alphas"], found["score"], np.nan_to_num(found["standard_error"])
-    label = "strength alpha"
+    label = "regularisation strength alpha"
     band = (alphas, score - error, score + error)
-    charts = [Chart("Score by strength", label, [Line(alphas, score, "lower")], log_x=True, band=band, mark_x=facts.alpha)]
+    charts = [Chart("Score by alpha", label, [Line(alphas, score, "lower")], log_x=True, band=band, mark_x=facts.alpha)]
     if "spectrum" in found:
         shown = found["spectrum"][:, :30]
         lines = [Line(alphas, column, "many") for column in shown.T]
-        charts.append(Chart("Eigenvalues of the structure by strength", label, lines, log_x=True, mark_x=facts.alpha))
+        charts.append(Chart("Eigenvalues of the structure by alpha", label, lines, log_x=True, mark_x=facts.alpha))
     return charts
 
 
 def gains(facts: Facts) -> tuple[list[dict[str, Any]], str]:
-    """A row for each scored task, the largest gain first, with the places of its interval between 0 and 100; and their span."""
-    if facts.ledger is None:
+    """One row per scored task, largest gain first, with its interval in percent of the axis; and the range of the axis."""
+    if facts.transfer is None:
         return [], ""
-    ledger = {name: np.asarray(facts.ledger[name], dtype=float) for name in ("alone", "together", "gain", "standard_error")}
-    gain, error = ledger["gain"], ledger["standard_error"]
+    transfer = {name: np.asarray(facts.transfer[name], dtype=float) for name in ("alone", "together", "gain", "standard_error")}
+    gain, error = transfer["gain"], transfer["standard_error"]
     scored = np.flatnonzero(~np.isnan(gain))
     if scored.size == 0:
         return [], ""
-    reach = CLEAR * np.nan_to_num(error)
+    margin = CLEAR * np.nan_to_num(error)
     better, worse = verdicts(gain, error)
-    low, high = _span((gain - reach)[scored], (gain + reach)[scored])
+    low, high = _span((gain - margin)[scored], (gain + margin)[scored])
 
     def place(value: float) -> float:
         return round(float(np.clip(100 * (value - low) / (high - low), 0, 100)), 1)
 
     names = facts.names if facts.by_task else ["all classes"]
-    model = facts.ledger.get("model", np.full(len(gain), "together"))
+    model = facts.transfer.get("model", np.full(len(gain), "together"))
     rows = [
         {
             "name": names[t],
-            "alone": minus(f"{ledger['alone'][t]:.3f}"),
-            "together": minus(f"{ledger['together'][t]:.3f}"),
+            "alone": minus(f"{transfer['alone'][t]:.3f}"),
+            "together": minus(f"{transfer['together'][t]:.3f}"),
             "gain": minus(f"{gain[t]:+.3f}"),
             "raw": f"{gain[t]:.6g}",
             "error": f"{error[t]:.3f}" if np.isfinite(error[t]) else "",
             "look": "better" if better[t] else "worse" if worse[t] else "unsure",
             "zero": place(0.0),
-            "from": place(gain[t] - reach[t]),
-            "to": place(gain[t] + reach[t]),
+            "from": place(gain[t] - margin[t]),
+            "to": place(gain[t] + margin[t]),
             "at": place(gain[t]),
             "cut": bool(gain[t] < low or gain[t] > high),
-            "alone_model": model[t] == "alone",
+            "single_model": model[t] == "alone",
         }
         for t in scored[np.argsort(-gain[scored], kind="stable")]
     ]
@@ -99,16 +99,16 @@ def gains(facts: Facts) -> tuple[list[dict[str, Any]], str]:
 
 
 def _span(low: Array, high: Array) -> tuple[float, float]:
-    """What the intervals reach over, 0 included; of many tasks a few wild ones are cut off."""
+    """The range of the intervals, with 0; of 20 tasks and more the extreme 3 % are cut off."""
     few = len(low) < 20
     left = min(float(low.min() if few else np.quantile(low, 0.03)), 0.0)
     right = max(float(high.max() if few else np.quantile(high, 0.97)), 0.0)
-    margin = 0.08 * (right - left) or 1.0
-    return left - margin, right + margin
+    space = 0.08 * (right - left) or 1.0
+    return left - space, right + space
 
 
 def strongest(facts: Facts, n: int = 12) -> list[dict[str, str]]:
-    """The strongest relations, whatever their sign."""
+    """The largest correlations in absolute value."""
     if facts.n_tasks < 2 or facts.vanished:
         return []
     one, other = np.tril_indices(facts.n_tasks, -1)
@@ -119,17 +119,17 @@ def strongest(facts: Facts, n: int = 12) -> list[dict[str, str]]:
 
 
 def groups(facts: Facts) -> tuple[list[dict[str, Any]], list[str]]:
-    """Groups of two tasks or more, largest first, and the tasks that stand alone."""
+    """Clusters of two tasks or more, largest first, and the tasks in no cluster."""
     members: dict[int, list[str]] = {}
     for t in facts.order:
         members.setdefault(int(facts.groups[t]), []).append(facts.names[t])
     real = sorted((g for g in members if len(members[g]) > 1), key=lambda g: (-len(members[g]), g))
-    alone = [members[g][0] for g in members if len(members[g]) == 1]
-    return [{"number": g + 1, "colour": g % 8, "names": members[g]} for g in real], alone
+    single = [members[g][0] for g in members if len(members[g]) == 1]
+    return [{"number": g + 1, "colour": g % 8, "names": members[g]} for g in real], single
 
 
 def tasks(facts: Facts) -> list[dict[str, str]]:
-    """A row for each task: observations, targets, score."""
+    """One row per task: observations, targets, score."""
     data = facts.data
     if data is None:
         return []
@@ -138,7 +138,7 @@ def tasks(facts: Facts) -> list[dict[str, str]]:
             "name": name,
             "count": f"{data.counts[t]:,}",
             "mean": "" if np.isnan(data.mean[t]) else minus(f"{data.mean[t]:.3g}"),
-            "spread": "" if np.isnan(data.spread[t]) else f"{data.spread[t]:.3g}",
+            "std": "" if np.isnan(data.std[t]) else f"{data.std[t]:.3g}",
             "score": "" if np.isnan(data.score[t]) else minus(f"{data.score[t]:.3f}"),
         }
         for t, name in enumerate(facts.names)

@@ -1,4 +1,4 @@
-// The map of relations: one sheet of cells, and one above it for what is pointed at, chosen or found.
+// The heat map of correlations: a canvas of cells, and a canvas above it for the cursor, the selection and search results.
 
 const unpack = (text, size) => {
   // Correlations as 16-bit numbers, the lower triangle row by row.
@@ -109,9 +109,9 @@ class RelationMap {
       for (let j = 0; j < size; j++, k += 4) {
         const value = this.value(order[i], order[j]);
         if (Math.abs(value) < threshold) continue;
-        const strength = Math.abs(value);
+        const weight = Math.abs(value);
         const end = value < 0 ? tint.negative : tint.positive;
-        for (let c = 0; c < 3; c++) image.data[k + c] = tint.middle[c] + strength * (end[c] - tint.middle[c]);
+        for (let c = 0; c < 3; c++) image.data[k + c] = tint.middle[c] + weight * (end[c] - tint.middle[c]);
         image.data[k + 3] = 255;
       }
     }

@@ -1,4 +1,4 @@
-// What the page answers to: order, threshold, size, search, keys, pointer, print. Texts are set as text, never as HTML.
+// Event handlers: order, threshold, size, search, keys, pointer, print. Texts are set as text, never as HTML.
 
 const facts = JSON.parse(document.getElementById("facts").textContent);
 const get = (id) => document.getElementById(id);
@@ -36,16 +36,16 @@ const startMap = () => {
 
   const read = (aloud) => {
     const box = get("readout");
-    box.textContent = map.at ? "" : `${whole(size)} × ${whole(size)} cells: point at one, or walk there with the arrow keys.`;
+    box.textContent = map.at ? "" : `${whole(size)} × ${whole(size)} cells: point at one, or use the arrow keys.`;
     if (!map.at) return;
     const [t, s] = map.at.map((k) => map.order[k]);
     if (t === s) {
-      box.append(named("strong", "", t), ` (group ${facts.groups[t] + 1})`);
+      box.append(named("strong", "", t), ` (cluster ${facts.groups[t] + 1})`);
     } else {
       const value = map.value(t, s);
       box.append(named("strong", "", t), " and ", named("strong", "", s), `: correlation ${number(value)}`);
       if (Math.abs(value) < map.threshold) box.append(", hidden by the threshold");
-      else box.append(facts.groups[t] === facts.groups[s] ? `, both in group ${facts.groups[t] + 1}` : ", in different groups");
+      else box.append(facts.groups[t] === facts.groups[s] ? `, both in cluster ${facts.groups[t] + 1}` : ", in different clusters");
     }
     if (aloud) get("live").textContent = box.textContent;
   };
@@ -58,9 +58,9 @@ const startMap = () => {
 
   // --- one task ------------------------------------------------------------------------------------------------
 
-  const lendersOf = (t) => {
-    const list = make("ol", "lenders");
-    const shares = facts.lenders ? facts.lenders[t].map(([s, permille]) => [s, permille / 1000, tidyPercent(permille)])
+  const contributionsTo = (t) => {
+    const list = make("ol", "contributions");
+    const shares = facts.contributions ? facts.contributions[t].map(([s, permille]) => [s, permille / 1000, tidyPercent(permille)])
       : facts.names.map((_, s) => [s, map.value(t, s), number(map.value(t, s))]).filter(([s]) => s !== t)
         .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 12);
     const most = Math.max(...shares.map(([, share]) => Math.abs(share)), 1e-9);
@@ -79,16 +79,16 @@ const startMap = () => {
       list.append(item);
     }
     const rest = 1000 - shares.reduce((sum, [, share]) => sum + 1000 * share, 0);
-    if (facts.lenders && shares.length === 12 && size > 12) {
+    if (facts.contributions && shares.length === 12 && size > 12) {
       const item = make("li", "note");
-      item.append(make("span", "name", "all others together"), make("span", "share", tidyPercent(rest)));
+      item.append(make("span", "name", "all other tasks"), make("span", "share", tidyPercent(rest)));
       list.append(item);
     }
     return list;
   };
 
   const explain = (t) => {
-    const parts = [`Group ${facts.groups[t] + 1}`];
+    const parts = [`Cluster ${facts.groups[t] + 1}`];
     if (facts.counts) parts.push(`${whole(facts.counts[t])} observation${facts.counts[t] === 1 ? "" : "s"}`);
     if (facts.gain && facts.gain[t] !== null) {
       const error = facts.error[t] === null ? "" : ` ± ${number(facts.error[t], 3)}`;
@@ -97,12 +97,12 @@ const startMap = () => {
     const detail = get("detail");
     detail.textContent = "";
     detail.append(named("h3", "", t), make("p", "note", parts.join(" · ")));
-    if (!facts.lenders) detail.append(make("p", "", "How much each task lends is not known for this model; these are the most related tasks:"), lendersOf(t));
-    else if (!facts.lenders[t].length) detail.append(make("p", "", "Nothing was learned for this task but a constant, or it was added after the fit: nobody lends strength to it."));
+    if (!facts.contributions) detail.append(make("p", "", "Contributions of tasks are not defined for this model; these are the most correlated tasks:"), contributionsTo(t));
+    else if (!facts.contributions[t].length) detail.append(make("p", "", "No contributions: the prediction of this task is constant, or the task was added after the fit."));
     else {
-      const own = facts.lenders[t].find(([s]) => s === t);
+      const own = facts.contributions[t].find(([s]) => s === t);
       const self = own ? own[1] : 0;
-      detail.append(make("p", "", `${tidyPercent(self)} of what it learned comes from its own data, ${tidyPercent(1000 - self)} from other tasks. Who lends strength to it:`), lendersOf(t));
+      detail.append(make("p", "", `Its own data contribute ${tidyPercent(self)} of its coefficients, other tasks ${tidyPercent(1000 - self)}:`), contributionsTo(t));
     }
   };
 

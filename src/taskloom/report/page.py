@@ -1,4 +1,4 @@
-"""The page: a template, our own style and script, and a policy that lets nothing else run or load."""
+"""The HTML page: a template, a style sheet, a script, and a Content-Security-Policy that allows only these."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..estimators.base import MultiTaskEstimator
 from ..inspection.labels import clean_text
 from ..persistence import atomic_write
+from ..versions import versions
 from . import figures, settings
 from .facts import LARGEST_MAP, Facts, gather, payload
 from .sentences import count, percent, prove_model, tell, verdicts
@@ -32,10 +33,10 @@ def write_report(
     transfer: Any = None,
     preprocessor: Any = None,
 ) -> Path:
-    """Write one self-contained HTML page about a fitted model: what was learned, for whom it helps, and how sure it is.
+    """Write one self-contained HTML page about a fitted model: task correlations, gains over single-task models, duality gap.
 
-    The page loads nothing and opens from disk. It is written under a temporary name and renamed, so that a crash leaves no half
-    page.
+    The page loads nothing and opens from disk. It is written under a temporary name and renamed, so that a crash leaves no
+    partial file.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def write_report(
     Returns
     -------
     Path
-        Where it is.
+        ``path``.
     """
     path = Path(path)
     html = render_report(model, X, y, title=title, transfer=transfer, preprocessor=preprocessor).encode("utf-8")
@@ -88,8 +89,8 @@ def render_report(
         raise ImportError("a report needs Jinja2; install it with: pip install 'taskloom[report]'") from None
     if not isinstance(model, MultiTaskEstimator):
         raise ValueError(
-            f"a report needs a fitted taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], and for "
-            "X what pipe[:-1].transform(X) gives"
+            f"a report needs a fitted taskloom estimator, got {type(model).__name__}; of a pipeline, pass pipe[-1], and "
+            "pipe[:-1].transform(X) as X"
         )
     check_is_fitted(model, "certificate_")
     if (X is None) != (y is None):
@@ -120,7 +121,7 @@ def render_report(
         seconds=_seconds(model),
         code=settings.reproduce(facts, preprocessor),
         parameters=settings.parameters(model),
-        versions=settings.versions(),
+        versions=versions(),
         estimator=type(model).__name__,
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         percent=percent,
@@ -128,25 +129,23 @@ def render_report(
 
 
 def _title(facts: Facts) -> str:
-    return "What one task learned" if facts.n_tasks == 1 else f"What {facts.n_tasks:,} {facts.noun} learned together"
+    return f"{type(facts.model).__name__}: {facts.n_tasks:,} {facts.noun}"
 
 
 def _tiles(facts: Facts) -> list[tuple[str, str]]:
-    """The numbers at the top: value and what it is."""
+    """The numbers at the top: value and label."""
     tiles = [(f"{facts.n_tasks:,}", facts.noun)]
     if facts.data is not None:
         tiles.append((f"{facts.data.n_observations:,}", "observations"))
     if facts.n_tasks > 1 and not facts.vanished:
         n = len(figures.groups(facts)[0])
         if n:
-            tiles.append((f"{n:,}", f"{'group' if n == 1 else 'groups'} of related {facts.noun}"))
+            tiles.append((f"{n:,}", f"{'cluster' if n == 1 else 'clusters'} of {facts.noun}"))
     if facts.by_task:
-        better, _ = verdicts(facts.ledger["gain"], facts.ledger["standard_error"])  # type: ignore[index]
-        tiles.append((f"{int(better.sum()):,}", "clearly better together"))
+        better, _ = verdicts(facts.transfer["gain"], facts.transfer["standard_error"])  # type: ignore[index]
+        tiles.append((f"{int(better.sum()):,}", "clearly better with multi-task"))
     gap = facts.model.certificate_.relative_gap
-    tiles.append(
-        (percent(gap), "from the optimum at most, proved") if 0 <= gap < float("inf") else ("none", "proof of optimality")
-    )
+    tiles.append((percent(gap) if 0 <= gap < float("inf") else "unknown", "duality gap"))
     return tiles
 
 
@@ -157,18 +156,18 @@ def _seconds(model: Any) -> str:
     return f"{count(int(model.n_iter_), 'iteration')} in {float(history['seconds'][-1]):.2g} seconds"
 
 
-# --- what makes it safe ---------------------------------------------------------------------------------------------
+# --- escaping -------------------------------------------------------------------------------------------------------
 
 
 def _raw(text: str) -> Any:
-    """Text of our own making that goes into the page as it is."""
+    """Text of our own that is not escaped."""
     from markupsafe import Markup
 
     return Markup(text)
 
 
 def _harmless(data: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element around it."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

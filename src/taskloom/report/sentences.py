@@ -1,4 +1,4 @@
-"""What was learned, in plain words."""
+"""The sentences of a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLEAR = 2.0  # a gain is clear when it is this many standard errors from 0
 
 @dataclass(frozen=True)
 class Proof:
-    """The certificate for people: a headline, how good the news is, and what it means."""
+    """The certificate in words: a headline, its CSS class, and an explanation."""
 
     headline: str
     tone: str
@@ -26,7 +26,7 @@ class Proof:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage of two digits, rounded up (what is proved within it is true), never in scientific notation."""
+    """A share as a percentage with two digits, rounded up (it remains a bound), never in scientific notation."""
     if share <= 0:
         return "0 %"
     digits = Decimal(f"{100 * max(share, 1e-8):.8e}")
@@ -39,12 +39,12 @@ def count(n: int, what: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A task's name in a sentence: not too long, and kept from turning the direction of the text around it."""
+    """A task's name in a sentence: shortened, and isolated (a right-to-left name must not turn the text around it)."""
     return f"“\u2068{shorten(name, 48)}\u2069”"
 
 
 def minus(text: str) -> str:
-    """With a real minus sign."""
+    """Hyphens as minus signs."""
     return text.replace("-", "\u2212")
 
 
@@ -55,28 +55,27 @@ def signed(value: float) -> str:
 # --- the certificate ------------------------------------------------------------------------------------------------
 
 
-def prove(certificate: Certificate, tol: float, baseline: str = "the best constant prediction") -> Proof:
-    """What the certificate proves; also where it proves little, or nothing. ``baseline`` is what gaps are measured by."""
+def prove(certificate: Certificate, tol: float, baseline: str = "the intercept-only (null) model") -> Proof:
+    """The certificate in words. ``baseline`` is the model whose loss scales the relative gap."""
     gap = float(certificate.relative_gap)
     if not np.isfinite(gap):
         return Proof(
-            "No proof of optimality: at best a stationary point",
+            "No duality gap: at best a stationary point",
             "none",
-            "Nothing bounds how far this fit is from the best one: another start, or another solver, may end lower. Read the "
-            f"structure as one plausible answer. The fit itself says: {_sentence(certificate.message)}",
+            "The problem is not convex, or the dual value is not finite, so the distance to the minimum is unknown: another "
+            f"start or solver may reach a lower objective. {_sentence(certificate.message)}",
         )
     means = (
-        f"No other weights and no other structure can lower the objective by more than {percent(gap)} of what {baseline} "
-        f"loses. The proof is the dual value, {certificate.dual:.6g}: nothing can fall below it, and this "
-        f"fit, at {certificate.primal:.6g}, is that close to it."
+        f"The objective is {certificate.primal:.6g}; the dual value {certificate.dual:.6g} is a lower bound of the minimum. No "
+        f"coefficients and no structure can lower the objective by more than the gap, {percent(gap)} of the loss of {baseline}."
     )
     if gap <= 0:
-        means = "No other weights and no other structure have a lower objective, up to the rounding of the computer."
+        means = "No coefficients and no structure have a lower objective, up to floating-point rounding."
     if certificate.optimal:
-        exact = "The optimum is proved, up to rounding" if gap <= 0 else f"The optimum is proved to within {percent(gap)}"
-        return Proof(exact, "good", f"{means} The fit was asked for {percent(tol)}.")
+        exact = "Converged: duality gap 0, up to rounding" if gap <= 0 else f"Converged: duality gap {percent(gap)}"
+        return Proof(exact, "good", f"{means} The tolerance is {percent(tol)}.")
     return Proof(
-        f"Stopped early: proved to within {percent(gap)}, asked for {percent(tol)}",
+        f"Not converged: duality gap {percent(gap)}, tolerance {percent(tol)}",
         "fair",
         f"{means} {_sentence(certificate.message)}",
     )
@@ -87,40 +86,44 @@ def _sentence(message: str) -> str:
 
 
 def prove_model(model: Any) -> Proof:
-    """The certificate of a fitted model, and what it does not cover."""
-    proof = prove(model.certificate_, model.tol, "the best constant prediction" if model.fit_intercept else "predicting zero")
+    """The certificate of a fitted model in words, with its limits."""
+    proof = prove(
+        model.certificate_, model.tol, "the intercept-only (null) model" if model.fit_intercept else "the zero predictor"
+    )
     if len(getattr(model, "fallback_tasks_", [])):
         return replace(
-            proof, meaning=f"{proof.meaning} It speaks of the joint fit, before tasks fell back to their own models."
+            proof, meaning=f"{proof.meaning} It is the gap of the multi-task fit, before tasks fell back to single-task models."
         )
     if len(getattr(model, "added_tasks_", [])):
-        return replace(proof, meaning=f"{proof.meaning} It speaks of the last fit, without the tasks that were added since.")
+        return replace(
+            proof, meaning=f"{proof.meaning} It is the gap of the last fit, without the tasks that were added since."
+        )
     return proof
 
 
-# --- what was learned -----------------------------------------------------------------------------------------------
+# --- summary --------------------------------------------------------------------------------------------------------
 
 
 def tell(facts: Facts) -> list[str]:
-    """Paragraphs: what was fitted, how tasks relate, what stands out, who gains."""
-    return [text for text in (_fit(facts), _relations(facts), _parts(facts), _gains(facts)) if text]
+    """Paragraphs: the fit, the correlations of tasks, outlier tasks and used inputs, gains."""
+    return [text for text in (_fit(facts), _correlations(facts), _sparsity(facts), _gains(facts)) if text]
 
 
 def _fit(facts: Facts) -> str:
     model, data = facts.model, facts.data
     T = facts.n_tasks
     what = f"The {T:,} classes of one target" if facts.one_target else "One task" if T == 1 else f"{T:,} tasks"
-    text = f"{what} {'was' if T == 1 else 'were'} learned{'' if T == 1 else ' together'}"
+    text = f"{what} {'was' if T == 1 else 'were'} fitted{'' if T == 1 else ' jointly'}"
     if data is not None:
         text += f" from {count(data.n_observations, 'observation')} with {count(data.n_inputs, 'input')}"
         few, many = int(data.counts.min()), int(data.counts.max())
         if not facts.one_target and T > 1:
-            text += f", {few:,} for each task" if few == many else f", {few:,} to {many:,} for each task"
+            text += f", {few:,} per task" if few == many else f", {few:,} to {many:,} per task"
     structures = " and ".join(type(structure).__name__ for structure in facts.structures)
-    text += f". The model: {_kernel(model)}, the {_loss(model)} loss, the structure {structures} at strength {facts.alpha:.3g}"
+    text += f". The model: {_kernel(model)}, the {_loss(model)} loss, the structure {structures}, alpha = {facts.alpha:.3g}"
     if hasattr(model, "cv_results_"):
         tried = len(model.cv_results_["mean_test_score"])
-        folds = "leaving out one row at a time" if facts.model.cv == "loo" else f"cross-validation in {model.n_splits_} folds"
+        folds = "leave-one-out cross-validation" if facts.model.cv == "loo" else f"{model.n_splits_}-fold cross-validation"
         text += f", the best of {count(tried, 'setting')} by {folds}"
     return text + "."
 
@@ -134,47 +137,45 @@ def _kernel(model: Any) -> str:
 
 def _loss(model: Any) -> str:
     if isinstance(model.loss, dict):
-        return "own (one for each task)"
+        return "task-specific"
     return model.loss.replace("_", " ") if isinstance(model.loss, str) else type(model.loss).__name__
 
 
-def _relations(facts: Facts) -> str:
+def _correlations(facts: Facts) -> str:
     T, C = facts.n_tasks, facts.correlation
     if T == 1:
-        return "With one task there are no relations to learn."
+        return "With one task there are no correlations to learn."
     if facts.vanished:
-        return "At this strength everything vanished: every task predicts a constant. Lower alpha to learn more."
+        return "All coefficients are zero at this alpha: every task predicts a constant. Try a smaller alpha."
     given = all(structure.known for structure in facts.structures)
     if not np.any(np.abs(C - np.eye(T)) > 1e-6):
-        return "No relation links any two tasks: each was learned on its own" + (", as asked." if given else ".")
-    text = ["The relations were given, not learned."] if given else []
+        return "The tasks are uncorrelated: this is single-task learning" + (", as specified." if given else ".")
+    text = ["The structure was specified, not learned."] if given else []
     text.append(_groups(facts))
     one, other = np.tril_indices(T, -1)
     value = C[one, other]
     best, worst = int(np.argmax(value)), int(np.argmin(value))
     if value[best] > 0:
         pair = f"{quoted(facts.names[other[best]])} and {quoted(facts.names[one[best]])}"
-        text.append(f"Most alike are {pair} (correlation {signed(value[best])}).")
+        text.append(f"Most correlated are {pair} ({signed(value[best])}).")
     if value[worst] < -0.1:
         pair = f"{quoted(facts.names[other[worst]])} and {quoted(facts.names[one[worst]])}"
-        text.append(f"Most opposed are {pair} ({signed(value[worst])}).")
+        text.append(f"Most negatively correlated are {pair} ({signed(value[worst])}).")
     needed = int(np.searchsorted(np.cumsum(facts.eigenvalues) / facts.eigenvalues.sum(), 0.95)) + 1
     if T > 2:
-        text.append(
-            f"{count(needed, 'pattern')} {'carries' if needed == 1 else 'carry'} 95 % of what the {T:,} {facts.noun} share."
-        )
+        explain = "explains" if needed == 1 else "explain"
+        text.append(f"{count(needed, 'eigenvector')} of {T:,} {explain} 95 % of the trace of the structure.")
     return " ".join(text)
 
 
-def _parts(facts: Facts) -> str:
-    """Tasks that go their own way, and inputs that are left out, where the structure tells them."""
+def _sparsity(facts: Facts) -> str:
+    """Outlier tasks and unused inputs, where the structure finds them."""
     model, text = facts.model, []
-    strangers = set(getattr(model, "outlier_tasks_", np.array([])).tolist())
-    if strangers:
-        names = [quoted(name) for name, label in zip(facts.names, model.tasks_.tolist(), strict=True) if label in strangers]
+    outliers = set(getattr(model, "outlier_tasks_", np.array([])).tolist())
+    if outliers:
+        names = [quoted(name) for name, label in zip(facts.names, model.tasks_.tolist(), strict=True) if label in outliers]
         more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
-        go = "goes its" if len(names) == 1 else "go their"
-        text.append(f"{count(len(names), 'task')} {go} own way: {', '.join(names[:8])}{more}.")
+        text.append(f"{count(len(names), 'outlier task')}: {', '.join(names[:8])}{more}.")
     if hasattr(model, "feature_structure_") and hasattr(model, "coef_"):
         size = np.linalg.norm(model.coef_, axis=0)
         used = int((size > 1e-6 * max(float(size.max()), 1e-300)).sum())
@@ -183,11 +184,11 @@ def _parts(facts: Facts) -> str:
 
 
 def _inputs(model: Any, size: Any) -> str:
-    """The inputs that matter most, where inputs have names."""
+    """The inputs with the largest coefficients, where inputs have names."""
     names = [name for name in getattr(model, "feature_names_in_", []) if name != model.task_column]
     if len(names) != size.size or not size.any():
         return ""
-    return ", most of all " + ", ".join(
+    return ", with the largest coefficients for " + ", ".join(
         quoted(clean_text(names[j])) for j in np.argsort(-size, kind="stable")[:5] if size[j] > 0
     )
 
@@ -195,45 +196,47 @@ def _inputs(model: Any, size: Any) -> str:
 def _groups(facts: Facts) -> str:
     sizes = Counter(facts.groups.tolist())
     real = sorted(n for n in sizes.values() if n > 1)
-    alone = len(sizes) - len(real)
+    single = len(sizes) - len(real)
     noun = facts.noun
     same = facts.groups[:, None] == facts.groups[None, :]
     off = ~np.eye(facts.n_tasks, dtype=bool)
     if len(sizes) == 1:
-        return f"All {noun} belong together: they form one group."
+        return f"All {noun} form one cluster."
     if not real:
         if np.ptp(facts.correlation[off]) < 0.1:
-            return f"No groups stand out: any two {noun} correlate about {signed(facts.correlation[off].mean())}."
-        return "No groups stand out."
+            return f"There are no clusters: the correlation of any two {noun} is about {signed(facts.correlation[off].mean())}."
+        return "There are no clusters."
     span = f"of {real[0]:,}" if real[0] == real[-1] else f"of {real[0]:,} to {real[-1]:,}"
-    text = f"The {noun} fall into {count(len(real), 'group')} {span}"
-    text += f"; {alone:,} {'stands' if alone == 1 else 'stand'} alone." if alone else "."
+    text = f"The {noun} form {count(len(real), 'cluster')} {span}"
+    text += f"; {single:,} {'is' if single == 1 else 'are'} in no cluster." if single else "."
     if len(real) > 1:
         inside, across = facts.correlation[same & off].mean(), facts.correlation[~same].mean()
-        text += f" Two {noun} of one group correlate {signed(inside)} on average, two of different groups {signed(across)}."
+        text += f" The mean correlation is {signed(inside)} within clusters and {signed(across)} between them."
     return text
 
 
 def _gains(facts: Facts) -> str:
-    if facts.ledger is None:
+    if facts.transfer is None:
         return ""
-    gain, error = (np.asarray(facts.ledger[column], dtype=float) for column in ("gain", "standard_error"))
-    alone, together = (np.asarray(facts.ledger[column], dtype=float) for column in ("alone", "together"))
+    gain, error = (np.asarray(facts.transfer[column], dtype=float) for column in ("gain", "standard_error"))
+    alone, together = (np.asarray(facts.transfer[column], dtype=float) for column in ("alone", "together"))
     scored = np.flatnonzero(~np.isnan(gain))
     if scored.size == 0:
-        return "No task could be scored by cross-validation, so nothing is known about gains."
-    change = minus(f"the mean score goes from {alone[scored].mean():.3f} alone to {together[scored].mean():.3f} together")
+        return "No task could be scored by cross-validation, so gains are unknown."
+    single, multi = (minus(f"{score[scored].mean():.3f}") for score in (alone, together))
+    change = f"the mean score is {single} single-task and {multi} multi-task"
     if not facts.by_task or scored.size == 1:
         return f"In cross-validation {change}."
     better, worse = verdicts(gain, error)
-    mean, spread = float(gain[scored].mean()), float(gain[scored].std(ddof=1)) / scored.size**0.5
-    clear = abs(mean) > CLEAR * spread
+    mean, error_of_mean = float(gain[scored].mean()), float(gain[scored].std(ddof=1)) / scored.size**0.5
+    clear = abs(mean) > CLEAR * error_of_mean
     verdict = ("helps" if mean > 0 else "hurts") if clear else "makes no clear difference on average"
     unsure = scored.size - int(better.sum()) - int(worse.sum())
     text = (
-        f"Learning together {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} "
-        f"{'is' if better.sum() == 1 else 'are'} predicted clearly better than alone, {int(worse.sum()):,} clearly worse, and "
-        f"for {unsure:,} the difference is within the noise; {change} (standard error over tasks {spread:.3f})."
+        f"Multi-task learning {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} "
+        f"{'is' if better.sum() == 1 else 'are'} predicted clearly better than by single-task models, {int(worse.sum()):,} "
+        f"clearly worse, and for {unsure:,} the difference is within the noise; {change} (standard error over tasks "
+        f"{error_of_mean:.3f})."
     )
     top, low = scored[np.argmax(gain[scored])], scored[np.argmin(gain[scored])]
     if gain[top] > 0:
@@ -241,13 +244,14 @@ def _gains(facts: Facts) -> str:
         text += f", {quoted(facts.names[low])} loses most ({signed(gain[low])})." if gain[low] < 0 else "."
     fallen = getattr(facts.model, "fallback_tasks_", [])
     if len(fallen):
-        whose = "its" if len(fallen) == 1 else "their"
-        text += f" {count(len(fallen), 'task')} that joint learning would hurt kept a model of {whose} own."
+        text += (
+            f" {count(len(fallen), 'task')} with a loss {'keeps its' if len(fallen) == 1 else 'keep their'} single-task model."
+        )
     return text
 
 
 def verdicts(gain: Any, error: Any) -> tuple[Any, Any]:
-    """Which tasks are clearly better off together, and which alone; without a standard error nothing is clear."""
-    reach = np.where(np.isfinite(error), CLEAR * np.nan_to_num(error), np.inf)
+    """The tasks for which multi-task, and those for which single-task is clearly better; none without a standard error."""
+    margin = np.where(np.isfinite(error), CLEAR * np.nan_to_num(error), np.inf)
     with np.errstate(invalid="ignore"):
-        return gain - reach > 0, gain + reach < 0
+        return gain - margin > 0, gain + margin < 0

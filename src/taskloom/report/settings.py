@@ -1,15 +1,11 @@
-"""What it takes to fit the same model again: code, parameters, versions."""
+"""Code, parameters and versions that fit the same model again."""
 
 from __future__ import annotations
 
 import inspect
-import platform
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-
-from taskloom import __version__
 
 from .._component import Component
 from .facts import Facts
@@ -23,15 +19,15 @@ def reproduce(facts: Facts, preprocessor: Any = None) -> str:
     if hasattr(model, "alpha_"):
         plain = type(model)._plain_class
         allowed = plain._get_param_names()
-        own = {name: value for name, value in changed.items() if name in allowed and name != "structure"}
-        settings = {"structure": facts.structures[0], "alpha": facts.alpha, **own}
-        parts.append("# what the search chose, without the search\n" + _code(plain.__name__, settings, _fit(model)))
+        shared = {name: value for name, value in changed.items() if name in allowed and name != "structure"}
+        settings = {"structure": facts.structures[0], "alpha": facts.alpha, **shared}
+        parts.append("# the chosen model, without the search\n" + _code(plain.__name__, settings, _fit(model)))
     body = "\n\n".join(parts)
     used = sorted({type(value).__name__ for value in _components(facts)})
     names = _classes(model)
     if preprocessor is not None:
         names.append(type(preprocessor).__name__)
-        body = f"X = {_value(preprocessor)}.fit_transform(X)  # the columns of the table as numbers\n\n{body}"
+        body = f"X = {_value(preprocessor)}.fit_transform(X)  # encode the columns of the table\n\n{body}"
     imports = [f"from taskloom import {', '.join(names)}"]
     for module in ("losses", "solvers", "structures"):
         names = [name for name in used if name in _members(module) and f"{name}(" in body]
@@ -44,12 +40,6 @@ def parameters(model: Any) -> list[tuple[str, str, bool]]:
     """Every parameter, its value as code, and whether it differs from the default."""
     changed = _changed(model)
     return [(name, _value(value), name in changed) for name, value in model.get_params(deep=False).items()]
-
-
-def versions() -> dict[str, str]:
-    """The packages that a fit depends on."""
-    needed = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
-    return {"taskloom": __version__, "Python": platform.python_version(), **needed}
 
 
 def _changed(model: Any) -> dict[str, Any]:
@@ -66,14 +56,14 @@ def _code(name: str, settings: dict[str, Any], fit: str) -> str:
 
 def _fit(model: Any) -> str:
     if getattr(model, "_one_vs_rest", False):
-        return "model.fit(X, y)  # one row for each input; y holds its class"
+        return "model.fit(X, y)  # one row per sample; y holds its class"
     if model.task_column is not None:
-        return "model.fit(X, y)  # one row for each observation; the task is in the task column of X"
-    return "model.fit(X, y)  # one row for each input" + (", one column of y for each task" if len(model.tasks_) > 1 else "")
+        return "model.fit(X, y)  # one row per observation; the task is in the task column of X"
+    return "model.fit(X, y)  # one row per sample" + (", one column of y per task" if len(model.tasks_) > 1 else "")
 
 
 def _value(value: Any) -> str:
-    """As code where that is short, else what it is."""
+    """A value as code; large arrays are only named."""
     if isinstance(value, np.ndarray):
         value = value.tolist() if value.size <= 50 else f"<array of shape {value.shape}>"
     if isinstance(value, np.generic):

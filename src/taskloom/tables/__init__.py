@@ -1,4 +1,4 @@
-"""Tables of many tasks: wide, long, or one data set for each task; preprocessing; Parquet files in blocks."""
+"""Tables of many tasks: wide, long, or one data set per task; preprocessing; CSV and Parquet files."""
 
 from .layout import (
     Table,

@@ -1,4 +1,4 @@
-"""Tables of many tasks: wide (a column of ``Y`` each), long (the task in a column of ``X``), or one data set for each task."""
+"""Layouts of many tasks: wide (one column of ``Y`` per task), long (the task in a column of ``X``), one data set per task."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def as_table(X: Any) -> Any:
 
 
 def column_position(X: Any, task_column: Any) -> int:
-    """Where the task column is; a name needs a frame, a position works for both."""
+    """The position of the task column; a name needs a data frame, a position works for arrays too."""
     names = list(map(str, X.columns)) if hasattr(X, "columns") else None
     n_columns = len(names) if names is not None else np.shape(X)[1]
     if isinstance(task_column, str):
@@ -59,11 +59,11 @@ def column_position(X: Any, task_column: Any) -> int:
             raise ValueError(
                 f"task_column={task_column!r} is a name, but X has no column names: pass a data frame, or the column's position"
             )
-        if names is None or task_column not in names:
+        if task_column not in names:
             raise ValueError(f"X has no column {task_column!r} (task_column); it has {names}")
         return names.index(task_column)
     if not (isinstance(task_column, Integral) and not isinstance(task_column, bool)):
-        raise ValueError(f"task_column must be a column name or a whole number, got {task_column!r}")
+        raise ValueError(f"task_column must be a column name or an integer, got {task_column!r}")
     position = int(task_column)
     if not (-n_columns <= position < n_columns):
         raise ValueError(f"task_column={task_column!r} is outside the {n_columns} columns of X")
@@ -71,7 +71,7 @@ def column_position(X: Any, task_column: Any) -> int:
 
 
 def column_of_words(X: Any) -> Any:
-    """The name (of an array: the position) of the first column that cannot be read as numbers; ``None`` if there is none."""
+    """The name (of an array: the position) of the first column that is not numeric; ``None`` if all are."""
     if not hasattr(X, "columns") and not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUSM"):
         return None
     names = X.columns if hasattr(X, "columns") else range(X.shape[1])
@@ -103,12 +103,9 @@ def split_table(X: Any, task_column: Any) -> Table:
     labels = X[:, position] if plain else np.asarray(_safe_indexing(X, position, axis=1))
     if labels.dtype.kind not in "biufO":
         labels = labels.astype(object)
-    if labels.dtype.kind in "biuf":
-        missing = np.isnan(labels)
-    else:
-        missing = missing_cells(labels.tolist())
+    missing = np.isnan(labels) if labels.dtype.kind in "biuf" else missing_cells(labels.tolist())
     if missing.any():
-        raise ValueError(f"the task column holds a missing value in row {int(np.argmax(missing)) if missing.size else 0}")
+        raise ValueError(f"the task column holds a missing value in row {int(np.argmax(missing))}")
     others = [j for j in range(n_columns) if j != position]
     rest = np.delete(X, position, axis=1) if plain else _safe_indexing(X, others, axis=1)
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
@@ -136,7 +133,7 @@ def is_missing(value: Any) -> bool:
 
 
 def missing_cells(values: list) -> Array:
-    """Which of the values are missing; texts never are, and need no look at each."""
+    """Which of the values are missing; strings never are."""
     if set(map(type, values)) <= {str}:
         return np.zeros(len(values), bool)
     return np.array([is_missing(value) for value in values])
@@ -166,7 +163,7 @@ def sorted_labels(labels: Array) -> Array:
 
 
 class TaskPositions:
-    """Where a label stands among the known tasks; made once, so that a few rows need not pay for thousands of tasks."""
+    """The position of a label among the known tasks; the index is built once, for repeated calls."""
 
     def __init__(self, tasks: Array):
         self.tasks = tasks
@@ -216,7 +213,7 @@ def column_names(Y: Any, n_tasks: int) -> Array:
 
 
 def _objects(names: list[Any]) -> Array:
-    """One object for each name, tuples included, which NumPy would take for rows."""
+    """An array of objects; NumPy would take tuples for rows."""
     out = np.empty(len(names), dtype=object)
     for k, name in enumerate(names):
         out[k] = name
@@ -262,9 +259,9 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
             f"Xs and ys must both be dicts or both be sequences, of one length; got {len(names)} inputs and {len(ys)} targets"
         )
     if isinstance(Xs, Mapping):
-        strangers = [name for name in names if name not in ys]
-        if strangers:
-            raise ValueError(f"ys has no task {strangers[0]!r}, which Xs has")
+        unmatched = [name for name in names if name not in ys]
+        if unmatched:
+            raise ValueError(f"ys has no task {unmatched[0]!r}, which Xs has")
     inputs = [Xs[name] for name in names]
     targets = [np.asarray(ys[name]) for name in names]
     width = np.shape(inputs[0])[1] if np.ndim(inputs[0]) == 2 else -1
@@ -284,7 +281,7 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
     numeric = all(isinstance(name, Real) for name in names)
     if any(issparse(X) for X in inputs):
         if not numeric:
-            raise ValueError(f"sparse inputs hold their task as a number; name the tasks by numbers, not {names[0]!r}")
+            raise ValueError(f"in a sparse matrix the task is a number; name the tasks by numbers, not {names[0]!r}")
         return csr_array(sparse_hstack([sparse_vstack(inputs), _numbered(names, labels, np.dtype(float))[:, None]])), y
     whole = np.vstack([np.asarray(X) for X in inputs])
     if not numeric:
@@ -294,12 +291,12 @@ def stack(Xs: Any, ys: Any) -> tuple[Any, Array]:
 
 
 def _numbered(names: list[Any], labels: list[Any], kind: np.dtype) -> Array:
-    """Tasks as numbers of the precision of the inputs, or of the double where that would make two tasks one."""
+    """Task labels in the precision of the inputs, or in double precision where labels would coincide."""
     for precision in (kind, np.dtype(float)):
         if np.array(names, dtype=precision).tolist() == names:
             return np.array(labels, dtype=precision)
     merged = next(name for name in names if float(name) != name)
-    raise ValueError(f"task {merged!r} is no number in double precision, and would not be found again: name the tasks by words")
+    raise ValueError(f"task {merged!r} has no exact double-precision value; name the tasks by strings")
 
 
 def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:
@@ -319,7 +316,7 @@ def _stack_frames(frames: Sequence[Any], labels: list[Any]) -> Any:
 
 
 def unstack(X: Any, y: Any, task_column: Any = -1) -> tuple[dict[Any, Any], dict[Any, Array]]:
-    """Split a long table into one data set for each task: what :func:`stack` put together.
+    """Split a long table into one data set per task: the inverse of :func:`stack`.
 
     Parameters
     ----------

@@ -9,9 +9,9 @@ from typing import Any
 
 
 class parquet_blocks:  # noqa: N801 (it is called like a function)
-    """The rows of a Parquet file or folder, a block at a time: what ``fit_blocks`` reads.
+    """The rows of a Parquet file or folder in blocks, for ``fit_blocks``.
 
-    It can be read any number of times. Needs pyarrow.
+    It can be iterated repeatedly. Needs pyarrow.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class parquet_blocks:  # noqa: N801 (it is called like a function)
         self._data = arrow.dataset(os.fspath(path), format="parquet")
         self.target: Any = target if isinstance(target, str) else list(target)
         self.sample_weight, self.rows = sample_weight, rows
-        there, aside = self._data.schema.names, [*self._targets(), *self._weight()]
-        self.columns = [name for name in there if name not in aside] if columns is None else list(columns)
-        missing = [name for name in [*aside, *self.columns] if name not in there]
+        names, other = self._data.schema.names, [*self._targets(), *self._weight()]
+        self.columns = [name for name in names if name not in other] if columns is None else list(columns)
+        missing = [name for name in [*other, *self.columns] if name not in names]
         if missing:
-            raise ValueError(f"{path} has no column {missing[0]!r}; it has {there}")
+            raise ValueError(f"{path} has no column {missing[0]!r}; it has {names}")
 
     def _targets(self) -> list[str]:
         return [self.target] if isinstance(self.target, str) else self.target

@@ -1,4 +1,4 @@
-"""A table of numbers and words as a matrix: scaling, imputation and one-hot coding, fixed by column names."""
+"""Preprocessing of data frames: scaling, imputation and one-hot encoding, by column name."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from sklearn.utils.validation import check_is_fitted
 from .layout import is_missing
 
 Array = np.ndarray
-MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL"})  # texts that say that a cell is empty
+MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL"})  # texts that mean a missing value
 _TRUTH = {"true": 1.0, "false": 0.0}
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(\.\d{3})*,\d+")
 
 
 class TablePreprocessor(TransformerMixin, BaseEstimator):
-    """Columns of a data frame as numbers, in an order that their names fix.
+    """Standardise numeric columns and one-hot encode categorical columns of a data frame; columns are found by name.
 
-    Numbers get mean 0 and variance 1, with the median in place of what is missing. Words become one column for each level that
-    was seen, 0 or 1; a missing word is a level of its own, and a level that was not seen is none of them. Columns that were not
-    there in the fit are ignored.
+    Numeric columns get mean 0 and variance 1; missing values are imputed by the median. Categorical columns become one 0/1
+    column per level; a missing value is a level of its own, and an unseen level is all zeros. Columns that were not in the fit
+    are ignored.
 
     Parameters
     ----------
     task_column : str, default=None
         The column that names the task of each row; it is passed on, as text.
     categorical : sequence of str, default=()
-        Columns to be read as words though they hold numbers.
+        Numeric columns to treat as categorical.
     max_levels : int, default=100
-        More different words than this in a column that is not named in ``categorical`` are refused: it is probably an
+        A text column with more levels than this is refused unless it is named in ``categorical``: it is probably an
         identifier.
 
     Attributes
     ----------
     numeric_ : dict of tuples
-        Median, mean and spread of each column of numbers.
+        Median, mean and standard deviation of each numeric column.
     levels_ : dict of lists
-        The levels of each column of words; ``None`` is the missing one.
+        The levels of each categorical column; ``None`` is the level of missing values.
     feature_names_in_ : ndarray
     n_features_in_ : int
 
@@ -101,16 +101,16 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         return self
 
     def _levels(self, column: Any, name: str) -> list[str | None]:
-        words = _words(column)
-        levels = sorted({word for word in words if word is not None})
+        texts = _texts(column)
+        levels = sorted({text for text in texts if text is not None})
         if len(levels) == 0:
             raise ValueError(f"column {name!r} is empty; leave it out")
         if name not in self.categorical and len(levels) > self.max_levels:
             raise ValueError(
                 f"column {name!r} is text with {len(levels)} different values; leave it out (--drop {name}), or name it as "
-                f"categorical (--categorical {name}) if it is no identifier"
+                f"categorical (--categorical {name}) if it is not an identifier"
             )
-        return [*levels, *([None] if None in words else [])]
+        return [*levels, *([None] if None in texts else [])]
 
     def transform(self, X: Any) -> Any:
         """The columns of the fit as numbers.
@@ -123,7 +123,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         Returns
         -------
         pandas.DataFrame
-            Numbers, and last the task column if there is one.
+            Numeric columns, and last the task column if there is one.
         """
         check_is_fitted(self, "numeric_")
         X = _frame(X)
@@ -136,14 +136,14 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         for name in self._inputs():
             column = X.iloc[:, place[name]]
             if name in self.numeric_:
-                median, mean, spread = self.numeric_[name]
+                median, mean, std = self.numeric_[name]
                 values: Any = _numbers(column, name, strict=True)
-                parts.append(((np.where(np.isnan(values), median, values) - mean) / spread)[:, None])
+                parts.append(((np.where(np.isnan(values), median, values) - mean) / std)[:, None])
             else:
-                words = _words(column)
+                texts = _texts(column)
                 position = {level: k for k, level in enumerate(self.levels_[name])}
-                block = np.zeros((len(words), len(position)))
-                level = np.array([position.get(word, -1) for word in words], dtype=int)
+                block = np.zeros((len(texts), len(position)))
+                level = np.array([position.get(text, -1) for text in texts], dtype=int)
                 seen = np.flatnonzero(level >= 0)
                 block[seen, level[seen]] = 1.0
                 parts.append(block)
@@ -192,18 +192,18 @@ def task_names(column: Any) -> list[str]:
 
 
 def read_targets(column: Any, labels: bool | None = None) -> tuple[Array, bool]:
-    """Targets as numbers with NaN where they are missing, or as labels with None, and whether they are labels.
+    """Numeric targets with NaN where they are missing, or class labels with None; and whether they are class labels.
 
-    ``labels`` decides; ``None`` leaves it to the column: words and truth values are labels, numbers are numbers.
+    With ``labels=None`` the column decides: text and booleans are class labels, numbers are not.
     """
-    truth = column.dtype.kind == "b" or {str(word).strip().lower() for word in _words(column) if word is not None} <= {*_TRUTH}
-    words_only = labels or (truth and labels is None)
-    values = None if words_only else _numbers(column, str(column.name), strict=labels is False, target=True)
+    truth = column.dtype.kind == "b" or {str(text).strip().lower() for text in _texts(column) if text is not None} <= {*_TRUTH}
+    as_labels = labels or (truth and labels is None)
+    values = None if as_labels else _numbers(column, str(column.name), strict=labels is False, target=True)
     if values is not None:
         return values, False
-    words = _words(column)
-    out = np.empty(len(words), dtype=object)
-    out[:] = words
+    texts = _texts(column)
+    out = np.empty(len(texts), dtype=object)
+    out[:] = texts
     return out, True
 
 
@@ -224,77 +224,76 @@ def _some(names: list[str]) -> str:
     return str(names) if len(names) <= 20 else f"{len(names)} columns, {str(names[:20])[1:-1]}, ..."
 
 
-def _words(column: Any) -> list[str | None]:
+def _texts(column: Any) -> list[str | None]:
     """Each cell as text, ``None`` where it is missing."""
     cells = column.tolist()
-    if set(map(type, cells)) <= {str}:  # each different text once: words repeat
-        words = {cell: None if cell.strip() in MISSING else cell for cell in set(cells)}
-        return [words[cell] for cell in cells]
+    if set(map(type, cells)) <= {str}:  # each different text once: texts repeat
+        texts = {cell: None if cell.strip() in MISSING else cell for cell in set(cells)}
+        return [texts[cell] for cell in cells]
     return [None if is_missing(value) or str(value).strip() in MISSING else str(value) for value in cells]
 
 
 def _numbers(column: Any, name: str, strict: bool = False, target: bool = False) -> Array | None:
-    """Each cell as a number, NaN where it is missing; ``None`` for a column of words, which ``strict`` refuses."""
+    """Each cell as a number, NaN where it is missing; ``None`` for a categorical column, which ``strict`` refuses."""
     kind = column.dtype.kind
     if kind in "mMc":
         raise ValueError(f"column {name!r} holds times or complex numbers; make them numbers, or leave it out (--drop {name})")
     if kind in "biuf":
         values = column.to_numpy(dtype=float, na_value=np.nan)
     else:
-        words = [None if word is None else word.strip() for word in _words(column)]
-        values, strangers = _parse(words)
-        if strangers:
-            odd = [str(words[i]) for i in strangers]
-            only = len(odd) == sum(word is not None for word in words)  # nothing in it is a number
-            if all(word.lower() in _TRUTH for word in odd) and (only or strict):
-                values[strangers] = [_TRUTH[word.lower()] for word in odd]
+        texts = [None if text is None else text.strip() for text in _texts(column)]
+        values, invalid = _parse(texts)
+        if invalid:
+            odd = [str(texts[i]) for i in invalid]
+            only = len(odd) == sum(text is not None for text in texts)  # there is no number in the column
+            if all(text.lower() in _TRUTH for text in odd) and (only or strict):
+                values[invalid] = [_TRUTH[text.lower()] for text in odd]
                 return values
-            where = f"{odd[0]!r} in row {column.index[strangers[0]]}"
-            if all(_DECIMAL_COMMA.fullmatch(word) for word in odd):
+            where = f"{odd[0]!r} in row {column.index[invalid[0]]}"
+            if all(_DECIMAL_COMMA.fullmatch(text) for text in odd):
                 raise ValueError(
                     f"column {name!r} holds numbers with a comma, such as {where}: write decimals with a point, and thousands "
                     "without a separator"
                 )
             if only and not strict:
                 return None
-            words_of = "learn it as labels (--classify)" if target else f"read the column as words (--categorical {name})"
-            instead = "" if strict else f", or {words_of}"
-            raise ValueError(f"column {name!r} holds numbers, but {where}; leave the cell empty if it is missing{instead}")
-    endless = np.flatnonzero(np.isinf(values))
-    if endless.size:
-        where = f"row {column.index[int(endless[0])]}"
+            other = "treat it as class labels (--classify)" if target else f"treat it as categorical (--categorical {name})"
+            instead = "" if strict else f", or {other}"
+            raise ValueError(f"column {name!r} is numeric, but has {where}; leave the cell empty if it is missing{instead}")
+    infinite = np.flatnonzero(np.isinf(values))
+    if infinite.size:
+        where = f"row {column.index[int(infinite[0])]}"
         raise ValueError(f"column {name!r} holds infinity in {where}; leave the cell empty if it is missing")
     return values
 
 
-def _parse(words: list[str | None]) -> tuple[Array, list[int]]:
-    """Texts as numbers, and the positions of those that are none."""
+def _parse(texts: list[str | None]) -> tuple[Array, list[int]]:
+    """Texts as numbers, and the positions of texts that are not numbers."""
     try:
-        plain = [float("nan") if word is None else float(word) for word in words]
-        if not any("_" in word for word in words if word is not None):
+        plain = [float("nan") if text is None else float(text) for text in texts]
+        if not any("_" in text for text in texts if text is not None):
             return np.array(plain), []
     except ValueError:
         pass
-    values, strangers = np.full(len(words), np.nan), []
-    for i, word in enumerate(words):
-        if word is not None:
+    values, invalid = np.full(len(texts), np.nan), []
+    for i, text in enumerate(texts):
+        if text is not None:
             try:
-                values[i] = float(word if "_" not in word else "no number")  # Python reads 1_000, people do not
+                values[i] = float(text if "_" not in text else "no number")  # Python reads 1_000 as a number
             except ValueError:
-                strangers.append(i)
-    return values, strangers
+                invalid.append(i)
+    return values, invalid
 
 
 def _scale(values: Array, name: str) -> tuple[float, float, float]:
-    """Median, mean and spread after imputation; a constant column keeps a spread of 1."""
+    """Median, mean and standard deviation after imputation; 1 for a constant column."""
     if np.isnan(values).all():
         raise ValueError(f"column {name!r} is empty; leave it out")
     median = float(np.nanmedian(values))
     filled = np.where(np.isnan(values), median, values)
     if not float(np.abs(filled).max()) < 1e150:
         raise ValueError(
-            f"column {name!r} holds {filled[np.abs(filled).argmax()]:.3g}, whose square is no number; divide it, or leave it "
-            "out"
+            f"column {name!r} holds {filled[np.abs(filled).argmax()]:.3g}, whose square overflows; rescale it, or leave it out"
         )
-    mean, spread = float(filled.mean()), float(filled.std())
-    return median, mean, spread if spread > 1e-12 * max(abs(mean), np.finfo(float).tiny) else 1.0
+    mean, std = float(filled.mean()), float(filled.std())
+    return median, mean, std if std > 1e-12 * max(abs(mean), np.finfo(float).tiny) else 1.0

@@ -1,4 +1,4 @@
-"""The quick way through a CSV file: lines in which nothing can be misunderstood are read by the parser of pandas."""
+"""A fast CSV reader for simple lines (no quotes, no surprises), by the parser of pandas."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Set
 from importlib import import_module
 from typing import Any
 
-from ..tables.preprocessing import MISSING
+from .preprocessing import MISSING
 
 DELIMITERS = ",;\t|"
 
 
 def plain_frame(lines: list[str], columns: list[str], delimiter: str, numbers: Set[str]) -> Any | None:
-    """Lines as a frame with numbers in the columns of that name and texts in the others; ``None`` if they are not plain.
+    """Lines as a data frame, the columns ``numbers`` as floats and the others as text; ``None`` if the lines are not simple.
 
-    Plain lines hold no quotes and as many cells as there are columns, and the columns of ``numbers`` hold numbers and empty
-    cells only. All others are for Python's own reader, ten times slower, which knows what is wrong and in which line. Both must
-    give the same cells: what either would read in another way is not plain.
+    Simple lines hold no quotes and as many cells as there are columns, and the columns of ``numbers`` hold numbers and empty
+    cells only. All others go to Python's own reader, which is ten times slower and names the line of an error. Both
+    must return the same cells: a line on which they differ is not simple.
     """
     text = "".join(lines)
     cells = (len(columns) - 1) * len(lines)
@@ -43,7 +43,7 @@ def plain_frame(lines: list[str], columns: list[str], delimiter: str, numbers: S
             low_memory=False,
             **exact,
         )
-    except ValueError:  # a cell that is no number, or a line with more cells than the header
+    except ValueError:  # a cell that is not a number, or a line with more cells than the header
         return None
     # Where no line has more cells than the header and all together have as many, each has; a longer first line is an index.
     return frame if len(frame) == len(lines) and isinstance(frame.index, pandas.RangeIndex) else None
