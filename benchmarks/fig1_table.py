@@ -178,7 +178,7 @@ def table(record: dict[str, Any]) -> str:
         f"`{record['command']}`; medians over new data sets, all methods in one run. Ours stop at a certified gap. *Told*: "
         "stopped by an oracle that knows the optimum, no proof. *Certifying*: computes its own duality gap, from the scaled "
         "residual, every 10 iterations, and stops at 1e-6 (ours moves it into the domain of the dual at a lower price, "
-        "`solvers/dual_projection.py`). The targets (5 in the median, 2.5 in each cell over 50 ms) are about time to a "
+        "`problem/dual_projection.py`). The targets (5 in the median, 2.5 in each cell over 50 ms) are about time to a "
         "certified 1e-6, so about the latter. Originals run both ways. `-`: not within the limit.",
     ]
     for kind in PEERS:
