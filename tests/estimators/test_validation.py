@@ -91,7 +91,7 @@ def test_parameters_of_a_structure_that_was_given_by_name():
 
 @pytest.mark.parametrize("column", [1.5, True])
 def test_a_task_column_is_a_name_or_a_whole_number(column):
-    with pytest.raises(ValueError, match="whole number"):
+    with pytest.raises(ValueError, match="column name or an integer"):
         MultiTaskRegressor(task_column=column).fit(X, Y[:, 0])
 
 
