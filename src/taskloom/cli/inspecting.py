@@ -8,6 +8,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from ..estimators import load
+from ..inspection.fitted_model import chosen_alpha, chosen_structure
 from ..persistence import read
 from ..tables.preprocessing import TablePreprocessor
 from .output import Output, percent, plain
@@ -28,8 +29,8 @@ def run_inspect(path: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
         ("file", f"{path}, {os.path.getsize(path)} bytes, format {metadata['version']}, written by {metadata['written_by']}"),
         ("model", type(model).__name__),
         ("tasks", f"{len(tasks)}: {names}"),
-        ("structure", repr(getattr(model, "best_structure_", model._learned))),
-        ("strength", f"alpha = {getattr(model, 'alpha_', None) or model.alpha:.6g}"),
+        ("structure", repr(chosen_structure(model))),
+        ("strength", f"alpha = {chosen_alpha(model):.6g}"),
         ("inputs", _inputs(before, preprocessor, model)),
         *([("classes", ", ".join(map(plain, model.classes_)))] if _one_set_of_classes(model) else []),
         ("settings", ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "all defaults"),
@@ -47,8 +48,8 @@ def run_inspect(path: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
             "written_by": metadata["written_by"],
             "model": type(model).__name__,
             "tasks": tasks,
-            "structure": repr(getattr(model, "best_structure_", model._learned)),
-            "alpha": float(getattr(model, "alpha_", None) or model.alpha),
+            "structure": repr(chosen_structure(model)),
+            "alpha": chosen_alpha(model),
             "settings": {name: repr(value) for name, value in changed.items()},
             "certificate": vars(certificate),
             "numeric": None if preprocessor is None else list(preprocessor.numeric_),

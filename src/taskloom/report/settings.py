@@ -12,6 +12,7 @@ import numpy as np
 from taskloom import __version__
 
 from .._component import Component
+from ..inspection.fitted_model import one_target
 from .facts import Facts
 
 
@@ -65,7 +66,7 @@ def _code(name: str, settings: dict[str, Any], fit: str) -> str:
 
 
 def _fit(model: Any) -> str:
-    if getattr(model, "_one_vs_rest", False):
+    if one_target(model):
         return "model.fit(X, y)  # one row for each input; y holds its class"
     if model.task_column is not None:
         return "model.fit(X, y)  # one row for each observation; the task is in the task column of X"
