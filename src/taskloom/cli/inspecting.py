@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from ..estimators import load
-from ..inspection.fitted_model import chosen_alpha, chosen_structure
+from ..estimators.inspect_model import chosen_alpha, chosen_structure
 from ..persistence import read
 from ..tables.preprocessing import TablePreprocessor
 from .output import Output, percent, plain

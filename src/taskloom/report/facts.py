@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..inspection.fitted_model import chosen_alpha, labelled_tasks, observed_targets, one_target, tells_contributions
+from ..estimators.inspect_model import chosen_alpha, labelled_tasks, observed_targets, one_target, tells_contributions
 from ..inspection.labels import display_names
 from ..inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
 from ..structures import as_structure

@@ -12,7 +12,7 @@ import numpy as np
 from taskloom import __version__
 
 from .._component import Component
-from ..inspection.fitted_model import one_target
+from ..estimators.inspect_model import one_target
 from .facts import Facts
 
 
