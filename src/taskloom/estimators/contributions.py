@@ -42,9 +42,7 @@ def contributions(state: Any) -> Any:
 def _sides(state: Any, T: int) -> list[tuple[Array, Array]]:
     """Matrices whose products are ``<g_s, f_t>``: one pair, or one for each kernel."""
     if state.coef_ is not None:
-        training = state.training
-        g = state.dual if state.dual is not None else training.features.coef(training.problem().correlate(training.G))
-        return [(g, state.weights[:T].T)]
+        return [(state.training.pulled_towards() if state.dual is None else state.dual, state.weights[:T].T)]
     G, C = state.dual, state.dual_coef_
     X = state.X_fit_[: len(G)]
     K = state.kernel(X, X)

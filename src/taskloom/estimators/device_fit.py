@@ -22,7 +22,16 @@ from .callbacks import show
 from .decision import on_device
 from .fitted import FittedState
 from .target_encoding import TargetScale
-from .validation import Columns, Targets, entries_by_task, observations, read_targets, sample_weights, training_inputs
+from .validation import (
+    Columns,
+    Targets,
+    described,
+    entries_by_task,
+    observations,
+    read_targets,
+    sample_weights,
+    training_inputs,
+)
 
 Array = np.ndarray
 WIDEST = 4000  # features of tasks with inputs of their own
@@ -175,8 +184,7 @@ def _fitted(model: Any, columns: Columns, targets: Targets, data: Data, structur
         A = _of_weights(structure, alpha, W)
         found |= {"coef_": np.ascontiguousarray(W, dtype=dtype), "dual": Z.T}
     return FittedState(
-        **vars(columns),
-        **vars(targets),
+        **described(columns, targets),
         **found,
         scale=TargetScale.none(len(targets.tasks_)),
         kernel=model._kernel(),

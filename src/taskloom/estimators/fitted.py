@@ -21,7 +21,7 @@ from ..problem.solution import Certificate, Solution
 from ..structures import Structure
 from .contributions import contributions
 from .target_encoding import TargetScale
-from .validation import Columns, Targets, double
+from .validation import Columns, Targets, described, double
 
 Array = np.ndarray
 Features = LinearFeatures | KernelFeatures | SumFeatures
@@ -78,7 +78,6 @@ class Training:
     W: Array
     b: Array
     A: Array
-    G: Array | None = None
 
     @classmethod
     def of(cls, inputs: Any, features: Any, problem: Problem, solution: Solution) -> Training:
@@ -88,7 +87,7 @@ class Training:
         weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
         settings = {name: getattr(problem, name) for name in ("loss", "structure", "alpha", "ridge", "fit_intercept")}
         indices = (None, None) if complete else (seen.row, seen.task)
-        return cls(inputs, features, *indices, seen.y, weight, settings, solution.W, solution.b, solution.A, solution.G)
+        return cls(inputs, features, *indices, seen.y, weight, settings, solution.W, solution.b, solution.A)
 
     @property
     def observations(self) -> Observations:
@@ -101,6 +100,12 @@ class Training:
     def problem(self) -> Problem:
         """The problem of the fit, posed again."""
         return Problem(self.features.phi, self.observations, **self.settings)
+
+    def pulled_towards(self) -> Array:
+        """What each task's data pull it towards, in the coordinates of the inputs: from the gradient at the solution."""
+        problem = self.problem()
+        gradients = problem.loss.gradient(problem.observations.y, problem.predict(self.W, self.b))
+        return self.features.coef(problem.correlate(problem.dual_candidate(gradients)))  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +122,7 @@ class Prepared:
 
     def described(self) -> dict[str, Any]:
         """The fields of a state that the data alone decide."""
-        both = {each.name: getattr(part, each.name) for part in (self.columns, self.targets) for each in fields(part)}
-        return both | {"scale": self.scale, "kernel": self.kernel}
+        return described(self.columns, self.targets) | {"scale": self.scale, "kernel": self.kernel}
 
     def deciding(self, values: Array) -> FittedState:
         """A state that knows decision values, and nothing of where they come from: a fold of cross-validation has them."""

@@ -55,8 +55,8 @@ def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterio
     structure = training.settings["structure"]
     if structure.keeps_columns or structure.parted:
         raise ValueError(
-            f"standard deviations need one kernel and a structure on the tasks, got {structure!r} with "
-            f"kernel={state.kernel.kernel!r}"
+            "standard deviations need one kernel and a structure on the tasks, got "
+            f"{f'kernel={state.kernel.kernel!r}' if structure.parted else repr(structure)}"
         )
     if joint and not (structure.known or structure.either_side):
         raise ValueError(

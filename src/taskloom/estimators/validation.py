@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,11 @@ class Targets:
     def positions(self) -> TaskPositions:
         """Where a label stands among the tasks."""
         return TaskPositions(self.tasks_)
+
+
+def described(columns: Columns, targets: Targets) -> dict[str, Any]:
+    """The fields of both, as a fitted state takes them."""
+    return {each.name: getattr(part, each.name) for part in (columns, targets) for each in fields(part)}
 
 
 def names_its_class(method: Callable[..., Any]) -> Callable[..., Any]:

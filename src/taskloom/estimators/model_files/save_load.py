@@ -290,7 +290,8 @@ def _read_preprocessor(node: dict, decoder: Decoder) -> TablePreprocessor:
     step = TablePreprocessor(**decoder.decode_items(node.get("params")))
     fitted = decoder.decode_items(node.get("fitted"))
     check(sorted(fitted) == ["feature_names_in_", "levels_", "n_features_in_", "numeric_"], "the preprocessing is not readable")
-    step.__dict__.update(fitted)
+    for name, value in fitted.items():
+        setattr(step, name, value)
     check_preprocessor(step)
     return step
 
