@@ -144,3 +144,8 @@ feature_names_in_
         self.time_limit = time_limit
         self.verbose = verbose
         self.random_state = random_state
+
+    def _no_posterior(self) -> str:
+        if self._search.fallback_tasks_ is not None and len(self._search.fallback_tasks_):
+            return "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
+        return super()._no_posterior()
