@@ -35,7 +35,7 @@ def contributions(state: Any) -> Any:
     parts = A if isinstance(A, list) else state.addends or [A]
     metrics = [_metric(each[:T, :T].astype(float), rho) for each in parts]
     if len(sides) < len(metrics):  # on the same features metrics add up
-        metrics = [sum(metrics)]
+        metrics = [np.sum(metrics, axis=0)]
     return sum(metric * (g.T @ f) for metric, (g, f) in zip(metrics, sides, strict=True)) / (2 * state.alpha)
 
 
