@@ -137,7 +137,6 @@ class OneSolve:
 
 def add_task(state: FittedState, new: NewTask, relation: Any, how: OneSolve) -> FittedState:
     """The state with one more task, the last one; the old ones stay as they are."""
-    assert state.learned is not None
     if state.learned.on_features:
         return _with_selected(state, new, how)
     join = _join(state, _relation(state, relation))
@@ -164,9 +163,6 @@ def add_task(state: FittedState, new: NewTask, relation: Any, how: OneSolve) -> 
 
 def _with_selected(state: FittedState, new: NewTask, how: OneSolve) -> FittedState:
     """Under a structure on the features the new task has the same ``D``, and nothing to do with other tasks otherwise."""
-    assert state.feature_structure_ is not None
-    assert state.coef_ is not None
-    assert state.weights is not None
     d = np.diag(state.feature_structure_).astype(float)
     root = np.sqrt(d / (1 + state.ridge / state.alpha * d))
     W, b = _solve_one(np.asarray(new.inputs @ np.diag(root)), new.seen, new.loss, state.alpha, how)
@@ -203,7 +199,6 @@ def _join(state: FittedState, relation: Array | None) -> Joining:
         W = state.inner_products.L  # weights, in coordinates of their own
     W = None if W is None else W[:n_old]
     gram = partial(_inner_products_of, state, n_old)
-    assert state.learned is not None
     return joining(state.learned, A, gram, relation, W).ridged(state.ridge / state.alpha, gram).padded(state.n_tasks)
 
 

@@ -88,52 +88,11 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _doc_link_url_param_generator(self) -> dict[str, str]:
         return {"anchor": type(self).__name__.lower()}
 
-    def __init__(
-        self,
-        structure=None,
-        *,
-        kernel="linear",
-        alpha=0.01,
-        loss="squared",
-        ridge=0.0,
-        task_weight="equal",
-        fit_intercept=True,
-        task_column=None,
-        unseen="raise",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        approximation=None,
-        n_components=100,
-        solver="auto",
-        tol=1e-4,
-        max_iter=1000,
-        time_limit=None,
-        warm_start=False,
-        verbose=0,
-        random_state=None,
-    ):
-        self.structure = structure
-        self.kernel = kernel
-        self.alpha = alpha
-        self.loss = loss
-        self.ridge = ridge
-        self.task_weight = task_weight
-        self.fit_intercept = fit_intercept
-        self.task_column = task_column
-        self.unseen = unseen
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.approximation = approximation
-        self.n_components = n_components
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.random_state = random_state
+    def _keep(self, parameters: dict[str, Any]) -> None:
+        """Store parameters as they were given: the ``locals()`` of a constructor, whose signature names each of them."""
+        for name, value in parameters.items():
+            if name != "self":
+                setattr(self, name, value)
 
     def set_params(self, **params: Any) -> Self:
         """As any estimator's; a parameter of a structure or a loss that was given by name makes it an object first.

@@ -96,30 +96,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         verbose: int = 0,
         random_state: Any = None,
     ):
-        super().__init__(
-            structure,
-            kernel=kernel,
-            alpha=alpha,
-            loss=loss,
-            ridge=ridge,
-            task_weight=task_weight,
-            fit_intercept=fit_intercept,
-            task_column=task_column,
-            unseen=unseen,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            approximation=approximation,
-            n_components=n_components,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            time_limit=time_limit,
-            warm_start=warm_start,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.coding = coding
+        self._keep(locals())
 
     # --- targets ------------------------------------------------------------------------------------------------
 
@@ -144,9 +121,9 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         if wide:
             tasks = column_names(y, raw.shape[1])
             coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(tasks)]
-            of_tasks = [own for own, _ in coded]
-            alike = all(np.array_equal(own, of_tasks[0]) for own in of_tasks)
-            known = Targets(tasks_=tasks, wide=True, classes_=of_tasks[0] if alike else of_tasks, one_vs_rest=False)
+            each = [own for own, _ in coded]
+            alike = all(np.array_equal(own, each[0]) for own in each)
+            known = Targets(tasks_=tasks, wide=True, classes_=each[0] if alike else each, one_vs_rest=False)
             return np.column_stack([signs for _, signs in coded]), known
         seen = observed(raw)
         if not seen.any():

@@ -43,7 +43,6 @@ def own_task(values: Array, task: Array | None) -> Array:
 
 def _linear_values(state: FittedState, inputs: Any, task: Array | None) -> Array:
     coef, intercept = state.coef_, state.intercept_
-    assert coef is not None
     if task is None:
         return inputs @ coef.T + intercept
     if (task < 0).any():  # a row more for the mean, which costs a copy of all tasks
@@ -73,8 +72,8 @@ def responses(state: FittedState, inputs: Any, some: Any = slice(None), device: 
     if isinstance(C, list):
         return [k @ c[:, some] for k, c in zip(cross_kernel(state, inputs), C, strict=True)]
     device = device or state.device_
-    kernel = None if device in (None, "cpu") else on_device(state.kernel)
-    if kernel is None or device is None or issparse(inputs) or not usable(device):
+    kernel = on_device(state.kernel)
+    if device is None or device == "cpu" or kernel is None or issparse(inputs) or not usable(device):
         return [cross_kernel(state, inputs) @ C[:, some]]
     old, duals = (card_array(each.astype(float, copy=False), device) for each in (state.X_fit_, C[:, some]))
     rows = max(CHUNK // len(state.X_fit_), 1)

@@ -73,7 +73,6 @@ def bound_exact(model: Any, state: FittedState, X: Any, y: Any, sample_weight: A
     if not np.array_equal(data.targets.tasks_, state.tasks_):
         raise ValueError(f"bound_exact needs the tasks of the fit, got {data.targets.tasks_[:10].tolist()}")
     problem, scale = data.problem, data.scale
-    assert state.coef_ is not None
     W = data.features.weights(state.coef_.T.astype(float) / scale.spread)
     start = (W, (state.intercept_.astype(float) - scale.mean) / scale.spread)
     solution = twin._solve(data, start=start)

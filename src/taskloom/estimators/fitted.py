@@ -17,8 +17,7 @@ import numpy as np
 from ..design import Observations
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, kernel_function
 from ..problem import Problem
-from ..problem.solution import Certificate, Solution
-from ..structures import Structure
+from ..problem.solution import Solution
 from .contributions import contributions
 from .target_encoding import TargetScale
 from .validation import Columns, Targets, described, double
@@ -141,13 +140,13 @@ class FittedState(Columns, Targets):
     """
 
     scale: TargetScale
-    kernel: Kernel = field(default=None, metadata=NOT_SAVED)  # type: ignore[assignment]  # set by what reads it from a file
-    alpha: float = field(default=None, metadata=NOT_SAVED)  # type: ignore[assignment]
+    kernel: Any = field(default=None, metadata=NOT_SAVED)  # a Kernel; a fold of cross-validation may do without
+    alpha: float = field(default=np.nan, metadata=NOT_SAVED)
     ridge: float = field(default=0.0, metadata=NOT_SAVED)
     # the predictor: weights of inputs (or of mapped inputs), or coefficients of kernels at the inputs of the fit
     dtype: np.dtype
     intercept_: Array
-    coef_: Array | None = None
+    coef_: Any = None
     feature_map_: Any = None
     approximation_error_: float | None = None
     dual_coef_: Any = None
@@ -155,15 +154,15 @@ class FittedState(Columns, Targets):
     inner_products: Any = None  # of the tasks' functions, in fitted units, where the kernel is not linear
     # the structure
     structure_: Any = None
-    feature_structure_: Array | None = None
-    learned: Structure | None = None  # a copy of what was fitted: the parameter may be set anew
+    feature_structure_: Any = None
+    learned: Any = None  # a copy of what was fitted: the parameter may be set anew
     shared_coef_: Array | None = None
     own_coef_: Array | None = None
     outlier_tasks_: Array | None = None
     addends: list[Array] | None = field(default=None, metadata=NOT_SAVED)  # the task matrices of a sum on the same features
     added_tasks_: list | None = None
     # how it was found
-    certificate_: Certificate | None = None
+    certificate_: Any = None
     n_iter_: int | None = None
     history_: dict[str, Array] | None = None
     device_: str | None = None
@@ -173,7 +172,7 @@ class FittedState(Columns, Targets):
         default=None, metadata=NOT_SAVED
     )  # what each task's data pull it towards, in the coordinates of coef_ or dual_coef_
     # what return_std and partial_fit need
-    training: Training | None = field(default=None, metadata=NOT_SAVED)
+    training: Any = field(default=None, metadata=NOT_SAVED)
     training_left_out: bool = field(default=False, metadata=NOT_SAVED)  # of the file, or because it is on a cluster
     statistics: Any = field(default=None, metadata=NOT_SAVED)
     decided: Array | None = field(
@@ -200,7 +199,7 @@ class FittedState(Columns, Targets):
         return len(self.tasks_)
 
     @property
-    def weights(self) -> Array | None:
+    def weights(self) -> Any:
         """The tasks' weights in units of their scaled targets, if the model is linear in its (mapped) inputs."""
         return None if self.coef_ is None else self.coef_.astype(float) / self.scale.spread[:, None]
 

@@ -194,12 +194,10 @@ def _enter(model: Any, columns: Columns | None, X: Any, y: Any, sample_weight: A
         inputs, labels = new_inputs(with_state(model, columns), X)
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
-    if sample_weight is None:
-        weights = np.ones(Y.shape)
-    elif not np.any(np.asarray(sample_weight, dtype=float)):  # a block may have no weight, a fit may not
-        weights = np.zeros(Y.shape)
-    else:
-        weights = np.asarray(sample_weights(sample_weight, inputs, Y, known))
+    nothing = sample_weight is not None and not np.any(np.asarray(sample_weight, dtype=float))
+    weights = None if nothing else sample_weights(sample_weight, inputs, Y, known)
+    if weights is None:  # a block may have no weight, a fit may not
+        weights = np.full(Y.shape, 0.0 if nothing else 1.0)
     return inputs, labels, Y, weights, columns, known
 
 

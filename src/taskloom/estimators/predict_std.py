@@ -51,7 +51,6 @@ def _missing(state: FittedState, otherwise: str) -> str | None:
 
 def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterior:
     training = state.training
-    assert training is not None
     structure = training.settings["structure"]
     if structure.keeps_columns or structure.is_sum:
         raise ValueError(
@@ -76,7 +75,6 @@ def predict_std(state: FittedState, inputs: Any, task: Array | None, posterior: 
     """Of every task at every row, or of the task of each row."""
     if state.kernel.precomputed:
         raise ValueError('return_std needs k(x, x), which kernel="precomputed" does not give; pass a kernel function')
-    assert state.training is not None
     features = state.training.features
     if state.feature_map_ is not None:
         phi = features.project(inputs)

@@ -171,32 +171,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         random_state: Any = None,
         device: str | None = None,
     ):
-        super().__init__(
-            structure,
-            kernel=kernel,
-            alpha=alpha,
-            loss=loss,
-            ridge=ridge,
-            task_weight=task_weight,
-            fit_intercept=fit_intercept,
-            task_column=task_column,
-            unseen=unseen,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            approximation=approximation,
-            n_components=n_components,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            time_limit=time_limit,
-            warm_start=warm_start,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.standardize_targets = standardize_targets
-        self.noise = noise
-        self.device = device
+        self._keep(locals())
 
     # --- fit ----------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,6 @@ def task_clusters(state: FittedState, n: int | None = None) -> Array:
 def task_graph(state: FittedState, threshold: float | None = None) -> list[tuple[Any, Any, float]]:
     """The pairs of tasks whose correlation is at least ``threshold`` in size, strongest first."""
     C, names, learned = _correlation_array(state, "task_graph"), state.tasks_.tolist(), state.learned
-    assert learned is not None
     if learned.precision_graph:
         C = -correlation(np.linalg.inv(state.structure_.astype(float)))
     if threshold is None:

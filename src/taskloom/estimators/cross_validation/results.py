@@ -70,7 +70,7 @@ class SearchResult:
     n_splits_: int | None = None
     cv_results_: dict[str, Any] | None = None
     path_: dict[str, Array] | None = None
-    transfer_: dict[str, Array] | None = None
+    transfer_: Any = None
     fallback_tasks_: Array | None = None
 
 

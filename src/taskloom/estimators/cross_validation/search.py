@@ -60,12 +60,6 @@ class CrossValidated(MultiTaskEstimator):
 
     _plain_class: ClassVar[type[MultiTaskEstimator]]
     _search: SearchResult
-    structures: Any
-    alphas: Any
-    cv: Any
-    scoring: Any
-    fallback: Any
-    n_jobs: Any
 
     @names_its_class
     @with_callbacks
@@ -252,7 +246,6 @@ def _refitted(model: MultiTaskEstimator, data: Prepared, chosen: Candidate, watc
 
 def _noted(state: FittedState, note: str) -> FittedState:
     """With a sentence more in the certificate."""
-    assert state.certificate_ is not None
     return replace(state, certificate_=replace(state.certificate_, message=f"{state.certificate_.message} {note}"))
 
 
@@ -265,7 +258,6 @@ def _with_fallback(
     if state.kernel.several:
         raise ValueError("fallback needs one kernel, got a list")
     transfer = search.transfer_
-    assert transfer is not None
     hurt = np.flatnonzero(transfer["gain"] < -transfer["standard_error"])  # unknown errors tell nothing
     search = replace(search, fallback_tasks_=state.tasks_[hurt])
     if hurt.size == 0:
