@@ -78,7 +78,7 @@ def check(fitted: Any, n_rows: int) -> dict[str, float]:
     """What the rows themselves say, beside what the statistics say."""
     import numpy as np
 
-    W, b, statistics = fitted.coef_.T, fitted.intercept_, fitted._statistics.shared
+    W, b, statistics = fitted.coef_.T, fitted.intercept_, fitted._state.statistics.shared
     V = np.random.default_rng(2).normal(size=(len(W), 3)) / np.sqrt(len(W))
     loss, gradient, along, total, spread = 0.0, np.zeros_like(W), np.zeros_like(V), 0.0, 0.0
     for X, Y in blocks(n_rows):

@@ -79,8 +79,9 @@ def cell(n: int, n_tasks: int, gamma: float, missing: float, structure: str, sha
     row = {"n": n, "T": n_tasks, "gamma": gamma, "missing": missing, "structure": structure, "share": share, "eigh s": eigh}
     row |= {"fit s": seconds, "fit / eigh": seconds / eigh, "iterations": model.n_iter_}
     row |= {"relative gap": model.certificate_.relative_gap, "R2": r2(some["truth"], model.predict(some["X_new"]))}
-    prepared, W, b, _ = model._training  # the problem of the fit, with what was computed from the data alone
-    further, again = cpu(lambda: solve(prepared.problem.at(0.6 * alpha), tol=TOL, start=(W, b)))
+    problem = model._prepare(some["X"], some["Y"]).problem
+    first = solve(problem, tol=TOL)  # leaves what is computed from the data alone
+    further, again = cpu(lambda: solve(problem.at(0.6 * alpha), tol=TOL, start=(first.W, first.b)))
     row |= {"further / fit": further / seconds, "further / eigh": further / eigh, "further gap": again.certificate.relative_gap}
     if n_tasks == 50 and n < LARGE:
         names = [name for name in ("alternating", "block", "factored", "proximal") if name != again.solver]
@@ -137,9 +138,8 @@ Split = tuple[np.ndarray, np.ndarray]
 def ours(structure: str, X: np.ndarray, Y: np.ndarray, X_new: np.ndarray, gamma: float, split: Split) -> tuple[np.ndarray, Any]:
     learn, judge = split
     top = top_strength(rbf_kernel(X, gamma=gamma), Y)
-    model = MultiTaskRegressor(structure, kernel="rbf", gamma=gamma, alpha=top * STEPS[0]).fit(X[learn], Y[learn])
-    prepared, W, b, _ = model._training
-    solutions = path(prepared.problem, top * STEPS, tol=1e-4, start=(W, b))
+    prepared = MultiTaskRegressor(structure, kernel="rbf", gamma=gamma, alpha=top * STEPS[0])._prepare(X[learn], Y[learn])
+    solutions = path(prepared.problem, top * STEPS, tol=1e-4)
     K = rbf_kernel(X[judge], X[learn], gamma=gamma)
     errors = [np.nanmean((Y[judge] - K @ prepared.features.dual_coef(one.W) - one.b) ** 2) for one in solutions]
     chosen = float(STEPS[int(np.argmin(errors))])

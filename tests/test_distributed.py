@@ -355,6 +355,32 @@ def test_bad_data_are_refused(client):
         distributed.fit(model, *lazily(np.column_stack([X, task]), np.full(36, np.nan)), client)
 
 
+@pytest.mark.parametrize("layout", ["long", "shared", "gaps"])
+def test_a_refused_fit_leaves_the_model_as_it_was(client, layout):
+    """It wrote the columns and the tasks of the data that it refused: the model would not predict any more."""
+    X, y, task = table(n_tasks=3)
+    long = np.column_stack([X, task])
+    wide = np.column_stack([y, 2 * y])
+    if layout == "gaps":
+        wide[:9, 0] = np.nan
+    inputs, targets, column = (long, y, -1) if layout == "long" else (X, wide, None)
+    model = distributed.fit(MultiTaskRegressor(alpha=ALPHA, task_column=column), *lazily(inputs, targets), client)
+    found = model.predict(inputs)
+    for other, nothing in ((inputs[:, 2:], np.full_like(targets, np.nan)), (inputs[:, 2:] * np.nan, targets)):
+        with pytest.raises(ValueError, match=r"NaN|missing value"):
+            distributed.fit(model, *lazily(other, nothing), client)
+        assert np.array_equal(model.predict(inputs), found)
+
+
+def test_a_refused_fit_does_not_name_a_task_column(client):
+    X, y, task = table(n_tasks=3)
+    model = MultiTaskRegressor(alpha=ALPHA)
+    with pytest.raises(ValueError, match="nothing but NaN"):
+        distributed.fit(model, *lazily(np.column_stack([X, task]), np.full(36, np.nan)), client, task=-1)
+    assert model.task_column is None
+    assert distributed.fit(model, *lazily(np.column_stack([X, task]), y), client, task=-1).task_column == -1
+
+
 def test_without_dask_or_a_client_a_sentence_says_so(monkeypatch):
     X, y, _ = table(n_tasks=3)
     with pytest.raises(ValueError, match=r"client must be a distributed\.Client"):

@@ -37,8 +37,8 @@ reveal_type(MultiTaskRegressorCV().fit(X, Y, groups=X[:, 0]))  #> taskloom.estim
 reveal_type(MultiTaskClassifier(coding="simplex").fit(X, Y).predict_proba(X))  #> numpy.ndarray
 reveal_type(taskloom.methods.MTFL(alpha=1.0))  #> taskloom.estimators.regressor.MultiTaskRegressor
 
-targets: Any = Y  # Problem's fields have the types that they are converted to
-problem = Problem(X, targets, structure=Trace(), alpha=0.1)
+problem = Problem(X, Y, structure="trace", alpha=0.1)
+problem = Problem(X, Y, structure=Trace(), alpha=0.1)
 reveal_type(solve(problem))  #> taskloom.problem.solution.Solution
 reveal_type(solve(problem).certificate)  #> taskloom.problem.solution.Certificate
 reveal_type(path(problem, [1.0, 0.1]))  #> list[taskloom.problem.solution.Solution]

@@ -232,7 +232,7 @@ class TestEstimators:
         X, Y = rng.normal(size=(6, 2)), rng.normal(size=(6, 9))
         model = MultiTaskRegressor("trace", kernel="rbf", alpha=0.01, tol=1e-8).fit(X, Y)
         whole = dense(model, X, Y, monkeypatch)
-        assert isinstance(model._inner_products, FactoredStructure)
+        assert isinstance(model._state.inner_products, FactoredStructure)
         assert np.allclose(model.structure_.to_array(), whole.structure_, atol=1e-6)
         for each in (model, whole):
             each.add_task(X, Y[:, 0] + Y[:, 1], 9)

@@ -68,7 +68,7 @@ def test_correlations_and_edges():
 @pytest.mark.parametrize("structure", ["trace", "frobenius", structures.SharedMean(2.0), structures.Clusters(3)], ids=str)
 def test_shares_are_a_decomposition_of_the_task(structure, ridge):
     model = MultiTaskRegressor(structure, alpha=0.05, ridge=ridge, task_column=-1, tol=1e-8).fit(*planted(noise=0.5))
-    assert np.allclose(model._pulls.sum(axis=0), np.sum(model.coef_**2, axis=1), rtol=1e-3)
+    assert np.allclose(model._state.contributions.sum(axis=0), np.sum(model.coef_**2, axis=1), rtol=1e-3)
     shares = model.explain("task 04")
     assert np.isclose(sum(shares.values()), 1)
     assert list(shares.values()) == sorted(shares.values(), reverse=True)

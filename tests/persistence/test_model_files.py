@@ -97,7 +97,7 @@ def test_every_structure(structure, tmp_path):
     model = MultiTaskRegressor(structure, alpha=0.1, tol=1e-3).fit(X, GONE)
     twin = again(model, tmp_path / "m")
     assert_same(model, twin)
-    assert same(model._learned, twin._learned)
+    assert same(model._state.learned, twin._state.learned)
     if not structure.keeps_columns:
         assert same(model.predict(NEW, return_std=True), twin.predict(NEW, return_std=True))
         assert model.explain(0) == twin.explain(0)

@@ -21,6 +21,7 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     from sklearn.pipeline import Pipeline
 
     from ..estimators import load
+    from ..estimators.inspect_model import chosen_alpha, chosen_structure
     from ..persistence import read
     from ..tables.preprocessing import TablePreprocessor
     from .output import Output, percent, plain
@@ -36,8 +37,8 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     changed = {name: repr(value) for name, value in given.items() if repr(value) != repr(defaults[name])}
     shown = tasks if all_tasks or len(tasks) <= 20 else tasks[:20]
     names = ", ".join(map(plain, shown)) + ("" if len(shown) == len(tasks) else f", ... {len(tasks) - 20} more (--all-tasks)")
-    structure = repr(getattr(estimator, "best_structure_", estimator._learned))
-    alpha = float(getattr(estimator, "alpha_", None) or estimator.alpha)
+    structure = repr(chosen_structure(estimator))
+    alpha = chosen_alpha(estimator)
     classes: Any = getattr(estimator, "classes_", None)
     rows = [
         ("file", f"{model}, {os.path.getsize(model)} bytes, format {metadata['version']}, written by {metadata['written_by']}"),

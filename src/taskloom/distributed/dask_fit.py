@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_feature_names
+from sklearn.utils.validation import _get_feature_names
 
 from .._component import warn
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
+from ..estimators.fitted import FittedState
+from ..estimators.validation import Columns, Targets
 from ..losses import as_loss
 from ..tables import column_names, column_position, shown
 from .cluster import Workers
@@ -88,30 +91,30 @@ def fit(
     """
     client = _client(client)
     _accept(model)
+    given = model
     if task is not None:
         if model.task_column not in (None, task):
             raise ValueError(f"task={task!r}, but the model has task_column={model.task_column!r}; give one")
-        model.task_column = task
+        model = clone(model).set_params(task_column=task)
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every!r}")
     limits = Limits(model.tol, model.max_iter, model.time_limit, checkpoint_every)
     sight, targets = sights(X, y)
     blocks = row_blocks(X, y)
-    _check_feature_names(model, sight, reset=True)
+    columns = Columns(n_features_in_=int(sight.shape[1]), feature_names_in_=_get_feature_names(sight))
     if model.task_column is not None:
         column_position(sight, model.task_column)  # or a sentence that says why there is none
-    model.n_features_in_ = int(sight.shape[1])
-    d = model.n_features_in_ - (model.task_column is not None)
     with watched(bool(model.verbose) if progress is None else progress, model.tol) as report:
-        job = Job(model, Workers(client), d, _precision(sight, model.task_column), limits, report)
+        job = Job(model, columns, Workers(client), _precision(sight, model.task_column), limits, report)
         if model.task_column is None:
-            _fit_wide(job, blocks, targets, checkpoint)
+            state = _fit_wide(job, blocks, targets, checkpoint)
         else:
-            model._wide = False
-            fit_long(job, blocks, checkpoint)
-    if not model.certificate_.converged and model.certificate_.status != "callback":
-        warn(model.certificate_.message, ConvergenceWarning)
-    return model
+            state = fit_long(job, blocks, checkpoint)
+    given.task_column, given._state = model.task_column, state
+    certificate = given.certificate_
+    if not certificate.converged and certificate.status != "callback":
+        warn(certificate.message, ConvergenceWarning)
+    return given
 
 
 def _client(client: Any) -> Any:
@@ -171,19 +174,15 @@ def _precision(sight: Any, task_column: Any) -> np.dtype:
     return np.dtype("float32" if set(kinds) == {"float32"} else "float64")
 
 
-def _fit_wide(job: Job, blocks: Sequence[tuple], sight: Any, checkpoint: Any) -> None:
+def _fit_wide(job: Job, blocks: Sequence[tuple], sight: Any, checkpoint: Any) -> FittedState:
     """Whether tasks share all their inputs, the targets say."""
-    model = job.model
     counted = job.workers.read("count", count_observed, [(X if in_X(y) else None, y) for X, y in blocks])
     total = np.sum(job.workers.gather(counted), axis=0)
     rows, observed = int(total[0]), total[1:]
     if rows == 0:
         raise ValueError("X has no rows")
-    model._wide = sight.ndim == 2
-    model.tasks_ = column_names(sight, len(observed))
+    targets = Targets(tasks_=column_names(sight, len(observed)), wide=sight.ndim == 2)
     if not observed.all():
-        raise ValueError(f"task {shown(model.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
-    if (observed == rows).all():
-        fit_shared(job, blocks, checkpoint)
-    else:
-        fit_gaps(job, blocks, checkpoint)
+        raise ValueError(f"task {shown(targets.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
+    fit_tasks = fit_shared if (observed == rows).all() else fit_gaps
+    return fit_tasks(job, targets, blocks, checkpoint)

@@ -1,4 +1,4 @@
-"""What every part of a distributed fit needs to know, and how a fitted model is stored."""
+"""What every part of a distributed fit needs to know, and how a solution becomes a fitted state."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..design import task_strengths
-from ..estimators.base import Prepared
+from ..estimators.fitted import FittedState, Prepared
+from ..estimators.state_of_fit import fitted_state
 from ..estimators.target_encoding import TargetScale
+from ..estimators.validation import Columns, Targets, entries_by_task
 from ..problem.solution import Solution
 from ..structures import Structure, as_structure
 from .cluster import Workers
@@ -21,32 +23,36 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """An estimator to be fitted, by whom, and until when."""
+    """An estimator's parameters, the columns of its inputs, who does the work, and until when.
+
+    Nothing writes to the estimator: a fit that is refused half way leaves it as it was.
+    """
 
     model: Any
+    columns: Columns
     workers: Workers
-    n_features: int
     dtype: np.dtype
     limits: Limits
     report: Report
 
     @property
+    def n_features(self) -> int:
+        return self.columns.n_features_in_ - (self.model.task_column is not None)
+
+    @property
     def centre(self) -> bool:
         return bool(self.model.fit_intercept)
 
-    @property
-    def n_tasks(self) -> int:
-        return len(self.model.tasks_)
+    def structure(self, targets: Targets) -> Structure:
+        return self.model._coded_structure(as_structure(self.model.structure), targets)
 
-    def structure(self) -> Structure:
-        return self.model._coded_structure(as_structure(self.model.structure))
-
-    def strengths(self, counts: Array) -> Array:
+    def strengths(self, targets: Targets, counts: Array) -> Array:
         """``c_t`` of each task, from its number of observations."""
-        return task_strengths(self.model._by_task(self.model.task_weight, "task_weight"), counts)
+        return task_strengths(entries_by_task(self.model.task_weight, targets.tasks_, "task_weight"), counts)
 
-    def store(self, features: Any, problem: Any, solution: Solution) -> None:
+    def fitted(self, targets: Targets, features: Any, problem: Any, solution: Solution) -> FittedState:
         """As after a fit of data at hand, but for the training data, which are with the workers."""
         empty = np.empty((0, self.n_features), dtype=self.dtype)
-        self.model._store(Prepared(empty, features, problem, TargetScale.none(self.n_tasks)), solution)
-        self.model.__dict__.pop("_training", None)
+        scale = TargetScale.none(len(targets.tasks_))
+        data = Prepared(self.columns, targets, empty, features, problem, scale, self.model._kernel())
+        return fitted_state(data, solution, self.limits.tol, rows=False)

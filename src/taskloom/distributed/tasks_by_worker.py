@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..estimators.fitted import FittedState
+from ..estimators.validation import Targets
 from ..features import LinearFeatures
 from ..losses import Loss, as_loss
 from ..problem.solution import Solution
@@ -41,7 +43,7 @@ class Afar:
         return self.Z
 
 
-def fit_long(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
+def fit_long(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
     """From tables with a task column."""
     _accept(job)
     statistics = job.workers.read("statistics", read_long, blocks, job.model.task_column, job.centre)
@@ -50,17 +52,17 @@ def fit_long(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
     if not any(sizes):
         raise ValueError("y holds nothing but NaN: no task was observed")
     everywhere = np.concatenate([labels for labels, _ in names if len(labels)])
-    job.model.tasks_ = sorted_labels(everywhere)
-    present = np.split(code_labels(everywhere, job.model.tasks_), np.cumsum(sizes)[:-1])
-    _fit(job, statistics, present, [n for _, n in names], checkpoint)
+    targets = Targets(tasks_=sorted_labels(everywhere), wide=False)
+    present = np.split(code_labels(everywhere, targets.tasks_), np.cumsum(sizes)[:-1])
+    return _fit(job, targets, statistics, present, [n for _, n in names], checkpoint)
 
 
-def fit_gaps(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> None:
+def fit_gaps(job: Job, targets: Targets, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
     """From tables with a column of targets for each task, some of which are missing."""
     _accept(job)
     statistics = job.workers.read("statistics", read_wide, blocks, job.centre)
     names = _names(job, statistics)
-    _fit(job, statistics, [label for label, _ in names], [n for _, n in names], checkpoint)
+    return _fit(job, targets, statistics, [label for label, _ in names], [n for _, n in names], checkpoint)
 
 
 def _accept(job: Job) -> None:
@@ -81,13 +83,15 @@ def _names(job: Job, statistics: Sequence[Any]) -> list[tuple[Array, Array]]:
     return job.workers.gather([job.workers.submit("names", names_of, each) for each in statistics])
 
 
-def _fit(job: Job, statistics: list[Any], present: list[Array], counts: list[Array], checkpoint: Any) -> None:
-    model, d, n_tasks, structure = job.model, job.n_features, job.n_tasks, job.structure()
+def _fit(
+    job: Job, targets: Targets, statistics: list[Any], present: list[Array], counts: list[Array], checkpoint: Any
+) -> FittedState:
+    model, d, n_tasks, structure = job.model, job.n_features, len(targets.tasks_), job.structure(targets)
     total = np.zeros(n_tasks)
     for some, n in zip(present, counts, strict=True):
         total[some] += n
     tasks = Tasks(job.workers, statistics, present, counts)
-    tasks.settle(job.strengths(total), job.centre)
+    tasks.settle(job.strengths(targets, total), job.centre)
     alpha, ridge = float(model.alpha), float(model.ridge)
     rounding_floor, squares = tasks.sizes().tolist()
     objective = Objective(
@@ -95,12 +99,14 @@ def _fit(job: Job, statistics: list[Any], present: list[Array], counts: list[Arr
     )
     scalars, moments = objective.nothing()
     book = ClusterRecord(float(scalars[0]), rounding_floor, float(scalars[0]), objective.bound(scalars, moments))
-    file = None if checkpoint is None else Checkpoint(checkpoint, _described(job, structure, total, scalars, moments))
+    file = None if checkpoint is None else Checkpoint(checkpoint, _described(job, targets, structure, total, scalars, moments))
     status = run(objective, book, file, job.limits, job.report)
-    _hand_back(job, objective, tasks, book, status)
+    return _hand_back(job, targets, objective, tasks, book, status)
 
 
-def _described(job: Job, structure: Structure, total: Array, scalars: Array, moments: Array) -> dict[str, Any]:
+def _described(
+    job: Job, targets: Targets, structure: Structure, total: Array, scalars: Array, moments: Array
+) -> dict[str, Any]:
     """Settings and data of a problem, in as few words as tell it from others."""
     model = job.model
     return {
@@ -109,17 +115,17 @@ def _described(job: Job, structure: Structure, total: Array, scalars: Array, mom
         "ridge": float(model.ridge),
         "fit_intercept": bool(model.fit_intercept),
         "number of inputs": job.n_features,
-        "number of tasks": job.n_tasks,
-        "digest of the task names": hashlib.sha256(repr(model.tasks_.tolist()).encode()).hexdigest()[:16],
+        "number of tasks": len(targets.tasks_),
+        "digest of the task names": hashlib.sha256(repr(targets.tasks_.tolist()).encode()).hexdigest()[:16],
         "number of observations": int(total.sum()),
         "loss of the best constants": float(scalars[0]),
         "size of the correlations of inputs and targets": float(np.linalg.norm(moments)),
     }
 
 
-def _hand_back(job: Job, objective: Objective, tasks: Tasks, book: ClusterRecord, status: str) -> None:
+def _hand_back(job: Job, targets: Targets, objective: Objective, tasks: Tasks, book: ClusterRecord, status: str) -> FittedState:
     """The weights come to the client; the best structure for them is what is certified."""
-    d, n_tasks = job.n_features, job.n_tasks
+    d, n_tasks = job.n_features, len(targets.tasks_)
     root = np.zeros((d, 0)) if book.point is None else objective.root(book.point.Q)
     W, Z, b = tasks.weights(root, objective.alpha, n_tasks)
     A, penalty = objective.structure.final_structure(np.sqrt(objective.alpha) * W)
@@ -130,4 +136,4 @@ def _hand_back(job: Job, objective: Objective, tasks: Tasks, book: ClusterRecord
     )
     problem = Afar(as_loss(job.model.loss), objective.structure, objective.alpha, objective.ridge, n_tasks, Z)
     features = LinearFeatures(np.empty((0, d)), keep_columns=True)
-    job.store(features, problem, Solution(W, b, A, np.zeros(0), certificate, book.history, "distributed"))
+    return job.fitted(targets, features, problem, Solution(W, b, A, np.zeros(0), certificate, book.history, "distributed"))

@@ -10,17 +10,15 @@ with ``f0 = sum_t beta0_t f_t``. The structure says what ``beta0``, ``M`` and ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from scipy.sparse import vstack as sparse_vstack
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from .._component import warn
 from .._linalg import psd_eigh
@@ -34,8 +32,11 @@ from ..solvers import solve
 from ..structures import Independent, Structure
 from ..structures.factored_matrix import FactoredStructure
 from ..tables import as_table, shown
-from .base import MultiTaskEstimator
+from .approximate_kernel import map_rows
+from .decision import decision_values
+from .fitted import FittedState
 from .target_encoding import TargetScale
+from .validation import as_matrix, entries_by_task, new_inputs
 
 Array = np.ndarray
 
@@ -112,236 +113,205 @@ def _related(A: Array, relation: Array) -> Joining:
     return Joining(beta, np.zeros((len(A), 0)), left)
 
 
-class AddTask(MultiTaskEstimator):
-    """``add_task`` for the estimators."""
+@dataclass(frozen=True, eq=False)
+class NewTask:
+    """A task at the door: its inputs and observations in the units of the fit, its loss, and how to undo the units."""
 
-    coef_: Any
-    dual_coef_: Any
-    intercept_: Any
-    structure_: Any
-    feature_structure_: Any
-    _scale: TargetScale
-    _inner_products: Array
-    _joining: tuple[Any, Joining]
+    name: Any
+    inputs: Any
+    seen: Observations
+    loss: Loss
+    mean: float
+    spread: float
+    classes: Any  # of all tasks, with this one
 
-    def _targets_of_task(self, y, name, weight):
-        """The targets of a new task as the fit reads them, its loss, the mean and spread that undo the reading, and the
-        attributes that change with it."""
-        raise NotImplementedError
 
-    def add_task(
-        self,
-        X: Any,
-        y: Any,
-        name: Any,
-        *,
-        sample_weight: ArrayLike | None = None,
-        relation: ArrayLike | Mapping[Any, float] | None = None,
-    ) -> Self:
-        """Learn one new task against the frozen structure, without a refit; it becomes the last one.
+@dataclass(frozen=True)
+class OneSolve:
+    """How the new task's own small problem is solved."""
 
-        Structures that may sit on the features (trace, Frobenius, unit trace, ...) hand the new task the features ``D`` that
-        the old ones share. ``SharedMean`` draws it to their mean. Under any other structure it may borrow what the old tasks
-        have in common, and keeps as much of its own as they have on average.
+    fit_intercept: bool
+    tol: float
+    max_iter: int
 
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            Inputs of the new task; a task column is not needed, and ignored.
-        y : array-like of shape (n_samples,)
-            Targets, NaN where unobserved; labels of the same two classes for a classifier.
-        name : object
-            The name of the new task, which no other has.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the observations.
-        relation : array-like of shape (n_tasks,) or dict, default=None
-            Covariances of the new task with the old ones, in units of ``structure_``, where they are known.
 
-        Returns
-        -------
-        self
-            The model with one more task.
-        """
-        check_is_fitted(self, "certificate_")
-        if isinstance(self.kernel, (list, tuple)):
-            raise ValueError("add_task needs one kernel; with a list of them, fit again")
-        names = self.tasks_.tolist()
-        if not isinstance(name, Hashable):
-            raise ValueError(f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
-        if name in names:
-            raise ValueError(f"there is a task {shown(name)} already; choose another name")
-        inputs = self._inputs_of_task(X)
-        y = np.asarray(as_table(y)).ravel()
-        check_consistent_length(inputs, y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
-        values, loss, scale, attributes = self._targets_of_task(y, name, weight)
-        row = np.flatnonzero(~np.isnan(values))
-        live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
-        if not live:
-            raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
-        seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
-        if self._learned.on_features:
-            self._append_selected(name, inputs, seen, loss, scale)
-            self.__dict__.update(attributes)
-            return self
-        A, join = self.structure_.astype(float, copy=False), self._join(self._relation(relation))
-        if join.own != 0 and isinstance(self.kernel, str) and self.kernel == "precomputed":
-            raise ValueError(
-                'under this structure add_task needs the kernel between the new inputs, which kernel="precomputed" does not '
-                "give; pass a kernel function"
-            )
-        functions = (self._values(inputs) - self.intercept_).astype(float) / self._scale.spread  # old tasks, new inputs
-        inputs = self._map(inputs) if hasattr(self, "feature_map_") else inputs
-        beta, own, b = self._learn_one(inputs, functions, seen, loss, join)
-        if not hasattr(self, "coef_"):
-            self._append_inner_products(inputs, functions, beta, own)
-        self._append(name, inputs, beta, own, b, scale)
-        self.structure_ = _with_newcomer(A, beta, join.own).astype(self._dtype)
-        self.__dict__.update(attributes)
-        return self
+def add_task(state: FittedState, new: NewTask, relation: Any, how: OneSolve) -> FittedState:
+    """The state with one more task, the last one; the old ones stay as they are."""
+    if state.learned.on_features:
+        return _with_selected(state, new, how)
+    join = _join(state, _relation(state, relation))
+    if join.own != 0 and state.kernel.precomputed:
+        raise ValueError(
+            'under this structure add_task needs the kernel between the new inputs, which kernel="precomputed" does not '
+            "give; pass a kernel function"
+        )
+    functions = (decision_values(state, new.inputs) - state.intercept_).astype(float) / state.scale.spread  # old tasks
+    inputs = new.inputs if state.feature_map_ is None else map_rows(state.feature_map_, new.inputs)
+    beta, own, b = _learn_one(state, inputs, functions, new, join, how)
+    old = beta / state.scale.spread  # the functions of the old tasks, in the units of theirs
+    if state.coef_ is not None:
+        row = np.asarray((old @ state.coef_ + own @ inputs) * new.spread)
+        predictor: dict[str, Any] = {"coef_": np.vstack([state.coef_, row.reshape(1, -1)]).astype(state.dtype)}
+    else:
+        products = _with_inner_products(state, inputs, functions, beta, own)
+        predictor = _with_dual(state, inputs, state.dual_coef_ @ old * new.spread, own * new.spread)
+        predictor["inner_products"] = products
+    A = _with_newcomer(state.structure_.astype(float, copy=False), beta, join.own).astype(state.dtype)
+    keep = None if relation is not None else join
+    return _appended(state, new, b, structure_=A, joining=keep or state.joining, **predictor)
 
-    def _append_selected(self, name, inputs, seen: Observations, loss: Loss, scale):
-        """Under a structure on the features the new task has the same ``D``, and nothing to do with other tasks otherwise."""
-        d = np.diag(self.feature_structure_).astype(float)
-        root = np.sqrt(d / (1 + self._ridge() / self._alpha() * d))
-        W, b = self._solve_one(np.asarray(inputs @ np.diag(root)), seen, loss)
-        everyone = np.vstack([self._weights_of_tasks(), root * W[:, 0]])
-        self._append(name, inputs, np.zeros(len(self.tasks_)), np.zeros(inputs.shape[0]), b, scale)
-        self.coef_[-1] = root * W[:, 0] * scale[1]
-        self.structure_ = implied_tasks(everyone.T, self.feature_structure_.astype(float)).astype(self._dtype)
 
-    def _join(self, relation) -> Joining:
-        """How a task joins the tasks of the fit; what was added since has no say, so the order of additions does not matter."""
-        n_old = len(self.tasks_) - (0 if relation is not None else len(getattr(self, "added_tasks_", [])))
-        key = self.certificate_ if relation is None else None
-        if key is not None and getattr(self, "_joining", (None, None))[0] is key:
-            join = self._joining[1]
-        else:
-            A, W = self.structure_[:n_old, :n_old].astype(float, copy=False), self._weights_of_tasks()
-            if W is None and isinstance(self._inner_products, FactoredStructure):
-                W = self._inner_products.L  # weights, in coordinates of their own
-            W = None if W is None else W[:n_old]
-            gram = partial(self._inner_products_of, n_old)
-            join = joining(self._learned, A, gram, relation, W).ridged(self._ridge() / self._alpha(), gram)
-            self._joining = (key, join)
-        return join.padded(len(self.tasks_))
+def _with_selected(state: FittedState, new: NewTask, how: OneSolve) -> FittedState:
+    """Under a structure on the features the new task has the same ``D``, and nothing to do with other tasks otherwise."""
+    d = np.diag(state.feature_structure_).astype(float)
+    root = np.sqrt(d / (1 + state.ridge / state.alpha * d))
+    W, b = _solve_one(np.asarray(new.inputs @ np.diag(root)), new.seen, new.loss, state.alpha, how)
+    weights = root * W[:, 0]
+    everyone = np.vstack([state.weights, weights])
+    coef = np.vstack([state.coef_, weights * new.spread]).astype(state.dtype)
+    A = implied_tasks(everyone.T, state.feature_structure_.astype(float)).astype(state.dtype)
+    return _appended(state, new, b, coef_=coef, structure_=A)
 
-    def _alpha(self):
-        return float(getattr(self, "alpha_", None) or self.alpha)
 
-    def _ridge(self):
-        return float(self.ridge)
+def _appended(state: FittedState, new: NewTask, b: float, **fields: Any) -> FittedState:
+    """The new task becomes the last one, in the units of its targets."""
+    names = [*state.tasks_.tolist(), new.name]
+    same = np.array(names)
+    scale = TargetScale(np.append(state.scale.mean, new.mean), np.append(state.scale.spread, new.spread))
+    return replace(
+        state,
+        tasks_=same if same.dtype.kind == state.tasks_.dtype.kind else _objects(names),
+        classes_=new.classes,
+        intercept_=np.append(state.intercept_, b * new.spread + new.mean).astype(state.dtype),
+        scale=scale,
+        added_tasks_=[*(state.added_tasks_ or []), new.name],
+        **fields,
+    )
 
-    def _inputs_of_task(self, X):
-        """Inputs without the task column, whether or not they came with one."""
-        X = as_table(X)
-        if self.task_column is None or np.shape(X)[1] == self.n_features_in_:
-            return self._inputs(X, reset=False)[0]
-        inputs = self._matrix(X)
-        if inputs.shape[1] != self.n_features_in_ - 1:
-            raise ValueError(f"X has {inputs.shape[1]} features, the fit had {self.n_features_in_} with the task column")
-        if hasattr(X, "columns") and hasattr(self, "feature_names_in_"):
-            names = self.feature_names_in_.tolist()
-            del names[names.index(self.task_column) if isinstance(self.task_column, str) else self.task_column]
-            if list(X.columns) != names:
-                raise ValueError(f"X must have the columns {names} (the task column is not needed)")
-        return inputs
 
-    def _relation(self, relation):
-        if relation is None:
-            return None
-        a = np.asarray(self._by_task(relation, "relation"), dtype=float)
-        if not (a.shape == (len(self.tasks_),) and bool(np.isfinite(a).all())):
-            raise ValueError(f"relation needs one finite number for each of the {len(self.tasks_)} tasks, got shape {a.shape}")
-        return a
+def _join(state: FittedState, relation: Array | None) -> Joining:
+    """How a task joins the tasks of the fit; what was added since has no say, so the order of additions does not matter."""
+    if relation is None and state.joining is not None:
+        return state.joining.padded(state.n_tasks)
+    n_old = state.n_tasks - (0 if relation is not None else len(state.added_tasks_ or []))
+    A, W = state.structure_[:n_old, :n_old].astype(float, copy=False), state.weights
+    if W is None and isinstance(state.inner_products, FactoredStructure):
+        W = state.inner_products.L  # weights, in coordinates of their own
+    W = None if W is None else W[:n_old]
+    gram = partial(_inner_products_of, state, n_old)
+    return joining(state.learned, A, gram, relation, W).ridged(state.ridge / state.alpha, gram).padded(state.n_tasks)
 
-    def _inner_products_of(self, n_tasks):
-        """Of the functions of the first tasks."""
-        W = self._weights_of_tasks()
-        return self._inner_products[:n_tasks, :n_tasks] if W is None else W[:n_tasks] @ W[:n_tasks].T
 
-    def _weights_of_tasks(self):
-        """Their weights in units of their standardized targets, if the kernel is linear."""
-        return self.coef_.astype(float) / self._scale.spread[:, None] if hasattr(self, "coef_") else None
+def _relation(state: FittedState, relation: Any) -> Array | None:
+    if relation is None:
+        return None
+    a = np.asarray(entries_by_task(relation, state.tasks_, "relation"), dtype=float)
+    if not (a.shape == (state.n_tasks,) and bool(np.isfinite(a).all())):
+        raise ValueError(f"relation needs one finite number for each of the {state.n_tasks} tasks, got shape {a.shape}")
+    return a
 
-    def _learn_one(self, inputs, functions: Array, seen: Observations, loss: Loss, join: Joining):
-        """The weights of the old tasks, of the kernel at the new inputs, and the intercept."""
-        borrowed = functions @ join.borrow
-        offset = functions @ join.mean
-        features: LinearFeatures | KernelFeatures
-        if join.own == 0:
-            features = LinearFeatures(borrowed, keep_columns=True)
-        else:
-            K = inputs @ inputs.T if hasattr(self, "feature_map_") else self._kernel(inputs, inputs)
-            features = KernelFeatures(borrowed @ borrowed.T + join.own * K)
-        if loss.targets == "signs":
-            loss = Shifted(loss, offset[seen.row])
-        else:
-            seen = replace(seen, y=seen.y - offset[seen.row])
-        W, b = self._solve_one(features.phi, seen, loss)
-        if isinstance(features, LinearFeatures):
-            return join.mean + join.borrow @ features.coef(W)[:, 0], np.zeros(len(functions)), b
-        dual = features.dual_coef(W)[:, 0]
-        return join.mean + join.borrow @ (borrowed.T @ dual), join.own * dual, b
 
-    def _solve_one(self, phi: Array, seen: Observations, loss: Loss):
-        """One small system for the squared loss, a certified solve for others."""
-        if not loss.quadratic:
-            solution = solve(
-                Problem(phi, seen, loss, Independent(), self._alpha(), 0.0, self.fit_intercept),
-                tol=self.tol,
-                max_iter=self.max_iter,
-            )
-            if not solution.certificate.optimal:
-                warn(solution.certificate.message, ConvergenceWarning)
-            return solution.W, solution.b[0]
-        rows, share = phi[seen.row], seen.weight / seen.weight.sum()
-        x_mean, y_mean = (share @ rows, share @ seen.y) if self.fit_intercept else (np.zeros(phi.shape[1]), 0.0)
-        root = np.sqrt(seen.weight)
-        X, y = root[:, None] * (rows - x_mean), root * (seen.y - y_mean)
-        if X.shape[0] < X.shape[1]:
-            w = X.T @ np.linalg.solve(X @ X.T + self._alpha() * np.eye(len(X)), y)
-        else:
-            w = np.linalg.solve(X.T @ X + self._alpha() * np.eye(X.shape[1]), X.T @ y)
-        return w[:, None], y_mean - x_mean @ w
+def _inner_products_of(state: FittedState, n_tasks: int) -> Array:
+    """Of the functions of the first tasks."""
+    W = state.weights
+    return state.inner_products[:n_tasks, :n_tasks] if W is None else W[:n_tasks] @ W[:n_tasks].T
 
-    def _append(self, name, inputs, beta, own, b, scale):
-        """The new task becomes the last one, in the units of its targets."""
-        mean, spread = scale
-        old = beta / self._scale.spread  # the functions of the old tasks, in the units of theirs
-        if hasattr(self, "coef_"):
-            row = (old @ self.coef_ + own @ inputs) * spread
-            self.coef_ = np.vstack([self.coef_, np.asarray(row).reshape(1, -1)]).astype(self._dtype)
-        else:
-            self._append_dual(inputs, self.dual_coef_ @ old * spread, own * spread)
-        self.intercept_ = np.append(self.intercept_, b * spread + mean).astype(self._dtype)
-        self._scale = type(self._scale)(np.append(self._scale.mean, mean), np.append(self._scale.spread, spread))
-        names = [*self.tasks_.tolist(), name]
-        same = np.array(names)
-        self.tasks_ = same if same.dtype.kind == self.tasks_.dtype.kind else _objects(names)
-        self.added_tasks_ = [*getattr(self, "added_tasks_", []), name]
-        self._training = None
-        self._wide = self._wide or self.task_column is None  # two tasks have two columns
 
-    def _append_inner_products(self, inputs, functions, beta, own):
-        g, cross = self._inner_products, own @ functions
-        if isinstance(g, FactoredStructure):
-            if np.any(own):
-                raise ValueError("a task with a part of its own cannot be added to so many tasks of a kernel; fit again")
-            self._inner_products = g.bordered(beta, 0.0)
-            return
-        norm = float(beta @ g @ beta + 2 * cross @ beta)
-        norm += float(own @ self._kernel(inputs, inputs) @ own) if np.any(own) else 0.0
-        self._inner_products = _bordered(g, g @ beta + cross, norm)
+def _learn_one(
+    state: FittedState, inputs: Any, functions: Array, new: NewTask, join: Joining, how: OneSolve
+) -> tuple[Array, Array, float]:
+    """The weights of the old tasks, of the kernel at the new inputs, and the intercept."""
+    borrowed, offset, seen, loss = functions @ join.borrow, functions @ join.mean, new.seen, new.loss
+    features: LinearFeatures | KernelFeatures
+    if join.own == 0:
+        features = LinearFeatures(borrowed, keep_columns=True)
+    else:
+        K = state.kernel(inputs, inputs) if state.feature_map_ is None else inputs @ inputs.T
+        features = KernelFeatures(borrowed @ borrowed.T + join.own * K)
+    if loss.targets == "signs":
+        loss = Shifted(loss, offset[seen.row])
+    else:
+        seen = replace(seen, y=seen.y - offset[seen.row])
+    W, b = _solve_one(features.phi, seen, loss, state.alpha, how)
+    if isinstance(features, LinearFeatures):
+        return join.mean + join.borrow @ features.coef(W)[:, 0], np.zeros(len(functions)), b
+    dual = features.dual_coef(W)[:, 0]
+    return join.mean + join.borrow @ (borrowed.T @ dual), join.own * dual, b
 
-    def _append_dual(self, inputs, old, own):
-        """A column for the new task; rows for its inputs, if it has a part of its own."""
-        C = np.column_stack([self.dual_coef_, old])
+
+def _solve_one(phi: Any, seen: Observations, loss: Loss, alpha: float, how: OneSolve) -> tuple[Array, float]:
+    """One small system for the squared loss, a certified solve for others."""
+    if not loss.quadratic:
+        problem = Problem(phi, seen, loss, Independent(), alpha, 0.0, how.fit_intercept)
+        solution = solve(problem, tol=how.tol, max_iter=how.max_iter)
+        if not solution.certificate.optimal:
+            warn(solution.certificate.message, ConvergenceWarning)
+        return solution.W, solution.b[0]
+    rows, share = phi[seen.row], seen.weight / seen.weight.sum()
+    x_mean, y_mean = (share @ rows, share @ seen.y) if how.fit_intercept else (np.zeros(phi.shape[1]), 0.0)
+    root = np.sqrt(seen.weight)
+    X, y = root[:, None] * (rows - x_mean), root * (seen.y - y_mean)
+    if X.shape[0] < X.shape[1]:
+        w = X.T @ np.linalg.solve(X @ X.T + alpha * np.eye(len(X)), y)
+    else:
+        w = np.linalg.solve(X.T @ X + alpha * np.eye(X.shape[1]), X.T @ y)
+    return w[:, None], y_mean - x_mean @ w
+
+
+def _with_inner_products(state: FittedState, inputs: Any, functions: Array, beta: Array, own: Array) -> Any:
+    g, cross = state.inner_products, own @ functions
+    if isinstance(g, FactoredStructure):
         if np.any(own):
-            C = np.vstack([C, np.zeros((len(own), C.shape[1]))])
-            C[-len(own) :, -1] = own
-            self.X_fit_ = (sparse_vstack if issparse(inputs) else np.vstack)([self.X_fit_, inputs])
-        self.dual_coef_ = C.astype(self._dtype)
+            raise ValueError("a task with a part of its own cannot be added to so many tasks of a kernel; fit again")
+        return g.bordered(beta, 0.0)
+    norm = float(beta @ g @ beta + 2 * cross @ beta)
+    norm += float(own @ state.kernel(inputs, inputs) @ own) if np.any(own) else 0.0
+    return _bordered(g, g @ beta + cross, norm)
+
+
+def _with_dual(state: FittedState, inputs: Any, old: Array, own: Array) -> dict[str, Any]:
+    """A column for the new task; rows for its inputs, if it has a part of its own."""
+    C, X = np.column_stack([state.dual_coef_, old]), state.X_fit_
+    if np.any(own):
+        C = np.vstack([C, np.zeros((len(own), C.shape[1]))])
+        C[-len(own) :, -1] = own
+        X = (sparse_vstack if issparse(inputs) else np.vstack)([X, inputs])
+    return {"dual_coef_": C.astype(state.dtype), "X_fit_": X}
+
+
+def check_new_name(state: FittedState, name: Any) -> None:
+    """A label that no task has."""
+    if state.kernel.several:
+        raise ValueError("add_task needs one kernel; with a list of them, fit again")
+    if not isinstance(name, Hashable):
+        raise ValueError(f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
+    if name in state.tasks_.tolist():
+        raise ValueError(f"there is a task {shown(name)} already; choose another name")
+
+
+def inputs_of_task(model: Any, X: Any) -> Any:
+    """Inputs without the task column, whether or not they came with one."""
+    X = as_table(X)
+    if model.task_column is None or np.shape(X)[1] == model.n_features_in_:
+        return new_inputs(model, X)[0]
+    inputs = as_matrix(model, X)
+    if inputs.shape[1] != model.n_features_in_ - 1:
+        raise ValueError(f"X has {inputs.shape[1]} features, the fit had {model.n_features_in_} with the task column")
+    if hasattr(X, "columns") and hasattr(model, "feature_names_in_"):
+        names = model.feature_names_in_.tolist()
+        del names[names.index(model.task_column) if isinstance(model.task_column, str) else model.task_column]
+        if list(X.columns) != names:
+            raise ValueError(f"X must have the columns {names} (the task column is not needed)")
+    return inputs
+
+
+def observations_of_task(name: Any, values: Array, weight: Array | None) -> Observations:
+    """What was seen of a new task, alone."""
+    row = np.flatnonzero(~np.isnan(values))
+    live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
+    if not live:
+        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
+    return Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
 
 
 def _with_newcomer(A: Any, beta: Array, own: float) -> Any:

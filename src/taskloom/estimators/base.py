@@ -1,71 +1,66 @@
-"""What the estimators share: data at the door, features, a certified solve, fitted attributes."""
+"""What the estimators share: validate, pose, solve, and one assignment of what was found."""
 
 from __future__ import annotations
 
-import copy
+import os
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from .._component import warn
-from .._linalg import fits_single
-from ..equivalences import implied_tasks
-from ..features import KernelFeatures, LinearFeatures, SumFeatures, build_features
+from ..features import LinearFeatures, SumFeatures, build_features
 from ..features.approximate import MappedFeatures
 from ..losses import as_loss, mixed_loss
-from ..metrics import TaskScores
+from ..metrics import TaskScores, mean_score
 from ..problem import Problem
 from ..problem.solution import History
 from ..solvers import solve
 from ..structures import Structure, TermSum, as_structure
-from ..structures import factored_matrix as factors
+from ..structures.factored_matrix import FactoredStructure
 from ..tables import as_table, code_labels, sorted_labels
+from . import relations
+from .add_task import NewTask, OneSolve, add_task, check_new_name, inputs_of_task, observations_of_task
+from .approximate_kernel import approximate_features, map_rows
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
-from .decision import Predicting, double
-from .kernel_rounding import as_predicted
-from .model_files.save_load import Saving
-from .rollback import all_or_nothing
-from .sums import as_structures, fitted_addends
+from .decision import decision_values, own_task, responses
+from .exact_kernel_bound import ExactBound, bound_exact
+from .fitted import Features, FittedAttribute, FittedState, Kernel, Prepared, show_fields
+from .model_files.save_load import save
+from .state_of_fit import fitted_state, predictor
+from .sums import as_structures
 from .target_encoding import TargetScale
+from .validation import (
+    Targets,
+    double,
+    labels_of_rows,
+    losses_by_task,
+    names_its_class,
+    new_inputs,
+    position_of_tasks,
+    training_inputs,
+    training_observations,
+)
 
 Array = np.ndarray
 _TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"}
-_STALE = (  # what a fit may have left behind that the next one does not set
-    "feature_structure_",
-    "coef_",
-    "dual_coef_",
-    "X_fit_",
-    "feature_map_",
-    "approximation_error_",
-    "added_tasks_",
-    "outlier_tasks_",
-    "shared_coef_",
-    "own_coef_",
-    "_posterior",
-    "_joining",
-    "_statistics",
-)
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Data that have passed the door: what a solver needs, and what a fitted estimator keeps."""
+class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
+    """Fit, predict, read, save; subclasses say what targets mean.
 
-    inputs: Any
-    features: LinearFeatures | KernelFeatures | SumFeatures
-    problem: Problem
-    scale: TargetScale
+    A fit leaves one value, ``_state``, and everything else is a function of it.
+    """
 
-
-class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
-    """Fit, store, predict; subclasses say what targets mean."""
-
+    _state: FittedState
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "ridge": [Interval(Real, 0, None, closed="left")],
@@ -93,54 +88,11 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
     def _doc_link_url_param_generator(self) -> dict[str, str]:
         return {"anchor": type(self).__name__.lower()}
 
-    def __init__(
-        self,
-        structure=None,
-        *,
-        kernel="linear",
-        alpha=0.01,
-        loss="squared",
-        ridge=0.0,
-        task_weight="equal",
-        fit_intercept=True,
-        task_column=None,
-        unseen="raise",
-        gamma=None,
-        degree=3,
-        coef0=1,
-        approximation=None,
-        n_components=100,
-        solver="auto",
-        tol=1e-4,
-        max_iter=1000,
-        time_limit=None,
-        warm_start=False,
-        verbose=0,
-        random_state=None,
-    ):
-        self.structure = structure
-        self.kernel = kernel
-        self.alpha = alpha
-        self.loss = loss
-        self.ridge = ridge
-        self.task_weight = task_weight
-        self.fit_intercept = fit_intercept
-        self.task_column = task_column
-        self.unseen = unseen
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.approximation = approximation
-        self.n_components = n_components
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.random_state = random_state
-
-    classes_: Any
+    def _keep(self, parameters: dict[str, Any]) -> None:
+        """Store parameters as they were given: the ``locals()`` of a constructor, whose signature names each of them."""
+        for name, value in parameters.items():
+            if name != "self":
+                setattr(self, name, value)
 
     def set_params(self, **params: Any) -> Self:
         """As any estimator's; a parameter of a structure or a loss that was given by name makes it an object first.
@@ -161,37 +113,22 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
                 setattr(self, name, make(getattr(self, name)))
         return super().set_params(**params)
 
-    def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
-        """The score of each task, by name."""
-        raise NotImplementedError
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_state" in vars(self)
 
-    def _coded(self, y, labels):
-        """The targets of a fitted model's tasks as numbers, NaN where unobserved: ``n x T``, or ``n`` for a long table."""
-        raise NotImplementedError
+    def __dir__(self) -> list[str]:
+        """Without the fitted attributes that this model does not have."""
+        absent = (name for name in super().__dir__() if isinstance(getattr(type(self), name, None), FittedAttribute))
+        return sorted(set(super().__dir__()) - {name for name in absent if not hasattr(self, name)})
 
-    def _task_scores(self, X, y, sample_weight=None) -> TaskScores:
-        """What ``score_per_task`` needs of the truth; it is worth keeping where many predictions are scored."""
-        labels = self._tasks_of_rows(X)
-        Y = self._coded(as_table(y), labels)
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        seen = ~np.isnan(Y)
-        if labels is None:
-            names, task = self.tasks_.tolist(), np.nonzero(seen)[1]
-            labelled = self._labelled()
-            weight = None if weight is None else np.broadcast_to(weight[:, None] if weight.ndim == 1 else weight, Y.shape)
-        else:
-            tasks = sorted_labels(labels)
-            names, task = tasks.tolist(), code_labels(labels, tasks)[seen]
-            kinds = self._labelled()
-            kind, all_labelled = dict(zip(self.tasks_.tolist(), kinds, strict=True)), bool(kinds.all())
-            labelled = np.array([kind.get(name, all_labelled) for name in names])
-        if not seen.any():
-            raise ValueError("y holds nothing but missing values: there is nothing to score")
-        return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen])
+    def _fitted(self) -> FittedState:
+        """What the last fit left; an error where there was none."""
+        check_is_fitted(self)
+        return self._state
 
     # --- fit ----------------------------------------------------------------------------------------------------
 
-    @all_or_nothing
+    @names_its_class
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the tasks and their structure.
@@ -213,47 +150,58 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
         data = self._prepare(X, y, sample_weight)
         watch = Watch.over(self, X, y, self.max_iter)
         solution = self._solve(data, watch)
-        self._store(data, solution)
+        self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
         if watch is not None:
-            watch.end(lambda: self._fitted(data, solution.W, solution.b))
+            watch.end(dict)
         return self
 
-    def _prepare(self, X, y, sample_weight=None) -> Prepared:
-        """Check everything, and state the problem."""
+    def _prepare(self, X, y, sample_weight=None, feature_map=None) -> Prepared:
+        """Check everything, and state the problem; with the features of ``feature_map``, where one was drawn before."""
         self._validate_params()
-        inputs, labels = self._inputs(X, reset=True)
-        observations = self._observations(inputs, labels, y, sample_weight)
-        return self._pose(inputs, self._features(inputs, np.unique(observations.row)), observations)
+        inputs, labels, columns = training_inputs(self, X)
+        observations, targets = training_observations(self, inputs, labels, y, sample_weight)
+        if feature_map is None:
+            features = self._features(inputs, np.unique(observations.row), len(targets.tasks_))
+        else:
+            features = MappedFeatures(feature_map, map_rows(feature_map, inputs))
+        return self._pose(columns, targets, inputs, features, observations)
 
-    def _features(self, inputs, live) -> LinearFeatures | KernelFeatures | SumFeatures:
+    def _chosen(self) -> MultiTaskEstimator:
+        """The estimator with the strength and the structure of the fit; a search chose them."""
+        return self
+
+    def _kernel(self) -> Kernel:
+        return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
+
+    def _features(self, inputs, live, n_tasks) -> Features:
         """The features of the kernel on the training inputs, exact, or approximate by the rows that are ``live``."""
         structure = as_structures(self.structure, self.kernel)
         keep = any(each.keeps_columns for each in (structure if isinstance(structure, list) else [structure]))
-        if keep and not (isinstance(self.kernel, str) and self.kernel == "linear" and self.approximation is None):
+        kernel = self._kernel()
+        if keep and not (kernel.linear and self.approximation is None):
             raise ValueError(
                 f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
                 f"and approximation={self.approximation!r}"
             )
         if self.approximation is not None:
-            return self._approximate(inputs, live)
-        settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        return build_features(double(inputs), self.kernel, keep, self.fit_intercept, len(self.tasks_), **settings)
+            return approximate_features(self, inputs, live)
+        return build_features(double(inputs), self.kernel, keep, self.fit_intercept, n_tasks, **kernel.parameters)
 
-    def _pose(self, inputs, features, observations) -> Prepared:
+    def _pose(self, columns, targets, inputs, features, observations) -> Prepared:
         """The problem of these features and observations."""
-        losses = self._losses()
+        losses = losses_by_task(self.loss, targets.tasks_)
         scale = self._target_scale(observations, losses)
         observations = scale.apply(observations)
         problem = Problem(
             features.phi,
             observations,
             mixed_loss(losses, observations.task),
-            self._posed(as_structures(self.structure, self.kernel), features),
+            self._posed(as_structures(self.structure, self.kernel), features, targets),
             float(self.alpha),
             float(self.ridge),
             self.fit_intercept,
         )
-        return Prepared(inputs, features, problem, scale)
+        return Prepared(columns, targets, inputs, features, problem, scale, self._kernel())
 
     def _solve(self, data: Prepared, watch: Watch | None = None, start: tuple[Array, Array] | None = None):
         """The certified solution; a fit that did not get there warns."""
@@ -261,7 +209,7 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
         def report(history: History) -> bool:
             if self.verbose and (line := show(history)):
                 sys.stdout.write(line + "\n")
-            return watch is not None and watch.part("iteration").end(lambda: self._fitted(data, *history.best()))
+            return watch is not None and watch.part("iteration").end(lambda: {"_state": predictor(data, *history.best())})
 
         solution = solve(
             data.problem,
@@ -276,17 +224,17 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
             warn(solution.certificate.message, ConvergenceWarning)
         return solution
 
-    def _posed(self, structure: Any, features: Any) -> Structure:
+    def _posed(self, structure: Any, features: Any, targets: Targets) -> Structure:
         """The structure of the problem; with several kernels each has its own, or they all have the one that was given."""
         if not isinstance(features, SumFeatures):
-            return self._coded_structure(structure)
+            return self._coded_structure(structure, targets)
         each = structure if isinstance(structure, list) else [structure] * len(features.widths)
-        return TermSum.of([self._coded_structure(one) for one in each], features.widths, len(self.tasks_))
+        return TermSum.of([self._coded_structure(one, targets) for one in each], features.widths, len(targets.tasks_))
 
-    def _coded_structure(self, structure: Structure) -> Structure:
+    def _coded_structure(self, structure: Structure, targets: Targets) -> Structure:
         """The structure of the problem for the structure that was asked for: tasks by name, targets coded."""
-        structure.check_size(len(self.tasks_))
-        return structure.bind(self.tasks_.tolist())
+        structure.check_size(len(targets.tasks_))
+        return structure.bind(targets.tasks_.tolist())
 
     def _target_scale(self, observations, losses) -> TargetScale:
         """How targets are scaled before the fit; here, not at all."""
@@ -294,58 +242,240 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
 
     def _start(self, data: Prepared):
         """With ``warm_start``, the weights of the last fit, when they still fit the data."""
-        if not self.warm_start or not hasattr(self, "certificate_"):
+        last = vars(self).get("_state")
+        if not self.warm_start or last is None:
             return None
         linear = isinstance(data.features, LinearFeatures)
-        last = getattr(self, "coef_" if linear else "dual_coef_", None)
-        if last is None:
+        coef = last.coef_ if linear else last.dual_coef_
+        if coef is None or isinstance(coef, list):  # a sum has many ways to be split: a fit from scratch is as quick
             return None
-        if isinstance(last, list):
-            return None  # a sum has many ways to be split: a fit from scratch is as quick as to find the best one
-        last = (last.T if linear else last).astype(float)
-        if last.shape != (data.features.n_inputs, data.problem.n_tasks):
+        coef = (coef.T if linear else coef).astype(float)
+        if coef.shape != (data.features.n_inputs, data.problem.n_tasks):
             return None
         scale = data.scale
-        return data.features.weights(last / scale.spread), (self.intercept_ - scale.mean) / scale.spread
+        return data.features.weights(coef / scale.spread), (last.intercept_ - scale.mean) / scale.spread
 
-    def _fitted(self, data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None) -> dict[str, Any]:
-        """The attributes that predictions need, for these weights; in the precision of the inputs where they fit it."""
-        spread, b = data.scale.spread, b * data.scale.spread + data.scale.mean
-        C: Any = data.features.coef(W) if isinstance(data.features, LinearFeatures) else data.features.dual_coef(W)
-        each = [c * spread for c in (C if isinstance(C, list) else [C])]
-        self._dtype = dtype or (data.inputs.dtype if all(map(fits_single, (*each, b))) else np.dtype(float))
-        attributes: dict[str, Any] = {"intercept_": b.astype(self._dtype)}
-        if isinstance(data.features, MappedFeatures):
-            attributes["feature_map_"] = data.features.map
-        if isinstance(data.features, LinearFeatures):
-            attributes["coef_"] = np.ascontiguousarray(each[0].T, dtype=self._dtype)
+    # --- what subclasses say about targets ------------------------------------------------------------------------
+
+    def _targets(self, y, labels) -> tuple[Array, Targets]:
+        """``Y`` as numbers, NaN where unobserved, for targets at the door, and what they are."""
+        raise NotImplementedError
+
+    def _labelled(self, known: Targets) -> Array:
+        """Which tasks have two labels."""
+        return np.array([loss.targets == "signs" for loss in losses_by_task(self.loss, known.tasks_)])
+
+    def _coded(self, known: Targets, y, labels) -> Array:
+        """The targets of known tasks as numbers, NaN where unobserved: ``n x T``, or ``n`` for a long table."""
+        raise NotImplementedError
+
+    def _targets_of_task(self, state: FittedState, y, name, weight):
+        """The targets of a new task as the fit reads them, its loss, the mean and spread that undo the reading, and the
+        classes of all tasks then."""
+        raise NotImplementedError
+
+    # --- predictions and scores -----------------------------------------------------------------------------------
+
+    def _decision(self, X):
+        """Predicted values, ``n x T`` or one for each row of a long table."""
+        state = self._fitted()
+        inputs, labels = new_inputs(self, X)
+        task = None if labels is None else position_of_tasks(state, labels, self.unseen)
+        return decision_values(state, inputs, task, getattr(self, "device", None))
+
+    def predict_addends(self, X: Any) -> list[np.ndarray]:
+        """With ``kernel=[k1, k2, ...]``, what each kernel adds to the prediction; they add up to it, less the intercepts.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+
+        Returns
+        -------
+        list of ndarray
+            For each kernel ``(n_samples, n_tasks)``, or ``(n_samples,)`` for a long table.
+        """
+        state = self._fitted()
+        if not state.kernel.several:
+            raise ValueError(f"predict_addends needs a list of kernels, got kernel={self.kernel!r}")
+        inputs, labels = new_inputs(self, X)
+        task = None if labels is None else position_of_tasks(state, labels, self.unseen)
+        return [own_task(part, task) for part in responses(state, inputs)]
+
+    def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
+        """The score of each task, by name."""
+        values = self._decision(X)
+        coded = self._coded(self._state, as_table(y), labels_of_rows(X, self.task_column))
+        return self._task_scores(self._state, X, coded, sample_weight)(values[~np.isnan(coded)])
+
+    def score(self, X, y, sample_weight=None):
+        """The mean over tasks of ``score_per_task``; missing targets are left out."""
+        return mean_score(self.score_per_task(X, y, sample_weight))
+
+    def _task_scores(self, known: Targets, X, Y: Array, sample_weight=None) -> TaskScores:
+        """What ``score_per_task`` needs of the truth; it is worth keeping where many predictions are scored."""
+        labels = labels_of_rows(X, self.task_column)
+        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        seen, kinds = ~np.isnan(Y), self._labelled(known)
+        if labels is None:
+            names, task, labelled = known.tasks_.tolist(), np.nonzero(seen)[1], kinds
+            weight = None if weight is None else np.broadcast_to(weight[:, None] if weight.ndim == 1 else weight, Y.shape)
         else:
-            each = [c.astype(self._dtype) for c in each]
-            attributes["dual_coef_"] = each if isinstance(C, list) else each[0]
-            attributes["X_fit_"] = data.inputs
-            many = W.shape[1] > max(factors.DENSE_TASKS, W.shape[0])
-            attributes["_inner_products"] = factors.FactoredStructure(W.T) if many else W.T @ W  # of functions, in fitted units
-        return attributes
+            tasks = sorted_labels(labels)
+            names, task = tasks.tolist(), code_labels(labels, tasks)[seen]
+            kind, all_labelled = dict(zip(known.tasks_.tolist(), kinds, strict=True)), bool(kinds.all())
+            labelled = np.array([kind.get(name, all_labelled) for name in names])
+        if not seen.any():
+            raise ValueError("y holds nothing but missing values: there is nothing to score")
+        return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen])
 
-    def _store(self, data: Prepared, solution) -> None:
-        for stale in _STALE:
-            self.__dict__.pop(stale, None)
-        self.__dict__.update(self._fitted(data, solution.W, solution.b))
-        A = solution.A
-        if data.problem.structure.on_features:
-            self.feature_structure_ = A.astype(self._dtype if fits_single(A) else float)
-            A = implied_tasks(solution.W, A)
-        self.structure_ = A.astype(self._dtype if fits_single(A) else float)
-        if solution.terms is not None:
-            self.__dict__.update(fitted_addends(data, solution, self.tasks_, self._dtype))
-        certificate = as_predicted(self, self._of_the_approximation(solution.certificate, data.features), data, solution)
-        if certificate.status == "rounding":
-            warn(certificate.message, ConvergenceWarning)
-        self.certificate_ = replace(certificate, message=" ".join(filter(None, (certificate.message, data.features.note))))
-        self.n_iter_ = solution.n_iter
-        self.history_ = solution.history.as_dict()
-        self._scale = data.scale
-        self._learned = copy.copy(data.problem.structure)  # what add_task extends; the parameter may be set anew
+    # --- what a fitted state can do --------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike, *, training: bool = True) -> None:
+        """Write the fitted model to a file that :func:`taskloom.load` reads.
+
+        The file holds data only (safetensors and JSON): nothing in it can run, and it is written all at once or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            Where the file is to be.
+        training : bool, default=True
+            Whether to keep the training data of a squared-loss fit, which ``predict(X, return_std=True)`` needs. Without them
+            the file of a linear model is small and holds no observations; kernel models need their training inputs anyway.
+        """
+        save(self, path, training=training)
+
+    def add_task(
+        self,
+        X: Any,
+        y: Any,
+        name: Any,
+        *,
+        sample_weight: ArrayLike | None = None,
+        relation: ArrayLike | Mapping[Any, float] | None = None,
+    ) -> Self:
+        """Learn one new task against the frozen structure, without a refit; it becomes the last one.
+
+        Structures that may sit on the features (trace, Frobenius, unit trace, ...) hand the new task the features ``D`` that
+        the old ones share. ``SharedMean`` draws it to their mean. Under any other structure it may borrow what the old tasks
+        have in common, and keeps as much of its own as they have on average.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Inputs of the new task; a task column is not needed, and ignored.
+        y : array-like of shape (n_samples,)
+            Targets, NaN where unobserved; labels of the same two classes for a classifier.
+        name : object
+            The name of the new task, which no other has.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the observations.
+        relation : array-like of shape (n_tasks,) or dict, default=None
+            Covariances of the new task with the old ones, in units of ``structure_``, where they are known.
+
+        Returns
+        -------
+        self
+            The model with one more task.
+        """
+        state = self._fitted()
+        check_new_name(state, name)
+        inputs = inputs_of_task(self, X)
+        y = np.asarray(as_table(y)).ravel()
+        check_consistent_length(inputs, y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
+        values, loss, (mean, spread), classes = self._targets_of_task(state, y, name, weight)
+        new = NewTask(name, inputs, observations_of_task(name, values, weight), loss, mean, spread, classes)
+        state = add_task(state, new, relation, OneSolve(self.fit_intercept, self.tol, self.max_iter))
+        self._state = replace(state, wide=state.wide or self.task_column is None)  # two tasks have two columns
+        return self
+
+    def bound_exact(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> ExactBound:
+        """Bound the minimum of the problem with the exact kernel, after a fit with ``approximation=``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            The inputs of the fit. Every pair of rows is visited, in pieces: quadratic in the rows, not in memory.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            The targets of the fit.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            The weights of the fit.
+
+        Returns
+        -------
+        ExactBound
+            ``lower``, ``upper``, ``approximate``, ``gap``, ``relative_gap``, ``message``.
+        """
+        return bound_exact(self, self._fitted(), X, y, sample_weight)
+
+    def task_correlation(self) -> Array | FactoredStructure:
+        """The learned relations as correlations, in the order of ``tasks_``; with several kernels, those of the sum.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks), or FactoredStructure where ``structure_`` is one
+        """
+        return relations.task_correlation(self._fitted())
+
+    def task_clusters(self, n: int | None = None) -> Array:
+        """Groups of tasks that are alike, by average linkage of ``1 - correlation``.
+
+        Under ``Clusters`` by Ward's linkage in the leading eigenvectors of the structure: what it relaxes is the projection
+        onto them, and single correlations are noisier.
+
+        Parameters
+        ----------
+        n : int, default=None
+            How many groups. ``None`` is as many as the structure was told (``Clusters``), else as many as make
+            the best mean silhouette.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks,)
+            A label for each task, counted from 0 in the order in which groups first appear in ``tasks_``.
+        """
+        return relations.task_clusters(self._fitted(), n)
+
+    def task_graph(self, threshold: float | None = None) -> list[tuple[Any, Any, float]]:
+        """The pairs of tasks whose correlation is at least ``threshold`` in size, strongest first.
+
+        Under ``LearnedGraph`` and ``SparsePrecision`` the edges are those that were learned, with the correlation of two tasks
+        given all others (from ``A^-1``).
+
+        Parameters
+        ----------
+        threshold : float, default=None
+            ``None`` is 0.5; less for structures that set relations to zero themselves (0.01; 0.05 for edges), where what is
+            left counts, however much it was shrunk.
+
+        Returns
+        -------
+        list of (task, task, correlation)
+            Edges as :class:`~taskloom.structures.TaskGraph` and networkx's ``add_weighted_edges_from`` take them.
+        """
+        return relations.task_graph(self._fitted(), threshold)
+
+    def explain(self, task: Any) -> dict[Any, float]:
+        """Which tasks lend strength to a task, and by how much.
+
+        At the optimum the function of a task is a sum of what each task's data pull it towards, ``f_t = sum_s R_ts z_s / (2
+        alpha)`` (``R`` is the structure, less what a ridge takes). The share of task ``s`` is the part of ``||f_t||^2`` along
+        its term.
+
+        Parameters
+        ----------
+        task : object
+            The name of a task of the fit.
+
+        Returns
+        -------
+        dict
+            The share of each task, itself included, largest first; they add up to 1, and may be negative.
+        """
+        return relations.explain(self._fitted(), task)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -356,3 +486,6 @@ class MultiTaskEstimator(CallbackSupportMixin, Saving, Predicting):
         tags.input_tags.pairwise = named and list(kernels) == ["precomputed"]
         tags.input_tags.sparse = named and set(kernels) <= _TAKE_SPARSE
         return tags
+
+
+show_fields(MultiTaskEstimator, FittedState, "_state")

@@ -14,6 +14,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from ..inspection.task_order import every_pair
 from ..tables import as_table, code_labels
 from .base import MultiTaskEstimator
+from .validation import labels_of_rows
 
 Array = np.ndarray
 
@@ -86,7 +87,7 @@ def stability(
     >>> bool(found.lower[0, 1] > 0.5 and found.upper[0, 2] < -0.5)
     True
     """
-    if not (isinstance(model, MultiTaskEstimator) and hasattr(model, "task_correlation")):
+    if not isinstance(model, MultiTaskEstimator):
         raise ValueError(f"stability needs a taskloom estimator, got {type(model).__name__}")
     if not n_resamples >= 2:
         raise ValueError(f"n_resamples must be at least 2, got {n_resamples!r}")
@@ -96,7 +97,7 @@ def stability(
     whole = clone(model).fit(X, y)
     every_pair(whole)
     rng = check_random_state(random_state)
-    labels = whole._tasks_of_rows(X)
+    labels = labels_of_rows(X, whole.task_column)
     group = np.zeros(len(y), int) if labels is None else code_labels(labels, whole.tasks_)
     draws = [_draw(group, rng) for _ in range(n_resamples)]
     runs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(

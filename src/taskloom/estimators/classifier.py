@@ -13,17 +13,15 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import StrOptions
 
 from ..losses import Logistic, Loss, RowLoss, Softmax, as_loss
-from ..metrics import accuracy, mean_score, observed, per_task
+from ..metrics import accuracy, observed, per_task
 from ..solvers import Solver
 from ..structures.simplex import SumToZero
-from ..tables import align_targets, as_table, column_names, shown
-from .add_task import AddTask
+from ..tables import align_targets, as_table, column_names, shown, sorted_labels
 from .available import available_if
 from .base import MultiTaskEstimator
-from .exact_kernel_bound import BoundExact
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
-from .relations import ReadStructure
 from .target_encoding import distinct, refuse_strangers, signs_of, two_classes
+from .validation import Targets
 
 
 def loss_of(estimator: MultiTaskEstimator) -> Loss:
@@ -37,7 +35,7 @@ def _has_probabilities(estimator) -> bool:
     return True
 
 
-class MultiTaskClassifier(AddTask, BoundExact, ReadStructure, ClassifierMixin, MultiTaskEstimator):
+class MultiTaskClassifier(ClassifierMixin, MultiTaskEstimator):
     """Learn many related binary tasks, or the classes of one target, together with the structure that relates them.
 
     A one-dimensional ``y`` with two classes is one task; with more, each class against the rest is a task. A
@@ -98,35 +96,12 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         verbose: int = 0,
         random_state: Any = None,
     ):
-        super().__init__(
-            structure,
-            kernel=kernel,
-            alpha=alpha,
-            loss=loss,
-            ridge=ridge,
-            task_weight=task_weight,
-            fit_intercept=fit_intercept,
-            task_column=task_column,
-            unseen=unseen,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            approximation=approximation,
-            n_components=n_components,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            time_limit=time_limit,
-            warm_start=warm_start,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.coding = coding
+        self._keep(locals())
 
     # --- targets ------------------------------------------------------------------------------------------------
 
     def _targets(self, y, labels):
-        """``Y`` as -1/+1 with NaN where unobserved; sets ``classes_`` and, for wide tables, ``tasks_``."""
+        """``Y`` as -1/+1 with NaN where unobserved."""
         if isinstance(self.loss, dict):
             raise ValueError("a classifier has one loss; losses by task are for MultiTaskRegressor")
         raw, long = np.asarray(y), labels is not None
@@ -136,58 +111,55 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
             raise ValueError(f"y should be a 1d or 2d array, got shape {raw.shape}")
         if raw.dtype.kind == "f":
             check_array(raw, ensure_2d=False, ensure_all_finite="allow-nan", input_name="y")
-        self._wide = raw.ndim == 2
-        self._one_vs_rest = False
+        wide = raw.ndim == 2
         whole_rows = isinstance(loss_of(self), RowLoss)
-        if whole_rows and (long or self._wide):
+        if whole_rows and (long or wide):
             raise ValueError(
                 f"loss={self.loss!r} compares the classes of one target: it needs a one-dimensional y and no task_column, got "
                 f"{'a task column' if long else f'y of shape {raw.shape}'}"
             )
-        if self._wide:
-            self.tasks_ = column_names(y, raw.shape[1])
-            coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(self.tasks_)]
-            self.classes_ = [classes for classes, _ in coded]
-            if all(np.array_equal(classes, self.classes_[0]) for classes in self.classes_):
-                self.classes_ = self.classes_[0]
-            return np.column_stack([signs for _, signs in coded])
+        if wide:
+            tasks = column_names(y, raw.shape[1])
+            coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(tasks)]
+            each = [own for own, _ in coded]
+            alike = all(np.array_equal(own, each[0]) for own in each)
+            known = Targets(tasks_=tasks, wide=True, classes_=each[0] if alike else each, one_vs_rest=False)
+            return np.column_stack([signs for _, signs in coded]), known
         seen = observed(raw)
         if not seen.any():
             raise ValueError("y holds nothing but missing labels (NaN)")
-        self.classes_ = distinct(raw[seen])
+        classes = distinct(raw[seen])
         if whole_rows:
-            if not self.classes_.size >= 2:
-                raise ValueError(f"y needs at least 2 classes, got 1 class: {self.classes_.tolist()}")
-        elif long or self.classes_.size <= 2:
+            if classes.size < 2:
+                raise ValueError(f"y needs at least 2 classes, got 1 class: {classes.tolist()}")
+        elif long or classes.size <= 2:
             whose = "y (a long table has the same two labels for all tasks)" if long else "task 0"
-            self.classes_, signs = two_classes(raw, whose)
-            self.tasks_ = self.tasks_ if long else np.array([0])
-            return signs[:, None]
-        self._one_vs_rest = True
-        self.tasks_ = self.classes_
-        signs = np.where(raw[:, None] == self.classes_[None, :], 1.0, -1.0)
+            classes, signs = two_classes(raw, whose)
+            tasks = sorted_labels(labels) if long else np.array([0])
+            return signs[:, None], Targets(tasks_=tasks, wide=False, classes_=classes, one_vs_rest=False)
+        signs = np.where(raw[:, None] == classes[None, :], 1.0, -1.0)
         signs[~seen] = np.nan
-        return signs
+        return signs, Targets(tasks_=classes, wide=False, classes_=classes, one_vs_rest=True)
 
-    def _labelled(self):
-        return np.ones(len(self.tasks_), bool)
+    def _labelled(self, known):
+        return np.ones(len(known.tasks_), bool)
 
-    def _coded_structure(self, structure):
+    def _coded_structure(self, structure, targets):
         """With simplex coding the classes' functions add up to zero: the structure lives on what is left."""
-        structure = super()._coded_structure(structure)
-        return SumToZero(structure) if self.coding == "simplex" and self._one_vs_rest else structure
+        structure = super()._coded_structure(structure, targets)
+        return SumToZero(structure) if self.coding == "simplex" and targets.one_vs_rest else structure
 
-    def _targets_of_task(self, y, name, weight):
+    def _targets_of_task(self, state, y, name, weight):
         """A new task has the classes of the others."""
-        if self._one_vs_rest:
+        if state.one_vs_rest:
             raise ValueError("add_task needs binary tasks; here the tasks are the classes of one target")
-        own = not isinstance(self.classes_, np.ndarray)
+        own = not isinstance(state.classes_, np.ndarray)
         classes, signs = two_classes(y, f"task {shown(name)}")
-        if not (own or np.array_equal(classes, self.classes_)):
+        if not (own or np.array_equal(classes, state.classes_)):
             raise ValueError(
-                f"task {shown(name)} has the classes {classes.tolist()}, the others have {list(map(shown, self.classes_))}"
+                f"task {shown(name)} has the classes {classes.tolist()}, the others have {list(map(shown, state.classes_))}"
             )
-        return signs, loss_of(self), (0.0, 1.0), {"classes_": [*self.classes_, classes]} if own else {}
+        return signs, loss_of(self), (0.0, 1.0), [*state.classes_, classes] if own else state.classes_
 
     # --- predict ------------------------------------------------------------------------------------------------
 
@@ -205,9 +177,9 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
             Or (n_samples,) for one binary target or a long table.
         """
         values = self._decision(X)
-        if self._one_vs_rest and values.shape[1] == 2:  # a loss of rows: only the difference of two outputs says anything
+        if self._state.one_vs_rest and values.shape[1] == 2:  # a loss of rows: only the difference of two outputs says anything
             return values[:, 1] - values[:, 0]
-        return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 and not self._wide else values
+        return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 and not self._state.wide else values
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the label of each row, or of each task at each row.
@@ -226,9 +198,9 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
 
     def _respond(self, values):
         """Decision values as labels."""
-        if self._one_vs_rest and values.ndim == 2:
+        if self._state.one_vs_rest and values.ndim == 2:
             return self.classes_[np.argmax(values, axis=1)]
-        if not self._wide:
+        if not self._state.wide:
             return self.classes_[(values > 0).astype(int)]
         second = (values > 0).astype(int)
         if isinstance(self.classes_, np.ndarray):
@@ -258,9 +230,9 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         if isinstance(loss_of(self), Softmax):
             return softmax(self._decision(X), axis=1)
         p = expit(self.decision_function(X))
-        if self._wide:
+        if self._state.wide:
             return p
-        if not self._one_vs_rest:
+        if not self._state.one_vs_rest:
             return np.column_stack([1 - p, p])
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
@@ -299,20 +271,20 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         dict
             By task; tasks without any observed label are left out.
         """
+        if not self._fitted().one_vs_rest:
+            return super().score_per_task(X, y, sample_weight)
         decision = self._decision(X)
-        if self._one_vs_rest:
-            raw = column_or_1d(np.asarray(as_table(y)))
-            refuse_strangers(np.isin(raw[observed(raw)], self.classes_), raw, self.classes_)
-            return per_task(accuracy, raw, self._respond(decision), None, sample_weight)
-        return self._task_scores(X, y, sample_weight)(decision[~np.isnan(self._coded(as_table(y), self._tasks_of_rows(X)))])
+        raw = column_or_1d(np.asarray(as_table(y)))
+        refuse_strangers(np.isin(raw[observed(raw)], self.classes_), raw, self.classes_)
+        return per_task(accuracy, raw, self._respond(decision), None, sample_weight)
 
-    def _coded(self, y, labels):
+    def _coded(self, known, y, labels):
         """Labels as -1 and +1; the classes of one target are not coded here, their accuracy is one number."""
-        y = np.asarray(align_targets(y, self.tasks_) if labels is None and self._wide else y)
-        if not self._wide:
-            signs = signs_of(column_or_1d(y), self.classes_)
+        y = np.asarray(align_targets(y, known.tasks_) if labels is None and known.wide else y)
+        if not known.wide:
+            signs = signs_of(column_or_1d(y), known.classes_)
             return signs if labels is not None else signs[:, None]
-        own = [self.classes_] * y.shape[1] if isinstance(self.classes_, np.ndarray) else self.classes_
+        own = [known.classes_] * y.shape[1] if isinstance(known.classes_, np.ndarray) else known.classes_
         return np.column_stack([signs_of(y[:, t], classes) for t, classes in enumerate(own)])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
@@ -332,7 +304,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         float
             The mean; 1 is best.
         """
-        return mean_score(self.score_per_task(X, y, sample_weight))
+        return MultiTaskEstimator.score(self, X, y, sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

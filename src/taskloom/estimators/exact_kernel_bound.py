@@ -13,20 +13,17 @@ they meet. A Nystroem predictor is in the exact space with the same norm, so its
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from .._linalg import psd_eigh
 from ..features import densely
-from ..features.approximate import Landmarks, MappedFeatures, pieces
+from ..features.approximate import Landmarks, pieces
 from ..problem import Problem
 from ..solvers import solve
-from .base import MultiTaskEstimator
+from .fitted import FittedState
 
 Array = np.ndarray
 
@@ -63,60 +60,34 @@ def confined(problem: Problem, KG: Array, G: Array) -> Problem:
     return problem.with_features(KG @ (V[:, keep] * inverse))
 
 
-class BoundExact(MultiTaskEstimator):
-    """``bound_exact`` for the estimators."""
-
-    def bound_exact(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> ExactBound:
-        """Bound the minimum of the problem with the exact kernel, after a fit with ``approximation=``.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            The inputs of the fit. Every pair of rows is visited, in pieces: quadratic in the rows, not in memory.
-        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
-            The targets of the fit.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
-            The weights of the fit.
-
-        Returns
-        -------
-        ExactBound
-            ``lower``, ``upper``, ``approximate``, ``gap``, ``relative_gap``, ``message``.
-        """
-        check_is_fitted(self, "certificate_")
-        if not hasattr(self, "feature_map_"):
-            raise ValueError("bound_exact is for fits with approximation=; this one is exact")
-        if isinstance(self.kernel, str) and self.kernel == "linear":
-            raise ValueError(
-                f'bound_exact needs kernel= to say which kernel {self.approximation!r} approximates, got kernel="linear"'
-            )
-        twin = copy.copy(self)
-        twin.alpha = float(getattr(self, "alpha_", None) or self.alpha)
-        twin.structure = getattr(self, "best_structure_", self.structure)
-        twin._approximate = self._again  # type: ignore[method-assign]
-        data = twin._prepare(X, y, sample_weight)
-        if not np.array_equal(twin.tasks_, self.tasks_):
-            raise ValueError(f"bound_exact needs the tasks of the fit, got {twin.tasks_[:10].tolist()}")
-        problem, scale = data.problem, data.scale
-        W = data.features.weights(self.coef_.T.astype(float) / scale.spread)
-        start = (W, (self.intercept_.astype(float) - scale.mean) / scale.spread)
-        solution = twin._solve(data, start=start)
-        exact = confined(
-            problem, self._kernel_times(data.inputs, problem.observations.scatter(solution.G, problem.n_rows)), solution.G
+def bound_exact(model: Any, state: FittedState, X: Any, y: Any, sample_weight: Any = None) -> ExactBound:
+    """Bound the minimum of the problem with the exact kernel, after a fit with an approximate one."""
+    if state.feature_map_ is None:
+        raise ValueError("bound_exact is for fits with approximation=; this one is exact")
+    if state.kernel.linear:
+        raise ValueError(
+            f'bound_exact needs kernel= to say which kernel {model.approximation!r} approximates, got kernel="linear"'
         )
-        best = solve(exact, tol=min(self.tol, 1e-6), max_iter=self.max_iter)
-        lower = exact.dual(solution.G, best.W, None if problem.structure.on_features else best.A)
-        upper = best.certificate.primal
-        if isinstance(self.feature_map_, Landmarks):
-            upper = min(upper, solution.certificate.primal)
-        lower = min(lower, upper)
-        return ExactBound(lower, upper, solution.certificate.primal, upper - lower, problem.relative(upper - lower, abs(upper)))
+    twin = model._chosen()
+    data = twin._prepare(X, y, sample_weight, feature_map=state.feature_map_)
+    if not np.array_equal(data.targets.tasks_, state.tasks_):
+        raise ValueError(f"bound_exact needs the tasks of the fit, got {data.targets.tasks_[:10].tolist()}")
+    problem, scale = data.problem, data.scale
+    W = data.features.weights(state.coef_.T.astype(float) / scale.spread)
+    start = (W, (state.intercept_.astype(float) - scale.mean) / scale.spread)
+    solution = twin._solve(data, start=start)
+    G = problem.observations.scatter(solution.G, problem.n_rows)
+    exact = confined(problem, _kernel_times(state, data.inputs, G), solution.G)
+    best = solve(exact, tol=min(model.tol, 1e-6), max_iter=model.max_iter)
+    lower = exact.dual(solution.G, best.W, None if problem.structure.on_features else best.A)
+    upper = best.certificate.primal
+    if isinstance(state.feature_map_, Landmarks):
+        upper = min(upper, solution.certificate.primal)
+    lower = min(lower, upper)
+    return ExactBound(lower, upper, solution.certificate.primal, upper - lower, problem.relative(upper - lower, abs(upper)))
 
-    def _again(self, inputs, live: Array) -> MappedFeatures:
-        """The features of the fit, not a new draw."""
-        return MappedFeatures(self.feature_map_, self._map(inputs))
 
-    def _kernel_times(self, inputs, G: Array) -> Array:
-        """The exact kernel matrix times ``G``, some rows at a time."""
-        parts = [densely(self._kernel(inputs[rows], inputs)) @ G for rows in pieces(inputs.shape[0], inputs.shape[0])]
-        return np.concatenate(parts)
+def _kernel_times(state: FittedState, inputs: Any, G: Array) -> Array:
+    """The exact kernel matrix times ``G``, some rows at a time."""
+    parts = [densely(state.kernel(inputs[rows], inputs)) @ G for rows in pieces(inputs.shape[0], inputs.shape[0])]
+    return np.concatenate(parts)

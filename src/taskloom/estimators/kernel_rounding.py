@@ -7,6 +7,7 @@ digits. Nobody must take such predictions for those that were certified.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,24 +15,28 @@ import numpy as np
 
 from ..problem import Problem
 from ..problem.solution import STATUS, Certificate, Solution, reached
+from .decision import responses
+from .fitted import FittedState, Prepared
 
 Array = np.ndarray
 CAREFUL = 0.1  # of the tolerance: what rounding might do at worst, below which predictions need not be looked at
 
 
-def as_predicted(model: Any, certificate: Certificate, data: Any, solution: Solution) -> Certificate:
-    """The certificate of what a fitted model predicts; what single precision would lose, the model keeps in double."""
-    if not hasattr(model, "dual_coef_"):
-        return certificate
-    problem = data.problem
+def as_predicted(
+    state: FittedState, solution: Solution, data: Prepared, tol: float, predictor: Callable[..., FittedState]
+) -> tuple[FittedState, Certificate]:
+    """The certificate of what a model predicts, with the model: what single precision would lose, it keeps in double."""
+    certificate, problem = solution.certificate, data.problem
+    if state.dual_coef_ is None:
+        return state, certificate
     z = problem.predict(solution.W, solution.b)
-    if not _may_matter(model, data, solution.W, z):
-        return certificate
-    off = _off(model, data, z)
-    if model._dtype == np.float32 and problem.relative(abs(off)) > model.tol:
-        model.__dict__.update(model._fitted(data, solution.W, solution.b, np.dtype(float)))
-        off = _off(model, data, z)
-    return widened(certificate, problem, off, model.tol)
+    if not _may_matter(state, data, solution.W, z, tol):
+        return state, certificate
+    off = _off(state, data, z)
+    if state.dtype == np.float32 and problem.relative(abs(off)) > tol:
+        state = predictor(data, solution.W, solution.b, np.dtype(float))
+        off = _off(state, data, z)
+    return state, widened(certificate, problem, off, tol)
 
 
 def widened(certificate: Certificate, problem: Problem, off: float, tol: float) -> Certificate:
@@ -55,7 +60,7 @@ def widened(certificate: Certificate, problem: Problem, off: float, tol: float) 
     )
 
 
-def _may_matter(model: Any, data: Any, W: Array, z: Array) -> bool:
+def _may_matter(state: FittedState, data: Any, W: Array, z: Array, tol: float) -> bool:
     """Whether rounding of the kernel and its coefficients could be seen in the loss; needs no kernel matrix."""
     problem, seen = data.problem, data.problem.observations
     found = data.features.dual_coef(W)
@@ -64,14 +69,14 @@ def _may_matter(model: Any, data: Any, W: Array, z: Array) -> bool:
     for C, part in zip(coefficients, parts, strict=True):
         largest = float(np.einsum("ij,ij->i", part.phi, part.phi).max())  # no entry of the kernel matrix is larger
         size = max(float(np.abs(C).max()), np.finfo(float).tiny)  # whose square may overflow
-        off += 4 * np.finfo(model._dtype).eps * len(C) * (largest * size) * np.linalg.norm(C / size, axis=0)
+        off += 4 * np.finfo(state.dtype).eps * len(C) * (largest * size) * np.linalg.norm(C / size, axis=0)
     loss, room = problem.loss_term(z), off[seen.task]
     worst = max(problem.loss_term(z + room), problem.loss_term(z - room)) - loss
-    return problem.relative(worst) > CAREFUL * model.tol
+    return problem.relative(worst) > CAREFUL * tol
 
 
-def _off(model: Any, data: Any, z: Array) -> float:
+def _off(state: FittedState, data: Prepared, z: Array) -> float:
     """The loss of the model's own predictions on the rows of the fit, less the one that was certified."""
     problem, seen = data.problem, data.problem.observations
-    values = (sum(model._responses(data.inputs)) + model.intercept_ - data.scale.mean) / data.scale.spread
+    values = (sum(responses(state, data.inputs)) + state.intercept_ - data.scale.mean) / data.scale.spread
     return problem.loss_term(values[seen.row, seen.task]) - problem.loss_term(z)

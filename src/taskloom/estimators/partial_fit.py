@@ -7,11 +7,10 @@ way of any other: weights, strengths of tasks, standardization, intercepts and t
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length
 
 from .._component import warn
@@ -20,10 +19,11 @@ from ..design.sufficient_statistics import Moments
 from ..features import densely
 from ..features.approximate import MappedFeatures, mapped, pieces
 from ..losses import as_loss
-from ..tables import as_table, rows_by_task, shown, sorted_labels
-from .available import available_if
-from .base import MultiTaskEstimator
-from .rollback import all_or_nothing
+from ..tables import rows_by_task, shown, sorted_labels
+from .approximate_kernel import approximation_of, reservoir_of
+from .fitted import FittedState, with_state
+from .state_of_fit import fitted_state
+from .validation import Columns, Targets, entries_by_task, new_inputs, read_targets, sample_weights, training_inputs
 
 Array = np.ndarray
 NOTHING = "y holds nothing but NaN, or has weights of 0 only: no task was observed"
@@ -32,8 +32,9 @@ NOTHING = "y holds nothing but NaN, or has weights of 0 only: no task was observ
 class Statistics:
     """Moments by task, in the features of the model; one Gram for all tasks while every row has seen every task."""
 
-    def __init__(self, width: int, dtype: Any, feature_map: Any = None, error: float | None = None):
-        self.width, self.dtype, self.map, self.error = width, dtype, feature_map, error
+    def __init__(self, columns: Columns, width: int, dtype: Any, feature_map: Any = None, error: float | None = None):
+        self.columns, self.width, self.dtype, self.map, self.error = columns, width, dtype, feature_map, error
+        self.wide = False
         self.names: Array = np.zeros(0)  # the tasks, as they are to be called
         self.shared: Moments | None = None
         self.own: dict[Any, Moments] = {}
@@ -108,7 +109,7 @@ class Statistics:
         return np.vstack(Xs), Observations.build(np.arange(len(y)), task, y, len(tasks), weight, task_weight)
 
 
-def _streams(estimator: Any) -> bool:
+def adds_up(estimator: Any) -> bool:
     """Whether blocks can be added up; the sentence says why not."""
     if hasattr(estimator, "alphas"):
         raise AttributeError("rows in blocks need one strength: choose it on a part of the rows, then use MultiTaskRegressor")
@@ -125,151 +126,117 @@ def _streams(estimator: Any) -> bool:
     return True
 
 
-class Streaming(MultiTaskEstimator):
-    """``partial_fit`` and ``fit_blocks``."""
+def with_block(model: Any, X: Any, y: Any, sample_weight: Any = None) -> FittedState:
+    """The model of all blocks so far and this one."""
+    model._validate_params()
+    last = vars(model).get("_state")
+    statistics = None if last is None else last.statistics
+    if statistics is not None and last.added_tasks_ is not None:
+        raise ValueError(
+            f"partial_fit would forget task {shown(last.added_tasks_[0])}, whose rows add_task did not keep; pass them to "
+            "partial_fit"
+        )
+    if last is not None and statistics is None:
+        warn(
+            "partial_fit begins anew with this block: the model was made by fit, or loaded, and holds no statistics to add "
+            "to; make it with partial_fit or fit_blocks to go on from it",
+        )
+    before = None if statistics is None else statistics.twin()  # a block that fails later on must not be counted
+    return _solved(model, _absorb(model, before, X, y, sample_weight))
 
-    _statistics: Statistics
 
-    @available_if(_streams)
-    @all_or_nothing
-    def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more block of rows; the model is then that of all blocks so far, as ``fit`` on them together.
-
-        Squared loss only. Statistics are exact: one Gram matrix of the features for each task, or one for all of them while
-        every row has seen every task. New tasks may appear in any block; a task without an observation so far is not among
-        ``tasks_``. Landmarks of an approximation come from the first block (``fit_blocks`` draws them from all rows). Each call
-        solves, from the last solution with ``warm_start=True``. After ``fit`` or ``load`` it begins anew, with a warning.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-            The fitted model.
-        """
-        self._validate_params()
-        statistics = getattr(self, "_statistics", None)
-        if statistics is not None and (added := getattr(self, "added_tasks_", None)):
+def of_blocks(model: Any, blocks: Any) -> FittedState:
+    """The model of rows that need not fit in memory."""
+    model._validate_params()
+    statistics = None
+    if model.approximation is not None:
+        if not callable(blocks) and iter(blocks) is blocks:
             raise ValueError(
-                f"partial_fit would forget task {shown(added[0])}, whose rows add_task did not keep; pass them to partial_fit"
+                "blocks is a generator, which can be read once, and approximation= takes two passes: pass the function "
+                "that "
+                "makes it (lambda: ...), a list, or parquet_blocks(...)"
             )
-        if statistics is None and hasattr(self, "certificate_"):
-            warn(
-                "partial_fit begins anew with this block: the model was made by fit, or loaded, and holds no statistics to add "
-                "to; make it with partial_fit or fit_blocks to go on from it",
-            )
-        before = None if statistics is None else statistics.twin()  # a block that fails later on must not be counted
-        self._finish(self._absorb(before, X, y, sample_weight))
-        return self
+        statistics = _first_pass(model, _read(blocks))
+    for block in _read(blocks):
+        statistics = _absorb(model, statistics, *block)
+    if statistics is None:
+        raise ValueError("blocks is empty: there is nothing to learn from")
+    return _solved(model, statistics)
 
-    @available_if(_streams)
-    @all_or_nothing
-    def fit_blocks(self, blocks: Iterable[tuple] | Callable[[], Iterable[tuple]]) -> Self:
-        """Learn from rows that need not fit in memory; equal to ``fit`` on all of them.
 
-        Squared loss only. Memory holds a block, its features some rows at a time, and the statistics of ``partial_fit``.
+def _first_pass(model: Any, blocks: Any) -> Statistics | None:
+    """The map, drawn from a sample of all rows; nothing else is kept."""
+    reservoir, first, columns = reservoir_of(model), None, None
+    for block in blocks:
+        inputs, _, Y, weights, columns, _ = _enter(model, columns, *block)
+        first = inputs[:1] if first is None else first
+        reservoir.add(_live(inputs, Y, weights))
+    return None if columns is None else _begin(model, columns, first, reservoir)
 
-        Parameters
-        ----------
-        blocks : iterable of tuples, or callable
-            Tuples ``(X, y)`` or ``(X, y, sample_weight)``, or a function without arguments that makes such an iterable. A
-            generator can be read once. With an approximation there are two passes, the first for a uniform sample of rows
-            from which the map is drawn: pass a list, a function that makes the generator, or
-            :func:`taskloom.parquet_blocks`.
 
-        Returns
-        -------
-        self
-            The fitted model.
-        """
-        self._validate_params()
-        statistics = None
-        if self.approximation is not None:
-            if not callable(blocks) and iter(blocks) is blocks:
-                raise ValueError(
-                    "blocks is a generator, which can be read once, and approximation= takes two passes: pass the function "
-                    "that "
-                    "makes it (lambda: ...), a list, or parquet_blocks(...)"
-                )
-            statistics = self._first_pass(_read(blocks))
-        for block in _read(blocks):
-            statistics = self._absorb(statistics, *block)
-        if statistics is None:
-            raise ValueError("blocks is empty: there is nothing to learn from")
-        self._finish(statistics)
-        return self
+def _begin(model: Any, columns: Columns, inputs: Any, reservoir: Any = None) -> Statistics:
+    """Statistics of nothing yet; ``reservoir`` has seen the rows from which a map is drawn."""
+    if reservoir is None:
+        return Statistics(columns, inputs.shape[1], inputs.dtype)
+    if len(reservoir.keys) == 0:
+        raise ValueError(NOTHING)
+    feature_map, error = approximation_of(model).draw(reservoir.kept, reservoir.seed)
+    return Statistics(columns, mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
 
-    def _first_pass(self, blocks) -> Statistics | None:
-        """The map, drawn from a sample of all rows; nothing else is kept."""
-        reservoir, first = self._reservoir(), None
-        for block in blocks:
-            inputs, _, Y, weights = self._enter(*block, reset=first is None)
-            first = inputs[:1] if first is None else first
+
+def _enter(model: Any, columns: Columns | None, X: Any, y: Any, sample_weight: Any = None) -> tuple:
+    """One block through the door: inputs, labels of tasks, targets and weights of the same shape; columns and targets."""
+    if getattr(model, "device", None) is not None:
+        raise ValueError("partial_fit and fit_blocks run on the CPU; leave device=None, or call fit")
+    if columns is None:
+        inputs, labels, columns = training_inputs(model, X)
+    else:
+        inputs, labels = new_inputs(with_state(model, columns), X)
+    Y, known = read_targets(model, y, labels)
+    check_consistent_length(inputs, Y)
+    nothing = sample_weight is not None and not np.any(np.asarray(sample_weight, dtype=float))
+    weights = None if nothing else sample_weights(sample_weight, inputs, Y, known)
+    if weights is None:  # a block may have no weight, a fit may not
+        weights = np.full(Y.shape, 0.0 if nothing else 1.0)
+    return inputs, labels, Y, weights, columns, known
+
+
+def _absorb(model: Any, statistics: Statistics | None, X: Any, y: Any, sample_weight: Any = None) -> Statistics:
+    """One block, into the statistics."""
+    columns = None if statistics is None else statistics.columns
+    inputs, labels, Y, weights, columns, known = _enter(model, columns, X, y, sample_weight)
+    if statistics is None:
+        reservoir = None if model.approximation is None else reservoir_of(model)
+        if reservoir is not None:
             reservoir.add(_live(inputs, Y, weights))
-        return None if first is None else self._begin(first, reservoir)
-
-    def _begin(self, inputs, reservoir=None) -> Statistics:
-        """Statistics of nothing yet; ``reservoir`` has seen the rows from which a map is drawn."""
-        if reservoir is None:
-            return Statistics(inputs.shape[1], inputs.dtype)
-        if len(reservoir.keys) == 0:
-            raise ValueError(NOTHING)
-        feature_map, error = self._drawn(reservoir)
-        return Statistics(mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
-
-    def _enter(self, X, y, sample_weight=None, *, reset):
-        """One block through the door: inputs, labels of tasks, targets and weights of the same shape."""
-        if y is None:
-            raise ValueError("This estimator requires y to be passed, but the target y is None")
-        if getattr(self, "device", None) is not None:
-            raise ValueError("partial_fit and fit_blocks run on the CPU; leave device=None, or call fit")
-        inputs, labels = self._inputs(X, reset=reset)
-        self.tasks_ = None if labels is None else sorted_labels(labels)
-        Y = self._targets(as_table(y), labels)
-        check_consistent_length(inputs, Y)
-        if sample_weight is None:
-            return inputs, labels, Y, np.ones(Y.shape)
-        if not np.any(np.asarray(sample_weight, dtype=float)):  # a block may have no weight, a fit may not
-            return inputs, labels, Y, np.zeros(Y.shape)
-        return inputs, labels, Y, self._weights(sample_weight, inputs, Y)
-
-    def _absorb(self, statistics: Statistics | None, X, y, sample_weight=None) -> Statistics:
-        """One block, into the statistics."""
-        before = None if statistics is None or not len(statistics.names) else self._wide
-        inputs, labels, Y, weights = self._enter(X, y, sample_weight, reset=statistics is None)
-        if before is not None and before != self._wide:
-            raise ValueError("y must be one-dimensional in every block, or in none")
-        if statistics is None:
-            reservoir = None if self.approximation is None else self._reservoir()
-            if reservoir is not None:
-                reservoir.add(_live(inputs, Y, weights))
-            statistics = self._begin(inputs, reservoir)
-        statistics.dtype = np.result_type(statistics.dtype, inputs.dtype)
-        if not np.any(weights[~np.isnan(Y)]):
-            return statistics
-        if labels is None:
-            statistics.add_wide(inputs, self.tasks_, Y, weights)
-        else:
-            rows = np.flatnonzero(~np.isnan(Y[:, 0]))
-            statistics.add_long(inputs[rows], labels[rows], Y[rows, 0], weights[rows, 0])
+        statistics = _begin(model, columns, inputs, reservoir)
+    if len(statistics.names) and statistics.wide != known.wide:
+        raise ValueError("y must be one-dimensional in every block, or in none")
+    statistics.wide = known.wide
+    statistics.dtype = np.result_type(statistics.dtype, inputs.dtype)
+    if not np.any(weights[~np.isnan(Y)]):
         return statistics
+    if labels is None:
+        statistics.add_wide(inputs, known.tasks_, Y, weights)
+    else:
+        rows = np.flatnonzero(~np.isnan(Y[:, 0]))
+        statistics.add_long(inputs[rows], labels[rows], Y[rows, 0], weights[rows, 0])
+    return statistics
 
-    def _finish(self, statistics: Statistics) -> None:
-        """Solve the small problem, and keep what it found."""
-        self.tasks_ = statistics.tasks()
-        if len(self.tasks_) == 0:
-            raise ValueError(NOTHING)
-        rows, observations = statistics.small(self.tasks_, self._by_task(self.task_weight, "task_weight"))
-        features: Any = self._features(rows, ()) if statistics.map is None else None
-        if features is None:
-            features = MappedFeatures(statistics.map, rows, statistics.error)
-        data = self._pose(np.zeros((0, rows.shape[1]), statistics.dtype), features, observations)
-        self._store(data, self._solve(data))
-        self.__dict__.pop("_training", None)  # standard deviations need the rows themselves
-        self._statistics = statistics
+
+def _solved(model: Any, statistics: Statistics) -> FittedState:
+    """Solve the small problem of the statistics."""
+    targets = Targets(tasks_=statistics.tasks(), wide=statistics.wide)
+    if len(targets.tasks_) == 0:
+        raise ValueError(NOTHING)
+    rows, seen = statistics.small(targets.tasks_, entries_by_task(model.task_weight, targets.tasks_, "task_weight"))
+    if statistics.map is None:
+        features = model._features(rows, (), len(targets.tasks_))
+    else:
+        features = MappedFeatures(statistics.map, rows, statistics.error)
+    data = model._pose(statistics.columns, targets, np.zeros((0, rows.shape[1]), statistics.dtype), features, seen)
+    state = fitted_state(data, model._solve(data), model.tol, approximation=model.approximation, rows=False)
+    return replace(state, statistics=statistics)
 
 
 def _live(inputs, Y: Array, weights: Array):

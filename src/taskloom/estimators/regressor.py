@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,26 +12,21 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
 
-from .._array_api import following
+from .._array_api import following, on_card, to_numpy
 from ..losses import as_loss
-from ..metrics import mean_score
 from ..solvers import Solver
-from ..structures.factored_matrix import FactoredStructure
-from ..tables import align_targets, as_table, column_names, rows_by_task, shown
-from .add_task import AddTask
-from .base import MultiTaskEstimator, Prepared
-from .device_fit import OnDevice
-from .exact_kernel_bound import BoundExact
+from ..tables import align_targets, column_names, rows_by_task, shown, sorted_labels
+from . import partial_fit as blocks_fit
+from .available import available_if
+from .base import MultiTaskEstimator
+from .device_fit import device_for, fit_on_device
 from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
-from .partial_fit import Streaming
-from .predict_std import Deviating
-from .relations import ReadStructure
+from .predict_std import noise_of, posterior_of, predict_std
 from .target_encoding import TargetScale, refuse_row_losses, signs_of, two_classes
+from .validation import Targets, losses_by_task, names_its_class, new_inputs, position_of_tasks
 
 
-class MultiTaskRegressor(
-    OnDevice, Streaming, AddTask, BoundExact, Deviating, ReadStructure, RegressorMixin, MultiTaskEstimator
-):
+class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     """Learn many related regression tasks together with the structure that relates them, to a proved optimum.
 
     Minimises, over the tasks ``f``, their intercepts ``b`` and the structure ``A``::
@@ -175,49 +171,84 @@ class MultiTaskRegressor(
         random_state: Any = None,
         device: str | None = None,
     ):
-        super().__init__(
-            structure,
-            kernel=kernel,
-            alpha=alpha,
-            loss=loss,
-            ridge=ridge,
-            task_weight=task_weight,
-            fit_intercept=fit_intercept,
-            task_column=task_column,
-            unseen=unseen,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            approximation=approximation,
-            n_components=n_components,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            time_limit=time_limit,
-            warm_start=warm_start,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.standardize_targets = standardize_targets
-        self.noise = noise
-        self.device = device
+        self._keep(locals())
 
-    _training: Any
+    # --- fit ----------------------------------------------------------------------------------------------------
+
+    @names_its_class
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        device = device_for(self, X)
+        if device is None:
+            data = (X, y, sample_weight)
+            return super().fit(*(map(to_numpy, data) if on_card(X) else data))
+        self._state = fit_on_device(self, X, y, sample_weight, device)
+        return self
+
+    fit.__doc__ = MultiTaskEstimator.fit.__doc__
+
+    @available_if(blocks_fit.adds_up)
+    @names_its_class
+    def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from one more block of rows; the model is then that of all blocks so far, as ``fit`` on them together.
+
+        Squared loss only. Statistics are exact: one Gram matrix of the features for each task, or one for all of them while
+        every row has seen every task. New tasks may appear in any block; a task without an observation so far is not among
+        ``tasks_``. Landmarks of an approximation come from the first block (``fit_blocks`` draws them from all rows). Each call
+        solves, from the last solution with ``warm_start=True``. After ``fit`` or ``load`` it begins anew, with a warning.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+            The fitted model.
+        """
+        self._state = blocks_fit.with_block(self, X, y, sample_weight)
+        return self
+
+    @available_if(blocks_fit.adds_up)
+    @names_its_class
+    def fit_blocks(self, blocks: Iterable[tuple] | Callable[[], Iterable[tuple]]) -> Self:
+        """Learn from rows that need not fit in memory; equal to ``fit`` on all of them.
+
+        Squared loss only. Memory holds a block, its features some rows at a time, and the statistics of ``partial_fit``.
+
+        Parameters
+        ----------
+        blocks : iterable of tuples, or callable
+            Tuples ``(X, y)`` or ``(X, y, sample_weight)``, or a function without arguments that makes such an iterable. A
+            generator can be read once. With an approximation there are two passes, the first for a uniform sample of rows
+            from which the map is drawn: pass a list, a function that makes the generator, or
+            :func:`taskloom.parquet_blocks`.
+
+        Returns
+        -------
+        self
+            The fitted model.
+        """
+        self._state = blocks_fit.of_blocks(self, blocks)
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse &= getattr(self, "device", None) is None
+        return tags
 
     # --- targets ------------------------------------------------------------------------------------------------
 
     def _targets(self, y, labels):
-        """``Y`` as a float matrix with NaN where unobserved; sets ``tasks_`` for wide tables, ``classes_`` for labels."""
-        self.__dict__.pop("classes_", None)
+        """``Y`` as a float matrix with NaN where unobserved."""
         refuse_row_losses(self.loss)
         if isinstance(self.loss, dict):
             return self._mixed_targets(y, labels)
         Y = _numbers(y)
         if labels is not None:
             Y = column_or_1d(Y, warn=True)
-        self._wide = Y.ndim == 2
+        wide = Y.ndim == 2
         Y = Y[:, None] if Y.ndim == 1 else Y
-        self.tasks_ = column_names(y, Y.shape[1]) if labels is None else self.tasks_
         if as_loss(self.loss).targets == "signs":
             values = np.unique(Y[~np.isnan(Y)])
             if not np.isin(values, (-1, 1)).all():
@@ -225,7 +256,7 @@ class MultiTaskRegressor(
                     f"{type(as_loss(self.loss)).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
                     "use MultiTaskClassifier for labels"
                 )
-        return Y
+        return Y, Targets(tasks_=column_names(y, Y.shape[1]) if labels is None else sorted_labels(labels), wide=wide)
 
     def _mixed_targets(self, y, labels):
         """Each task's targets as its own loss reads them: numbers, or two labels."""
@@ -233,20 +264,19 @@ class MultiTaskRegressor(
         if raw.ndim not in (1, 2):
             raise ValueError(f"y should be a 1d or 2d array, got shape {raw.shape}")
         raw = column_or_1d(raw, warn=True) if labels is not None else raw
-        self._wide = raw.ndim == 2
+        wide = raw.ndim == 2
         raw = raw[:, None] if raw.ndim == 1 else raw
-        self.tasks_ = column_names(y, raw.shape[1]) if labels is None else self.tasks_
+        tasks = column_names(y, raw.shape[1]) if labels is None else sorted_labels(labels)
         Y = np.full(raw.shape, np.nan)
-        self.classes_: Any = []
-        own = None if labels is None else rows_by_task(labels, self.tasks_)
-        for t, (name, loss) in enumerate(zip(self.tasks_, self._losses(), strict=True)):
+        classes: list[Any] = [None] * len(tasks)
+        own = None if labels is None else rows_by_task(labels, tasks)
+        for t, (name, loss) in enumerate(zip(tasks, losses_by_task(self.loss, tasks), strict=True)):
             place = (slice(None), t) if own is None else (own[t], 0)
             if loss.targets == "signs":
-                classes, Y[place] = two_classes(raw[place], f"task {shown(name)}")
+                classes[t], Y[place] = two_classes(raw[place], f"task {shown(name)}")
             else:
-                classes, Y[place] = None, _numbers(raw[place], f"y of task {shown(name)}")
-            self.classes_.append(classes)
-        return Y
+                Y[place] = _numbers(raw[place], f"y of task {shown(name)}")
+        return Y, Targets(tasks_=tasks, wide=wide, classes_=classes)
 
     def _target_scale(self, observations, losses):
         if not self.standardize_targets:
@@ -264,7 +294,7 @@ class MultiTaskRegressor(
                 "is one"
             )
 
-    def _targets_of_task(self, y, name, weight):
+    def _targets_of_task(self, state, y, name, weight):
         """A new task's targets in the units of the fit, its loss, and how to undo the units."""
         if isinstance(self.loss, dict):
             raise ValueError("add_task cannot know the loss of a new task where each has its own")
@@ -275,12 +305,7 @@ class MultiTaskRegressor(
         if self.standardize_targets and loss.of_differences and weight.sum() > 0:
             mean = float(np.average(values[seen], weights=weight))
             spread = float(np.sqrt(np.average((values[seen] - mean) ** 2, weights=weight))) or 1.0
-        return (values - mean) / spread, loss, (mean, spread), {}
-
-    def _store(self, data: Prepared, solution) -> None:
-        super()._store(data, solution)
-        kept = data.problem.loss.quadratic and not isinstance(solution.A, FactoredStructure)
-        self._training = (data, solution.W, solution.b, solution.A) if kept else None  # for return_std
+        return (values - mean) / spread, loss, (mean, spread), None
 
     # --- predict ------------------------------------------------------------------------------------------------
 
@@ -311,9 +336,26 @@ class MultiTaskRegressor(
         mean = following(self._respond(self._decision(X)), X)
         return (mean, following(self._respond(self._deviation(X, return_std)), X)) if return_std else mean
 
+    def _deviation(self, X, return_std):
+        if isinstance(return_std, str) and return_std != "joint":
+            raise ValueError(f'return_std must be True, False or "joint", got {return_std!r}')
+        state = self._fitted()
+        posterior = posterior_of(state, self.noise, self._no_posterior(), joint=isinstance(return_std, str))
+        inputs, labels = new_inputs(self, X)
+        return predict_std(state, inputs, None if labels is None else position_of_tasks(state, labels, self.unseen), posterior)
+
+    def _no_posterior(self) -> str:
+        """Why a fit that kept its rows would have none."""
+        return f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
+
+    @property
+    def noise_(self) -> np.ndarray:
+        """Standard deviation of the noise of each task."""
+        return noise_of(self._fitted(), self.noise, self._no_posterior())
+
     def _respond(self, values):
         """Decision values in the shape of the targets."""
-        return values[:, 0] if values.ndim == 2 and not self._wide else values
+        return values[:, 0] if values.ndim == 2 and not self._state.wide else values
 
     # --- scores -------------------------------------------------------------------------------------------------
 
@@ -334,21 +376,19 @@ class MultiTaskRegressor(
         dict
             By task; tasks without any observed target are left out.
         """
-        decision = self._decision(X)
-        scores = self._task_scores(X, y, sample_weight)
-        return scores(decision[~np.isnan(self._coded(as_table(y), self._tasks_of_rows(X)))])
+        return super().score_per_task(X, y, sample_weight)
 
-    def _coded(self, y, labels):
+    def _coded(self, known, y, labels):
         """Numbers, and labels as -1 and +1 where a task has them."""
-        y = align_targets(y, self.tasks_) if labels is None and self._wide else y
-        if not hasattr(self, "classes_"):
+        y = align_targets(y, known.tasks_) if labels is None and known.wide else y
+        if known.classes_ is None:
             Y = _numbers(y)
-            return Y.reshape(-1, len(self.tasks_)) if labels is None else column_or_1d(Y)
+            return Y.reshape(-1, len(known.tasks_)) if labels is None else column_or_1d(Y)
         raw = np.asarray(y)
         raw = raw[:, None] if raw.ndim == 1 else raw
         Y = np.full(raw.shape, np.nan)
-        own = None if labels is None else rows_by_task(labels, self.tasks_)
-        for t, classes in enumerate(self.classes_):
+        own = None if labels is None else rows_by_task(labels, known.tasks_)
+        for t, classes in enumerate(known.classes_):
             place = (slice(None), t) if own is None else (own[t], 0)
             Y[place] = _numbers(raw[place]) if classes is None else signs_of(raw[place], classes)
         return Y if labels is None else Y[:, 0]
@@ -370,7 +410,7 @@ class MultiTaskRegressor(
         float
             The mean; 1 is best.
         """
-        return mean_score(self.score_per_task(X, y, sample_weight))
+        return MultiTaskEstimator.score(self, X, y, sample_weight)
 
 
 def _numbers(y, name="y"):

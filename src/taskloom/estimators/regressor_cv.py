@@ -117,30 +117,9 @@ feature_names_in_
         verbose: int = 0,
         random_state: Any = None,
     ):
-        self.structure = structure
-        self.structures = structures
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.fallback = fallback
-        self.n_jobs = n_jobs
-        self.kernel = kernel
-        self.loss = loss
-        self.ridge = ridge
-        self.task_weight = task_weight
-        self.fit_intercept = fit_intercept
-        self.task_column = task_column
-        self.unseen = unseen
-        self.standardize_targets = standardize_targets
-        self.noise = noise
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.approximation = approximation
-        self.n_components = n_components
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.random_state = random_state
+        self._keep(locals())
+
+    def _no_posterior(self) -> str:
+        if self._search.fallback_tasks_ is not None and len(self._search.fallback_tasks_):
+            return "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
+        return super()._no_posterior()

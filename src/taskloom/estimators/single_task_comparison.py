@@ -77,7 +77,7 @@ def compare_to_single_task(
     done, planned = cross_validate(trial, data, [together, alone], cv, groups, n_jobs, model.random_state)
     if done < planned:
         raise KeyboardInterrupt  # a comparison on some of the rows is another one
-    tasks = [0] if getattr(trial.estimator, "_one_vs_rest", False) else trial.estimator.tasks_.tolist()
+    tasks = [0] if data.targets.one_vs_rest else data.targets.tasks_.tolist()
     return _without_model(ledger(alone, together, tasks))
 
 

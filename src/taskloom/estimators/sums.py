@@ -27,17 +27,17 @@ def as_structures(structure: Any, kernel: Any) -> Any:
     return [as_structure(each) for each in structure]
 
 
-def fitted_addends(data: Any, solution: Solution, tasks: Array, dtype: Any) -> dict[str, Any]:
-    """The attributes of a sum: a structure for each kernel; or what the tasks share, and what they keep to themselves."""
+def fitted_addends(data: Any, solution: Solution, dtype: Any) -> dict[str, Any]:
+    """The fields of a sum: a structure for each kernel; or what the tasks share, and what they keep to themselves."""
     addends: SolvedTerms = solution.terms  # type: ignore[assignment]
     if data.problem.structure.is_sum:
         return {"structure_": [A.astype(dtype if fits_single(A) else float) for A in addends.structures]}
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, Any] = {"addends": addends.structures}
     shared, own = addends.weights
     if isinstance(data.features, LinearFeatures):
         for name, W in (("shared_coef_", shared), ("own_coef_", own)):
             attributes[name] = np.ascontiguousarray((data.features.coef(W) * data.scale.spread).T, dtype=dtype)
     if isinstance(data.problem.structure, Robust):
         size, whole = np.linalg.norm(own, axis=0), np.linalg.norm(solution.W, axis=0)
-        attributes["outlier_tasks_"] = tasks[size > NOTHING * np.maximum(whole, np.finfo(float).tiny)]
+        attributes["outlier_tasks_"] = data.targets.tasks_[size > NOTHING * np.maximum(whole, np.finfo(float).tiny)]
     return attributes

@@ -1,19 +1,84 @@
-"""Data at the door: inputs become matrices, targets become observations, names become positions; nonsense stays outside."""
+"""Data at the door: inputs become matrices, targets become observations, names become positions; nonsense stays outside.
+
+Nothing here writes to an estimator: what describes the data is handed back as :class:`Columns` and :class:`Targets`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, check_consistent_length
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    _get_feature_names,
+    check_consistent_length,
+)
 
 from ..design import Observations
 from ..losses import Loss, as_loss
-from ..tables import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, sorted_labels, split_table
+from ..tables import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, split_table
 
 Array = np.ndarray
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Columns:
+    """The columns of ``X``, of which one may name the task of each row."""
+
+    n_features_in_: int
+    feature_names_in_: Array | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Targets:
+    """What the targets were: their tasks, and labels where they are classes."""
+
+    tasks_: Array
+    wide: bool  # a column for each task
+    classes_: Any = None
+    one_vs_rest: bool | None = None  # whether the tasks are the classes of one target; only classifiers know
+
+    @functools.cached_property
+    def positions(self) -> TaskPositions:
+        """Where a label stands among the tasks."""
+        return TaskPositions(self.tasks_)
+
+
+def described(columns: Columns, targets: Targets) -> dict[str, Any]:
+    """The fields of both, as a fitted state takes them."""
+    return {each.name: getattr(part, each.name) for part in (columns, targets) for each in fields(part)}
+
+
+def names_its_class(method: Method) -> Method:
+    """Errors of wrong arguments name the class that was used; Python would name the one in which the method stands."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def named(self: Any, *args: Any, **settings: Any) -> Any:
+        try:
+            signature.bind(self, *args, **settings)
+        except TypeError as error:
+            hint = "; the task of each row travels inside X: task_column=..." if "task" in settings else ""
+            raise TypeError(f"{type(self).__name__}.{method.__name__}() {error}{hint}") from None
+        return method(self, *args, **settings)
+
+    return cast(Method, named)
+
+
+def double(inputs: Any) -> Any:
+    """Inputs in double precision: solutions are certified in it, whatever the precision of the data."""
+    return inputs.astype(np.float64, copy=False)
+
+
+# --- inputs -------------------------------------------------------------------------------------------------------------
 
 
 def _refuse_other_tables(X: Any) -> None:
@@ -25,158 +90,165 @@ def _refuse_other_tables(X: Any) -> None:
         raise ValueError(f"X is a {type(X).__name__}, which holds no data yet: pass X.collect()")
 
 
-class Door(BaseEstimator):
-    """What every estimator asks of data before it learns from them, and of data that it is to predict."""
+def training_inputs(model: Any, X: Any) -> tuple[Any, Array | None, Columns]:
+    """Inputs as a float matrix, the task of each row when there is a task column, and what the columns are."""
+    _refuse_other_tables(X)
+    X = as_table(X)
+    names = _get_feature_names(X)
+    table = split_table(X, model.task_column)
+    inputs = as_matrix(model, table.X)
+    return inputs, table.labels, Columns(n_features_in_=inputs.shape[1] + (table.labels is not None), feature_names_in_=names)
 
-    tasks_: Any
-    n_features_in_: int
-    _wide: bool
-    loss: Any
-    task_column: Any
-    task_weight: Any
-    unseen: str
 
-    def _targets(self, y, labels):
-        """``Y`` as numbers, NaN where unobserved, for targets at the door; sets what describes them."""
-        raise NotImplementedError
+def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
+    """The same for a model that knows its columns, which these must have."""
+    _refuse_other_tables(X)
+    X = as_table(X)
+    _check_feature_names(model, X, reset=False)
+    table = split_table(X, model.task_column)
+    inputs = as_matrix(model, table.X)
+    if model.task_column is None:
+        _check_n_features(model, inputs, reset=False)
+    elif inputs.shape[1] + 1 != model.n_features_in_:
+        raise ValueError(
+            f"X has {inputs.shape[1] + 1} features, but {type(model).__name__} is expecting {model.n_features_in_} "
+            "features as input (the task column counts)"
+        )
+    return inputs, table.labels
 
-    def _inputs(self, X, reset):
-        """Inputs as a float matrix, and the task of each row when there is a task column."""
-        _refuse_other_tables(X)
-        X = as_table(X)
-        _check_feature_names(self, X, reset=reset)
-        table = split_table(X, self.task_column)
-        inputs = self._matrix(table.X)
-        if reset:
-            self.n_features_in_ = inputs.shape[1] + (table.labels is not None)
-        elif self.task_column is None:
-            _check_n_features(self, inputs, reset=False)
-        elif inputs.shape[1] + 1 != self.n_features_in_:
-            raise ValueError(
-                f"X has {inputs.shape[1] + 1} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input (the task column counts)"
-            )
-        return inputs, table.labels
 
-    def _matrix(self, X):
-        """Inputs as finite numbers, in single precision where they came so."""
-        if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
-            X = X.to_numpy()  # for a row or two, the checks of a frame take longer than all else
-        try:
-            return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=self)
-        except (TypeError, ValueError) as error:
-            odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of things that are neither
-            if odd or (words := column_of_words(X)) is None:
-                raise
-            tasks = "" if self.task_column is not None else f", or pass task_column={words!r} if it names the tasks"
-            why = str(error).split(". ")[0]
-            raise ValueError(
-                f"column {words!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave it out"
-                f"{tasks}"
-            ) from None
+def as_matrix(model: Any, X: Any) -> Any:
+    """Inputs as finite numbers, in single precision where they came so."""
+    if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
+        X = X.to_numpy()  # for a row or two, the checks of a frame take longer than all else
+    try:
+        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=model)
+    except (TypeError, ValueError) as error:
+        odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of things that are neither
+        if odd or (words := column_of_words(X)) is None:
+            raise
+        tasks = "" if model.task_column is not None else f", or pass task_column={words!r} if it names the tasks"
+        why = str(error).split(". ")[0]
+        raise ValueError(
+            f"column {words!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave it out{tasks}"
+        ) from None
 
-    def _observations(self, inputs, labels, y, sample_weight):
-        """Targets as observations; sets ``tasks_`` and whatever else describes the targets."""
-        if y is None:
-            raise ValueError("This estimator requires y to be passed, but the target y is None")
-        self.tasks_ = None if labels is None else sorted_labels(labels)
-        Y = self._targets(as_table(y), labels)
-        check_consistent_length(inputs, Y)
-        weights = self._weights(sample_weight, inputs, Y)
-        if labels is None:
-            row, task = np.nonzero(~np.isnan(Y))
-            values = Y[row, task]
-            s = None if weights is None else weights[row, task]
-        else:
-            row = np.flatnonzero(~np.isnan(Y[:, 0]))
-            task, values = code_labels(labels, self.tasks_)[row], Y[row, 0]
-            s = None if weights is None else weights[row, 0]
-        self._check_observed(task, values, s)
-        return Observations.build(row, task, values, len(self.tasks_), s, self._by_task(self.task_weight, "task_weight"))
 
-    def _weights(self, sample_weight, inputs, Y):
-        """Sample weights in the shape of ``Y``; one for each entry is accepted where ``y`` was two-dimensional."""
-        if sample_weight is None:
-            return None
-        weights = np.asarray(sample_weight, dtype=float)
-        if weights.ndim == 2 and self._wide:
-            names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []
-            if names != list(range(len(names))) and self.tasks_.dtype.kind == "O":  # both have names
-                weights = np.asarray(align_targets(sample_weight, self.tasks_, "sample_weight"), dtype=float)
-            if weights.shape != Y.shape:
-                raise ValueError(f"sample_weight of shape {weights.shape} does not match y of shape {Y.shape}")
-            if not np.isfinite(weights).all():
-                raise ValueError("sample_weight holds NaN or infinity")
-        else:
-            weights = _check_sample_weight(sample_weight, inputs, dtype=np.float64)[:, None]
-        if not (weights >= 0).all():
-            raise ValueError(f"sample_weight must not be negative, got {weights.min():.3g}")
-        if not (weights > 0).any():
-            raise ValueError("all sample weights are zero: nothing to learn from")
-        return np.broadcast_to(weights, Y.shape)
+def labels_of_rows(X: Any, task_column: Any) -> Array | None:
+    """The task label of each row of a long table; ``None`` for a wide one."""
+    return split_table(as_table(X), task_column).labels
 
-    def _check_observed(self, task, y, s):
-        """Every task must have something to learn from; the message names the task."""
-        if y.size == 0:
-            raise ValueError("y holds nothing but NaN: no task was observed")
-        live = np.ones(y.size, bool) if s is None else s > 0
-        seen = np.bincount(task[live], minlength=len(self.tasks_))
-        if (seen == 0).any():
-            name = self.tasks_[int(np.argmax(seen == 0))]
-            raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
-        positive = np.bincount(task[live & (y > 0)], minlength=len(self.tasks_))
-        alone = self._labelled() & ((positive == 0) | (positive == seen))
-        if alone.any():
-            raise ValueError(
-                f"task {shown(self.tasks_[int(np.argmax(alone))])} has one class only among its observations; a binary task "
-                "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
-            )
 
-    def _losses(self) -> list[Loss]:
-        """One loss for each task."""
-        if not isinstance(self.loss, dict):
-            return [as_loss(self.loss)] * len(self.tasks_)
-        return [as_loss(loss) for loss in self._by_task(self.loss, "loss")]
-
-    def _by_task(self, given, what):
-        """The entries of a dict (or of a series with labels) by task name, in the order of the tasks; else as it is."""
-        if hasattr(given, "index") and hasattr(given, "to_dict") and list(given.index) != list(range(len(given))):
-            given = given.to_dict()
-        if not isinstance(given, dict):
-            return given
-        names = self.tasks_.tolist()
-        known = set(names)
-        strangers = [name for name in given if name not in known]
-        if strangers:
-            raise ValueError(f"{what} names {shown(strangers[0]) if strangers else ''}, which is not a task of the data")
-        missing = [name for name in names if name not in given]
-        if missing:
-            raise ValueError(f"{what} has no entry for task {shown(missing[0]) if missing else ''}")
-        return [given[name] for name in names]
-
-    def _labelled(self) -> Array:
-        """Which tasks have two labels."""
-        return np.array([loss.targets == "signs" for loss in self._losses()])
-
-    def _tasks_of_rows(self, X):
-        """The task label of each row of a long table; ``None`` for a wide one."""
-        return split_table(as_table(X), self.task_column).labels
-
-    def _known_tasks(self, labels):
-        known = self.__dict__.get("_task_positions")
-        if known is None or known.tasks is not self.tasks_:
-            known = self._task_positions = TaskPositions(self.tasks_)
-        task = known(labels)
-        if (task < 0).any() and self.unseen == "raise":
-            stranger = labels[int(np.argmax(task < 0))]
-            raise ValueError(
-                f"task {shown(stranger)} was not seen in training; the tasks are {_few(self.tasks_)}. Add it with add_task, "
-                'or set unseen="mean" to predict with the mean of the tasks'
-            )
-        return task
+def position_of_tasks(known: Targets, labels: Array, unseen: str) -> Array:
+    """The position of each label among the tasks of a fit; -1 for one that was not seen, unless that is refused."""
+    task = known.positions(labels)
+    if unseen == "raise" and (task < 0).any():
+        stranger = labels[int(np.argmax(task < 0))]
+        raise ValueError(
+            f"task {shown(stranger)} was not seen in training; the tasks are {_few(known.tasks_)}. Add it with add_task, "
+            'or set unseen="mean" to predict with the mean of the tasks'
+        )
+    return task
 
 
 def _few(tasks: Array) -> str:
     """The names of the tasks, or the first of them."""
     names = tasks[:10].tolist()
     return f"{names}" if len(tasks) <= 10 else f"{names} and {len(tasks) - 10} more"
+
+
+# --- targets ------------------------------------------------------------------------------------------------------------
+
+
+def observations(
+    known: Targets, Y: Array, task: Array | None, weights: Array | None, labelled: Array, task_weight: Any
+) -> Observations:
+    """Targets (NaN where unobserved) as observations; ``task`` has the position of each row's task, for long tables."""
+    if task is None:
+        row, task = np.nonzero(~np.isnan(Y))
+        values, s = Y[row, task], None if weights is None else weights[row, task]
+    else:
+        row = np.flatnonzero(~np.isnan(Y[:, 0]))
+        task, values, s = task[row], Y[row, 0], None if weights is None else weights[row, 0]
+    _check_observed(known.tasks_, task, values, s, labelled)
+    strengths = entries_by_task(task_weight, known.tasks_, "task_weight")
+    return Observations.build(row, task, values, len(known.tasks_), s, strengths)
+
+
+def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Observations, Targets]:
+    """The targets of a fit as the model reads them."""
+    Y, known = read_targets(model, y, labels)
+    check_consistent_length(inputs, Y)
+    weights = sample_weights(sample_weight, inputs, Y, known)
+    task = None if labels is None else code_labels(labels, known.tasks_)
+    return observations(known, Y, task, weights, model._labelled(known), model.task_weight), known
+
+
+def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, Targets]:
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None")
+    return model._targets(as_table(y), labels)
+
+
+def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: Targets) -> Array | None:
+    """Sample weights in the shape of ``Y``; one for each entry is accepted where ``y`` was two-dimensional."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, dtype=float)
+    if weights.ndim == 2 and known.wide:
+        names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []
+        if names != list(range(len(names))) and known.tasks_.dtype.kind == "O":  # both have names
+            weights = np.asarray(align_targets(sample_weight, known.tasks_, "sample_weight"), dtype=float)
+        if weights.shape != Y.shape:
+            raise ValueError(f"sample_weight of shape {weights.shape} does not match y of shape {Y.shape}")
+        if not np.isfinite(weights).all():
+            raise ValueError("sample_weight holds NaN or infinity")
+    else:
+        weights = _check_sample_weight(sample_weight, inputs, dtype=np.float64)[:, None]
+    if not (weights >= 0).all():
+        raise ValueError(f"sample_weight must not be negative, got {weights.min():.3g}")
+    if not (weights > 0).any():
+        raise ValueError("all sample weights are zero: nothing to learn from")
+    return np.broadcast_to(weights, Y.shape)
+
+
+def _check_observed(tasks: Array, task: Array, y: Array, s: Array | None, labelled: Array) -> None:
+    """Every task must have something to learn from; the message names the task."""
+    if y.size == 0:
+        raise ValueError("y holds nothing but NaN: no task was observed")
+    live = np.ones(y.size, bool) if s is None else s > 0
+    seen = np.bincount(task[live], minlength=len(tasks))
+    if (seen == 0).any():
+        name = tasks[int(np.argmax(seen == 0))]
+        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
+    positive = np.bincount(task[live & (y > 0)], minlength=len(tasks))
+    alone = labelled & ((positive == 0) | (positive == seen))
+    if alone.any():
+        raise ValueError(
+            f"task {shown(tasks[int(np.argmax(alone))])} has one class only among its observations; a binary task "
+            "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
+        )
+
+
+def losses_by_task(loss: Any, tasks: Array) -> list[Loss]:
+    """One loss for each task."""
+    if not isinstance(loss, dict):
+        return [as_loss(loss)] * len(tasks)
+    return [as_loss(each) for each in entries_by_task(loss, tasks, "loss")]
+
+
+def entries_by_task(given: Any, tasks: Array, what: str) -> Any:
+    """The entries of a dict (or of a series with labels) by task name, in the order of the tasks; else as it is."""
+    if hasattr(given, "index") and hasattr(given, "to_dict") and list(given.index) != list(range(len(given))):
+        given = given.to_dict()
+    if not isinstance(given, dict):
+        return given
+    names = tasks.tolist()
+    known = set(names)
+    strangers = [name for name in given if name not in known]
+    if strangers:
+        raise ValueError(f"{what} names {shown(strangers[0])}, which is not a task of the data")
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ValueError(f"{what} has no entry for task {shown(missing[0])}")
+    return [given[name] for name in names]

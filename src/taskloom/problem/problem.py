@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._component import is_number
 from ..design import Design, Inputs, Observations
@@ -26,13 +27,13 @@ from .targets import Targets
 Array = np.ndarray
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Problem(Value):
-    """Everything a solver may look at.
+    """A convex problem as an immutable value: everything a solver may look at.
 
-    It is made of layers, each an immutable value that holds the one below: a ``Design`` (features, observations and their
-    decompositions), ``Targets`` (a design and a loss), a ``Model`` (targets and a structure), and the strengths. Problems that
-    differ in a layer share the layers below, and what was computed from them.
+    It is made of layers, each a value that holds the one below: a ``Design`` (features, observations and their decompositions),
+    ``Targets`` (a design and a loss), a ``Model`` (targets and a structure), and the strengths. Problems that differ in a layer
+    share the layers below, and what was computed from them.
 
     Parameters
     ----------
@@ -40,26 +41,56 @@ class Problem(Value):
         ``Phi``, with ``K = Phi Phi'``; ``X`` itself for a linear kernel. Sparse features are kept by rows and never made dense.
     observations : Observations, or array of shape (n, T)
         What was seen; an array is ``Y`` with NaN where a task was not observed.
-    loss, structure : component or name
-    alpha : float > 0
-        Strength of the structured norm.
-    ridge : float >= 0
-    fit_intercept : bool
+    loss : Loss or str, default="squared"
+        A loss or its name.
+    structure : Structure or str, default=None
+        A structure or its name; ``None`` is ``Trace()``.
+    alpha : float, default=0.01
+        Regularisation strength of the structured norm, positive.
+    ridge : float, default=0.0
+        Strength of the ridge penalty ``||W||^2``.
+    fit_intercept : bool, default=True
+        Whether every task has an unpenalised intercept.
+
+    Attributes
+    ----------
+    model : Model
+        The layers below the strengths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from taskloom import Problem, solve
+    >>> X = np.random.default_rng(0).normal(size=(30, 4))
+    >>> problem = Problem(X, X[:, :3] + 1.0, structure="frobenius", alpha=0.1)
+    >>> solve(problem).certificate.optimal
+    True
+    >>> problem.at(0.2).design is problem.design  # what was computed from the data is shared
+    True
     """
 
     features: Matrix
     observations: Observations
-    loss: Loss = "squared"  # type: ignore[assignment]
-    structure: Structure = None  # type: ignore[assignment]
-    alpha: float = 0.01
-    ridge: float = 0.0
-    fit_intercept: bool = True
+    loss: Loss
+    structure: Structure
+    alpha: float
+    ridge: float
+    fit_intercept: bool
     model: Model = field(init=False)
 
-    def __post_init__(self) -> None:
-        seen = self.observations if isinstance(self.observations, Observations) else Observations.from_wide(self.observations)
-        design = Design.build(self.features, seen, self.fit_intercept)
-        self._hold(Model(Targets(design, as_loss(self.loss).fresh()), as_structure(self.structure)), self.alpha, self.ridge)
+    def __init__(
+        self,
+        features: Matrix,
+        observations: Observations | ArrayLike,
+        loss: Loss | str = "squared",
+        structure: Structure | str | None = None,
+        alpha: float = 0.01,
+        ridge: float = 0.0,
+        fit_intercept: bool = True,
+    ) -> None:
+        seen = observations if isinstance(observations, Observations) else Observations.from_wide(np.asarray(observations))
+        design = Design.build(features, seen, fit_intercept)
+        self._hold(Model(Targets(design, as_loss(loss).fresh()), as_structure(structure)), alpha, ridge)
 
     def _hold(self, model: Model, alpha: float, ridge: float) -> None:
         """Check the strengths, and show what the layers hold as fields; the dataclass is frozen."""
@@ -81,7 +112,22 @@ class Problem(Value):
 
     @classmethod
     def of(cls, model: Model, alpha: float, ridge: float = 0.0) -> Problem:
-        """The problem of a model at a strength."""
+        """The problem of a model at a strength.
+
+        Parameters
+        ----------
+        model : Model
+            Targets and a structure.
+        alpha : float
+            Regularisation strength.
+        ridge : float, default=0.0
+            Strength of the ridge penalty.
+
+        Returns
+        -------
+        Problem
+            The problem; it holds the model.
+        """
         problem = object.__new__(cls)
         problem._hold(model, alpha, ridge)
         return problem
@@ -94,100 +140,277 @@ class Problem(Value):
 
     @property
     def targets(self) -> Targets:
+        """The design and the loss."""
         return self.model.targets
 
     @property
     def terms(self) -> tuple[Term, ...]:
+        """The terms of the predictor: one, unless the structure splits the weights or there are several kernels."""
         return self.model.terms
 
     @property
     def design(self) -> Design:
+        """Features, observations and what is computed from them."""
         return self.model.targets.design
 
     @property
     def inputs(self) -> Inputs:
+        """Layouts of the features by task, and the passes over them."""
         return self.design.inputs
 
     @property
     def n_tasks(self) -> int:
+        """The number of tasks, ``T``."""
         return self.design.n_tasks
 
     @property
     def n_rows(self) -> int:
+        """The number of rows of the features, ``n``."""
         return self.design.n_rows
 
     @property
     def n_features(self) -> int:
+        """The number of columns of the features, ``r``."""
         return self.design.n_features
 
     def at(self, alpha: float) -> Problem:
-        """The same problem at another strength."""
+        """The same problem at another strength.
+
+        Parameters
+        ----------
+        alpha : float
+            Regularisation strength.
+
+        Returns
+        -------
+        Problem
+            With the same model.
+        """
         return Problem.of(self.model, alpha, self.ridge)
 
     def with_structure(self, structure: Structure) -> Problem:
-        """The same data and loss under another structure."""
+        """The same data and loss under another structure.
+
+        Parameters
+        ----------
+        structure : Structure
+            The other structure.
+
+        Returns
+        -------
+        Problem
+            With the same targets.
+        """
         return self if structure is self.structure else Problem.of(Model(self.targets, structure), self.alpha, self.ridge)
 
     def with_targets(self, targets: Targets) -> Problem:
-        """Other targets under the same structure."""
+        """Other targets under the same structure.
+
+        Parameters
+        ----------
+        targets : Targets
+            A design and a loss.
+
+        Returns
+        -------
+        Problem
+            With the same structure and strengths.
+        """
         return self if targets is self.targets else Problem.of(Model(targets, self.structure), self.alpha, self.ridge)
 
     def with_loss(self, loss: Loss) -> Problem:
-        """The same data under another loss."""
+        """The same data under another loss.
+
+        Parameters
+        ----------
+        loss : Loss
+            The other loss.
+
+        Returns
+        -------
+        Problem
+            With the same design.
+        """
         return self.with_targets(self.targets.with_loss(loss))
 
     def with_features(self, features: Matrix) -> Problem:
-        """The same observations of other features of the same rows."""
+        """The same observations of other features of the same rows.
+
+        Parameters
+        ----------
+        features : array or sparse matrix of shape (n, r)
+            The other features.
+
+        Returns
+        -------
+        Problem
+            With the same observations.
+        """
         return self.with_targets(self.targets.with_features(features))
 
     def stacked(self) -> Problem:
-        """Where several terms share their columns: the same problem with features and weights for each term."""
+        """Where several terms share their columns: the same problem with features and weights for each term.
+
+        Returns
+        -------
+        Problem
+            The problem itself, where its terms share no columns.
+        """
         return self if self.model.stacked is None else Problem.of(self.model.stacked, self.alpha, self.ridge)
 
     # --- primal -------------------------------------------------------------------------------------------------
 
     def predict(self, W: Array, b: Array) -> Array:
-        """``z``: the prediction for each observation."""
+        """Predict every observation.
+
+        Parameters
+        ----------
+        W : ndarray of shape (r, T)
+            Weights.
+        b : ndarray of shape (T,)
+            Intercepts.
+
+        Returns
+        -------
+        ndarray of shape (n_observations,)
+            ``z``, in the order of ``observations``.
+        """
         return self.inputs.predict(W, b)
 
     def loss_term(self, z: Array) -> float:
-        """``sum_i v_i loss(y_i, z_i)``."""
+        """The loss term of the objective, ``sum_i v_i loss(y_i, z_i)``.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n_observations,)
+            Predictions.
+
+        Returns
+        -------
+        float
+            The weighted sum of the losses.
+        """
         return self.targets.loss_term(z)
 
     def seen_by_structure(self, W: Array) -> Array:
-        """``R`` with ``R'R`` what the structure sees: ``W'W``, or ``WW'`` if it sits on the features."""
+        """``R`` with ``R'R`` what the structure sees: ``W'W``, or ``WW'`` if it sits on the features.
+
+        Parameters
+        ----------
+        W : ndarray of shape (r, T)
+            Weights.
+
+        Returns
+        -------
+        ndarray
+            ``W`` or its transpose.
+        """
         return W.T if self.structure.on_features else W
 
     def primal(self, W: Array, b: Array, A: Array) -> float:
-        """``J(W, b, A)`` from its definition; ``inf`` where ``W`` leaves the range of ``A``."""
+        """The objective ``J(W, b, A)`` from its definition.
+
+        Parameters
+        ----------
+        W : ndarray of shape (r, T)
+            Weights.
+        b : ndarray of shape (T,)
+            Intercepts.
+        A : ndarray
+            The structure, ``T x T`` (``r x r`` where it sits on the features).
+
+        Returns
+        -------
+        float
+            The objective; ``inf`` where ``W`` leaves the range of ``A``.
+        """
         norm = self.alpha * self.structure.charge(self.seen_by_structure(W), A) + self.ridge * float(np.vdot(W, W))
         return self.loss_term(self.predict(W, b)) + norm + self.structure.value(A)
 
     def best_primal(self, W: Array, b: Array) -> tuple[float, Array]:
-        """``min_A J(W, b, A)`` and the structure that attains it."""
+        """``min_A J(W, b, A)`` and the structure that attains it.
+
+        Parameters
+        ----------
+        W : ndarray of shape (r, T)
+            Weights.
+        b : ndarray of shape (T,)
+            Intercepts.
+
+        Returns
+        -------
+        tuple of (float, structure)
+            The objective and ``A``.
+        """
         penalty, A = self.best_penalty(W)
         return self.loss_term(self.predict(W, b)) + penalty, A
 
     def best_penalty(self, W: Array) -> tuple[float, Any]:
-        """``min_A alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` and the structure that attains it."""
+        """``min_A alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` and the structure that attains it.
+
+        Parameters
+        ----------
+        W : ndarray of shape (r, T)
+            Weights.
+
+        Returns
+        -------
+        tuple of (float, structure)
+            The penalty and ``A``.
+        """
         A, penalty = self.structure.final_structure(np.sqrt(self.alpha) * self.seen_by_structure(W))
         return penalty + self.ridge * float(np.vdot(W, W)), A
 
     # --- dual ---------------------------------------------------------------------------------------------------
 
     def correlate(self, G: Array) -> Array:
-        """``Z = Phi'G`` (``r x T``); column ``t`` adds up over the observations of task ``t``."""
+        """``Z = Phi'G``: column ``t`` adds up over the observations of task ``t``.
+
+        Parameters
+        ----------
+        G : ndarray of shape (n_observations,)
+            One number for each observation.
+
+        Returns
+        -------
+        ndarray of shape (r, T)
+            ``Z``.
+        """
         return self.inputs.correlate(G)
 
     def dual_candidate(self, gradients: Array) -> Array:
-        """``G = -v s`` from gradients of the loss, moved until the conjugate is finite and intercepts are balanced."""
+        """``G = -v s`` from gradients of the loss, moved until the conjugate is finite and intercepts are balanced.
+
+        Parameters
+        ----------
+        gradients : ndarray of shape (n_observations,)
+            Gradients ``s`` of the loss, near which a candidate is wanted.
+
+        Returns
+        -------
+        ndarray of shape (n_observations,)
+            A dual candidate.
+        """
         return self.targets.dual_candidate(gradients)
 
     def dual(self, G: Array, W: Array | None = None, near: Array | None = None, Z: Array | None = None) -> float:
         """The best ``D(c G)`` over ``0 <= c <= 1``: a lower bound on the minimum of ``J``.
 
-        ``W`` is the primal guess that says how a ridge splits ``Z``; ``near`` is the structure that goes with it. ``Z = Phi'G``
-        is computed unless it is given.
+        Parameters
+        ----------
+        G : ndarray of shape (n_observations,)
+            A dual candidate.
+        W : ndarray of shape (r, T), default=None
+            The primal guess that says how a ridge splits ``Z``.
+        near : ndarray, default=None
+            The structure that goes with ``W``, near which a numerical conjugate is bounded.
+        Z : ndarray of shape (r, T), default=None
+            ``Phi'G``, where it is known.
+
+        Returns
+        -------
+        float
+            A lower bound on the minimum.
         """
         Z = self.correlate(G) if Z is None else Z
         ridge_part = 0.0
@@ -223,7 +446,20 @@ class Problem(Value):
         return self.targets.rounding_floor
 
     def relative(self, gap: float, size: float = 0.0) -> float:
-        """``gap / scale``, and 0 when both are 0: the scale beside the rounding of targets, the gap beside that of ``size``."""
+        """A gap relative to the intercept-only model; 0 where both are 0 up to rounding.
+
+        Parameters
+        ----------
+        gap : float
+            A duality gap.
+        size : float, default=0.0
+            The size of the numbers whose difference the gap is, for its rounding.
+
+        Returns
+        -------
+        float
+            ``gap / scale``.
+        """
         if gap <= 0:
             return 0.0
         size = size if np.isfinite(size) else 0.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length
 
+from ..estimators.inspect_model import chosen_alpha, labelled_tasks, observed_targets, one_target
 from ..inspection.labels import display_names
 from ..inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
 from ..structures import as_structure
@@ -55,7 +55,7 @@ class Facts:
     @property
     def one_target(self) -> bool:
         """Whether the tasks are the classes of one target."""
-        return bool(getattr(self.model, "_one_vs_rest", False))
+        return one_target(self.model)
 
     @property
     def noun(self) -> str:
@@ -90,7 +90,7 @@ def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Fac
         groups=groups,
         order=leaf_order(task_tree(C, groups)),
         structures=[as_structure(each) for each in (chosen if isinstance(chosen, list | tuple) else [chosen])],
-        alpha=float(getattr(model, "alpha_", getattr(model, "alpha", np.nan))),
+        alpha=chosen_alpha(model),
         eigenvalues=np.maximum(np.linalg.eigvalsh(whole_structure(model))[::-1], 0.0),
         contributions=_contributions(model),
         transfer=transfer if transfer is not None else getattr(model, "transfer_", None),
@@ -118,41 +118,25 @@ def _contributions(model: Any) -> list[list[tuple[int, float]]] | None:
 
 def _describe(model: Any, X: Any, y: Any) -> ReportData:
     """Number of observations, mean and standard deviation of targets, and score of each task."""
-    T = len(model.tasks_)
-    check_consistent_length(as_table(X), as_table(y))
-    labels = model._tasks_of_rows(X)
-    one_target = getattr(model, "_one_vs_rest", False)
-    if one_target:
-        raw = np.asarray(as_table(y)).ravel()
-        Y = np.where(raw[:, None] == np.asarray(model.classes_)[None, :], 1.0, -1.0)
-    else:
-        Y = np.asarray(model._coded(as_table(y), labels), dtype=float)
-    task, values = _observed(model, Y, labels)
+    T, by_class = len(model.tasks_), one_target(model)
+    task, values = observed_targets(model, X, y)
     counts = np.bincount(task, minlength=T)
     live = np.maximum(counts, 1)
     mean = np.bincount(task, weights=values, minlength=T) / live
     std = np.sqrt(np.bincount(task, weights=(values - mean[task]) ** 2, minlength=T) / live)
-    labelled = model._labelled()
+    labelled = labelled_tasks(model)
+    n_rows = len(as_table(y))
     by_task = model.score_per_task(X, y)
-    score = [by_task.get(0 if one_target else label, np.nan) for label in model.tasks_.tolist()]
+    score = [by_task.get(0 if by_class else label, np.nan) for label in model.tasks_.tolist()]
     return ReportData(
-        n_rows=len(Y),
-        n_inputs=int(model.n_features_in_) - (labels is not None),
-        n_observations=len(Y) if one_target else len(values),
+        n_rows=n_rows,
+        n_inputs=int(model.n_features_in_) - (model.task_column is not None),
+        n_observations=n_rows if by_class else len(values),
         counts=counts,
         mean=np.where(counts == 0, np.nan, np.where(labelled, (mean + 1) / 2, mean)),
         std=np.where(labelled | (counts == 0), np.nan, std),
         score=np.array(score, dtype=float),
     )
-
-
-def _observed(model: Any, Y: Array, labels: Any) -> tuple[Array, Array]:
-    """The task and the target of every observation."""
-    if labels is None:
-        row, task = np.nonzero(~np.isnan(Y))
-        return task, Y[row, task]
-    seen = ~np.isnan(Y)
-    return model._known_tasks(labels[seen]), Y[seen]
 
 
 def payload(facts: Facts) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._component import Component
+from ..estimators.inspect_model import one_target
 from .facts import Facts
 
 
@@ -55,7 +56,7 @@ def _code(name: str, settings: dict[str, Any], fit: str) -> str:
 
 
 def _fit(model: Any) -> str:
-    if getattr(model, "_one_vs_rest", False):
+    if one_target(model):
         return "model.fit(X, y)  # one row per sample; y holds its class"
     if model.task_column is not None:
         return "model.fit(X, y)  # one row per observation; the task is in the task column of X"

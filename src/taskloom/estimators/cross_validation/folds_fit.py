@@ -6,7 +6,6 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,10 @@ from ...solvers import path, strength_grid
 from ...solvers.reformulations.eigenbasis import EigenbasisForm
 from ...structures import Structure
 from ...tables import as_table
-from ..base import MultiTaskEstimator, Prepared
+from ..base import MultiTaskEstimator
+from ..decision import own_task
+from ..fitted import Prepared, with_state
+from ..validation import labels_of_rows, new_inputs, position_of_tasks
 from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, make_folds
 
@@ -48,40 +50,36 @@ class Trial:
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight)[rows]
         return *_safe_split(self.estimator, self.X, self.y, rows, train), weight
 
-    def judge(self, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None) -> Judge:
-        """How to score the predictions of a model on these data, many times."""
-        return Judge(self.scoring, model, X, y, weight, self.variance)
+    def judge(self, data: Prepared, X: Any, y: Any, weight: Array | None) -> Judge:
+        """How to score predictions of these data by a model that was prepared with ``data``, many times."""
+        return Judge(self, data, X, y, weight)
 
 
 class Judge:
-    """Scores a model on the same data at one strength after the other."""
+    """Scores decision values of the same data at one strength after the other."""
 
-    def __init__(
-        self, scoring: Any, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None, variance: dict[Any, float] | None
-    ):
-        self.scoring, self.X, self.y, self.weight, self.variance = scoring, X, y, weight, variance
-        self.steadily = isinstance(scoring, str) and scoring == "steady"
-        self.scorer = None if scoring is None or self.steadily else check_scoring(model, scoring)
+    def __init__(self, trial: Trial, data: Prepared, X: Any, y: Any, weight: Array | None):
+        self.model, self.scoring, self.variance = trial.estimator, trial.scoring, trial.variance
+        self.data, self.X, self.y, self.weight = data, X, y, weight
+        self.steadily = isinstance(self.scoring, str) and self.scoring == "steady"
+        self.scorer = None if self.scoring is None or self.steadily else check_scoring(self.model, self.scoring)
         self.quick = None
-        if not getattr(model, "_one_vs_rest", False):
-            self.quick = model._task_scores(X, y, weight)
-            self.seen = ~np.isnan(model._coded(as_table(y), model._tasks_of_rows(X)))
+        if not data.targets.one_vs_rest:
+            coded = self.model._coded(data.targets, as_table(y), labels_of_rows(X, self.model.task_column))
+            self.quick, self.seen = self.model._task_scores(data.targets, X, coded, weight), ~np.isnan(coded)
 
-    def __call__(self, model: MultiTaskEstimator, values: Array) -> tuple[float, dict[Any, float]]:
-        """The score, and for the ledger that of each task, against the task's variance over all the data.
-
-        ``values`` are the model's decision values here.
-        """
+    def __call__(self, values: Array) -> tuple[float, dict[Any, float]]:
+        """The score, and for the ledger that of each task, against the task's variance over all the data."""
         if self.quick is not None:
             by_task = self.quick(values[self.seen])
             steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
         else:
-            by_task = steady = model.score_per_task(self.X, self.y, self.weight)
+            by_task = steady = self._decided(values).score_per_task(self.X, self.y, self.weight)
         if self.scorer is None:
             return mean_score(steady if self.steadily else by_task), steady
         options = {} if self.weight is None else {"sample_weight": self.weight}
         try:
-            return float(self.scorer(model, self.X, self.y, **options)), steady
+            return float(self.scorer(self._decided(values), self.X, self.y, **options)), steady
         except ValueError as error:
             if "NaN" not in str(error):
                 raise
@@ -89,6 +87,10 @@ class Judge:
                 f'scoring={self.scoring!r} cannot read missing targets ({error}); use scoring=None or scoring="steady", or a '
                 "scorer that knows tasks, as of taskloom.metrics"
             ) from None
+
+    def _decided(self, values: Array) -> MultiTaskEstimator:
+        """An estimator with these decision values, for what asks one: a scorer of the user's, the classes of one target."""
+        return with_state(self.model, self.data.deciding(values))
 
 
 def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
@@ -114,15 +116,14 @@ def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list
 def _run_fold(trial: Trial, candidates: list[Candidate], split: Split) -> list[FoldResult]:
     """Every candidate at every strength in one fold."""
     X_test, y_test, test_weight = trial.part(split[1], split[0])
-    fold = Fold(copy.deepcopy(trial.estimator), *trial.part(split[0]), X_test)
-    judge = trial.judge(fold.model, X_test, y_test, test_weight)
+    fold = Fold(trial.estimator, *trial.part(split[0]), X_test)
+    judge = trial.judge(fold.data, X_test, y_test, test_weight)
     results = []
     for candidate in candidates:
         began = time.perf_counter()
-        solutions = walk(fold.model, fold.under(candidate.structure), candidate.alphas)
+        solutions = walk(trial.estimator, fold.under(candidate.structure), candidate.alphas)
         seconds = np.full(len(solutions), (time.perf_counter() - began) / len(solutions))
-        judged = [judge(*fold.at(solution)) for solution in solutions]
-        scores, by_task = zip(*judged, strict=True)
+        scores, by_task = zip(*(judge(fold.values(solution)) for solution in solutions), strict=True)
         results.append(FoldResult(np.array(scores), list(by_task), seconds, [slim(solution) for solution in solutions]))
     return results
 
@@ -134,57 +135,42 @@ def slim(solution: Solution) -> Solution:
 
 
 class Fold:
-    """A model that was given the training part and answers for the test part: everything but the strength is done once."""
+    """The training part of the data, prepared, and the features of the test part: everything but the strength, done once."""
 
     def __init__(self, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None, X_test: Any):
+        model = copy.deepcopy(model)  # components and feature maps may keep notes while they work: folds run in threads
         self.model, self.data = model, model._prepare(X, y, weight)
-        inputs, labels = model._inputs(X_test, reset=False)
-        self.task = None if labels is None else model._known_tasks(labels)
+        inputs, labels = new_inputs(with_state(model, self.data.columns), X_test)
+        self.task = None if labels is None else position_of_tasks(self.data.targets, labels, model.unseen)
         features = self.data.features
-        phi = features.project(inputs if isinstance(features, LinearFeatures) else model._kernel(inputs, self.data.inputs))
+        phi = features.project(inputs if isinstance(features, LinearFeatures) else self.data.kernel(inputs, self.data.inputs))
         self.form = EigenbasisForm.of(self.data.problem)
         self.phi = phi if self.form is None else self.form.basis.features(phi)
 
     def under(self, structure: Structure) -> Problem:
         """The training problem under a structure, along eigenvectors where that is possible."""
-        problem = self.data.problem.with_structure(self.model._posed(structure, self.data.features))
+        problem = self.data.problem.with_structure(self.model._posed(structure, self.data.features, self.data.targets))
         return problem if self.form is None else self.form.apply(problem)
 
-    def at(self, solution: Solution) -> tuple[MultiTaskEstimator, Array]:
-        """The model with this solution of ``under``, which can predict the test part, and its decision values there."""
+    def values(self, solution: Solution) -> Array:
+        """The decision values of the test part, for a solution of ``under``."""
         scale = self.data.scale
         b = solution.b if self.form is None else self.form.basis.inputs.y_mean
-        values = _pick(np.asarray(self.phi @ solution.W + b) * scale.spread + scale.mean, self.task)
-        self.model.intercept_ = solution.b  # a fitted model has one
-        self.model._values = partial(constant, values)  # type: ignore[method-assign]
-        return self.model, values
+        return own_task(np.asarray(self.phi @ solution.W + b) * scale.spread + scale.mean, self.task)
 
 
-def constant(values: Array, *_: Any) -> Array:
-    """Predictions that are already made."""
-    return values
-
-
-def _pick(values: Array, task: Array | None) -> Array:
-    """The value of each row's own task; -1 is the mean of the tasks."""
-    if task is None:
-        return values
-    own = values[np.arange(len(values)), task]
-    return np.where(task < 0, values.mean(axis=1), own)
-
-
-def _variances(data: Prepared, tasks: list[Any]) -> dict[Any, float]:
+def _variances(data: Prepared) -> dict[Any, float]:
     """Of the targets of each task, in their own units."""
     seen = data.problem.observations
     total = seen.sum_by_task(seen.weight)
     mean = seen.sum_by_task(seen.weight * seen.y) / total
     spread = seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total * data.scale.spread**2
-    return dict(zip(tasks, spread.tolist(), strict=True))
+    return dict(zip(data.targets.tasks_.tolist(), spread.tolist(), strict=True))
 
 
 def grid_for(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
     """Strengths to try for a structure on these data."""
-    return strength_grid(data.problem.with_structure(model._posed(structure, data.features)), size)
+    return strength_grid(data.problem.with_structure(model._posed(structure, data.features, data.targets)), size)
 
 
 def cross_validate(
@@ -199,11 +185,11 @@ def cross_validate(
 ) -> tuple[int, int]:
     """Fill in the candidates' scores; how many folds were done, of how many: Ctrl-C leaves those that are complete."""
     model = trial.estimator
-    trial.variance = _variances(data, model.tasks_.tolist())
-    seen, n_rows, labelled = data.problem.observations, data.problem.features.shape[0], model._labelled()
+    trial.variance = _variances(data)
+    seen, n_rows, labelled = data.problem.observations, data.problem.features.shape[0], model._labelled(data.targets)
     folds = make_folds(cv, trial.X, trial.y, groups, seen, n_rows, labelled, random_state)
     if model.unseen == "raise" or model.task_column is None:
-        check_folds(folds, seen, n_rows, model.tasks_, labelled)
+        check_folds(folds, seen, n_rows, data.targets.tasks_, labelled)
     runs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
         delayed(_run_fold)(trial, candidates, split) for split in folds
     )

@@ -60,6 +60,20 @@ class Candidate:
         return np.array([[read(solution) for solution in fold.solutions] for fold in self.folds if fold.solutions])
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SearchResult:
+    """What a search found out, beside the fitted model."""
+
+    alpha_: float
+    best_structure_: Any
+    best_score_: float | None = None
+    n_splits_: int | None = None
+    cv_results_: dict[str, Any] | None = None
+    path_: dict[str, Array] | None = None
+    transfer_: Any = None
+    fallback_tasks_: Array | None = None
+
+
 def ledger(alone: Candidate, together: Candidate, tasks: list[Any]) -> dict[str, Array]:
     """For each task its cross-validated score alone and with the others, the gain, and the standard error of the gain."""
     one = alone.task_scores(alone.best, tasks)

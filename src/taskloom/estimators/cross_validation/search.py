@@ -6,11 +6,9 @@ starts; the candidates share all of that. The rest is bookkeeping in scikit-lear
 
 from __future__ import annotations
 
-import copy
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -26,12 +24,15 @@ from ..._component import warn
 from ...structures import Independent, Structure
 from ...tables import as_table, shown
 from ...uncertainty.leave_one_out import leave_one_out
-from ..base import MultiTaskEstimator, Prepared
+from ..base import MultiTaskEstimator
 from ..callbacks import Watch, with_callbacks
-from ..rollback import all_or_nothing
+from ..decision import cross_kernel
+from ..fitted import FittedState, Prepared, show_fields
+from ..state_of_fit import fitted_state
 from ..sums import as_structures
-from .folds_fit import ALONE, Fold, Trial, constant, cross_validate, grid_for, walk
-from .results import Candidate, FoldResult, ledger, path_table, results_table
+from ..validation import names_its_class
+from .folds_fit import ALONE, Fold, Trial, cross_validate, grid_for, walk
+from .results import Candidate, FoldResult, SearchResult, ledger, path_table, results_table
 from .splitters import check_left
 
 Array = np.ndarray
@@ -58,20 +59,9 @@ class CrossValidated(MultiTaskEstimator):
     """``fit`` of the cross-validated estimators; the rest they have from the plain ones."""
 
     _plain_class: ClassVar[type[MultiTaskEstimator]]
-    structures: Any
-    alphas: Any
-    cv: Any
-    scoring: Any
-    fallback: Any
-    n_jobs: Any
-    coef_: Any
-    dual_coef_: Any
-    intercept_: Any
-    certificate_: Any
-    _inner_products: Any
-    _training: Any
+    _search: SearchResult
 
-    @all_or_nothing
+    @names_its_class
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: ArrayLike | None = None) -> Self:
         """Choose strength and structure by cross-validation, and fit with them on all data.
@@ -103,34 +93,35 @@ class CrossValidated(MultiTaskEstimator):
             )
         X, y = indexable(as_table(X), as_table(y))
         structures = self._candidates()
-        trial = Trial(self._plain(_template(structures)), X, y, sample_weight, self.scoring)
-        data = trial.estimator._prepare(X, y, sample_weight)
+        model = self._plain(_template(structures))
+        trial = Trial(model, X, y, sample_weight, self.scoring)
+        data = model._prepare(X, y, sample_weight)
         candidates = [Candidate(structure, self._strengths(data, trial, structure)) for structure in structures]
-        alone = Candidate(Independent(), grid_for(trial.estimator, data, Independent(), ALONE))
-        self._adopt(trial.estimator)
+        alone = Candidate(Independent(), grid_for(model, data, Independent(), ALONE))
         watch = Watch.over(self, X, y, 2)
-        n_folds = self._cross_validate(
+        n_splits, n_folds = self._cross_validate(
             trial, data, [*candidates, alone], groups, watch and watch.part("cross-validation", None)
         )
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
-        model = trial.estimator
-        self.alpha_ = float(chosen.alphas[chosen.best])
-        problem = data.problem.with_structure(model._posed(chosen.structure, data.features)).at(self.alpha_)
-        own = replace(data, problem=problem)
         refit = watch and watch.part("refit", self.max_iter)
-        model._store(own, model._solve(own, refit))
-        self._adopt(model)
-        if self.n_splits_ < n_folds:
-            note = f"The search was interrupted after {self.n_splits_} of {n_folds} folds, and chose by these."
-            self.certificate_ = replace(self.certificate_, message=f"{self.certificate_.message} {note}")
+        state = _refitted(model, data, chosen, refit)
+        if n_splits < n_folds:
+            note = f"The search was interrupted after {n_splits} of {n_folds} folds, and chose by these."
+            state = _noted(state, note)
             warn(note, ConvergenceWarning)
-        self.best_structure_ = chosen.structure
-        self.best_score_ = float(chosen.mean[chosen.best])
-        self.cv_results_ = results_table(candidates)
-        self.path_ = path_table(chosen)
-        self.transfer_ = ledger(alone, chosen, self.tasks_.tolist() if self._by_name() else [0])
+        tasks = [0] if data.targets.one_vs_rest else data.targets.tasks_.tolist()
+        search = SearchResult(
+            alpha_=float(chosen.alphas[chosen.best]),
+            best_structure_=chosen.structure,
+            best_score_=float(chosen.mean[chosen.best]),
+            n_splits_=n_splits,
+            cv_results_=results_table(candidates),
+            path_=path_table(chosen),
+            transfer_=ledger(alone, chosen, tasks),
+        )
         if self.fallback == "single":
-            self._fall_back(trial, data, alone)
+            state, search = _with_fallback(model, data, alone, state, search)
+        self._state, self._search = state, search
         for part in (refit, watch):
             if part is not None:
                 part.end(dict)
@@ -167,24 +158,25 @@ class CrossValidated(MultiTaskEstimator):
             raise ValueError(f"alphas must be a whole number or positive strengths, got {self.alphas!r}")
         return alphas
 
-    def _plain(self, structure: Structure) -> MultiTaskEstimator:
+    def _plain(self, structure: Structure, **chosen: Any) -> MultiTaskEstimator:
         """The estimator without cross-validation."""
         mine = self.get_params(deep=False)
         names = self._plain_class._get_param_names()
         options = {name: mine[name] for name in names if name in mine and name not in ("structure", "verbose")}
-        return clone(self._plain_class(clone(structure, safe=False), **options))
+        return clone(self._plain_class(clone(structure, safe=False), **options, **chosen))
 
-    def _by_name(self) -> bool:
-        return not getattr(self, "_one_vs_rest", False)
+    def _chosen(self) -> MultiTaskEstimator:
+        """... with what the search chose."""
+        return self._plain(self._search.best_structure_, alpha=self._search.alpha_)
 
     # --- folds --------------------------------------------------------------------------------------------------
 
     def _cross_validate(
         self, trial: Trial, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
-    ) -> int:
-        """Score every candidate; the number of folds there should have been."""
+    ) -> tuple[int, int]:
+        """Score every candidate; how many folds there were, and how many there should have been."""
         if self._leaves_one_out():
-            n_folds = self.n_splits_ = data.problem.features.shape[0]
+            n_splits = n_folds = data.problem.features.shape[0]
             self._leave_one_out(trial, data, candidates)
         else:
 
@@ -194,37 +186,32 @@ class CrossValidated(MultiTaskEstimator):
                 if watch is not None:
                     watch.part("fold").end()
 
-            self.n_splits_, n_folds = cross_validate(
-                trial, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report
-            )
+            n_splits, n_folds = cross_validate(trial, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report)
         if watch is not None:
             watch.end()
-        return n_folds
+        return n_splits, n_folds
 
     def _leaves_one_out(self) -> bool:
         return isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo")
 
     def _leave_one_out(self, trial: Trial, data: Prepared, candidates: list[Candidate]) -> None:
         """One row at a time; predictions are scored together, because one observation has no score of its own."""
-        seen, n_rows = data.problem.observations, data.problem.features.shape[0]
-        wide = trial.estimator.task_column is None
-        check_left(seen, trial.estimator.tasks_, trial.estimator._labelled())
+        model, seen, n_rows = trial.estimator, data.problem.observations, data.problem.features.shape[0]
+        wide = model.task_column is None
+        check_left(seen, data.targets.tasks_, model._labelled(data.targets))
+        size = isinstance(self.task_weight, str) and self.task_weight == "size"
+        judge = trial.judge(data, trial.X, trial.y, trial.sample_weight)
         for candidate in candidates:
             began = time.perf_counter()
-            problem = data.problem.with_structure(trial.estimator._posed(candidate.structure, data.features))
-            size = isinstance(self.task_weight, str) and self.task_weight == "size"
-            plain = not self.standardize_targets if hasattr(self, "standardize_targets") else True
+            problem = data.problem.with_structure(model._posed(candidate.structure, data.features, data.targets))
+            plain = not getattr(self, "standardize_targets", False)
             quick = leave_one_out(problem, list(candidate.alphas), rows=wide, by_size=size) if plain else None
             if quick is None:
                 quick = self._leave_out_slowly(trial, data, candidate)
-            model = copy.copy(trial.estimator)
-            model.intercept_ = np.zeros(problem.n_tasks)  # a fitted model has one
-            judge = trial.judge(model, trial.X, trial.y, trial.sample_weight)
             scores, by_task = [], []
             for values in quick:
                 held = seen.scatter(values, n_rows) if wide else np.bincount(seen.row, weights=values, minlength=n_rows)
-                model._values = partial(constant, held)  # type: ignore[method-assign]
-                score, tasks = judge(model, held)
+                score, tasks = judge(held)
                 scores.append(score)
                 by_task.append(tasks)
             seconds = np.full(len(scores), (time.perf_counter() - began) / len(scores))
@@ -239,47 +226,56 @@ class CrossValidated(MultiTaskEstimator):
         for i in range(n_rows):
             others = np.delete(np.arange(n_rows), i)
             alone = trial.part(np.array([i]), others)[0]
-            fold = Fold(copy.deepcopy(trial.estimator), *trial.part(others), alone)
+            fold = Fold(trial.estimator, *trial.part(others), alone)
             mine = order[ends[i] : ends[i + 1]]
             for k, solution in enumerate(walk(fold.model, fold.under(candidate.structure), candidate.alphas)):
-                values = fold.at(solution)[1]
+                values = fold.values(solution)
                 out[k, mine] = values[0, seen.task[mine]] if values.ndim == 2 else values[0]
         return out
 
-    # --- what is kept -------------------------------------------------------------------------------------------
 
-    def _adopt(self, model: MultiTaskEstimator) -> None:
-        """The fitted attributes of the plain estimator become ours, in place of those of the last fit."""
-        parameters = set(self.get_params(deep=False)) | set(model.get_params(deep=False))
-        searched = {"alpha_", "n_splits_"}  # ours alone, from this fit
-        for stale in [name for name in vars(self) if name.endswith("_") and name not in searched]:
-            delattr(self, stale)
-        self.__dict__.pop("_posterior", None)
-        self.__dict__.update({name: value for name, value in vars(model).items() if name not in parameters})
+# --- what is kept ---------------------------------------------------------------------------------------------------------
 
-    def _fall_back(self, trial: Trial, data: Prepared, alone: Candidate) -> None:
-        """Tasks that joint learning hurts, by more than one standard error, keep a model of their own."""
-        if not self._by_name():
-            raise ValueError("fallback is for tasks; here the tasks are the classes of one target")
-        if isinstance(self.kernel, (list, tuple)):
-            raise ValueError("fallback needs one kernel, got a list")
-        hurt = np.flatnonzero(self.transfer_["gain"] < -self.transfer_["standard_error"])  # unknown errors tell nothing
-        self.fallback_tasks_ = self.tasks_[hurt]
-        if hurt.size == 0:
-            return
-        model = copy.copy(trial.estimator)
-        problem = data.problem.with_structure(model._posed(Independent(), data.features))
-        single = replace(data, problem=problem.at(float(alone.alphas[alone.best])))
-        model._store(single, model._solve(single))
-        self.intercept_[hurt] = model.intercept_[hurt]
-        if hasattr(self, "coef_"):
-            self.coef_[hurt] = model.coef_[hurt]
-        else:
-            self.dual_coef_[:, hurt] = model.dual_coef_[:, hurt]
-            C = self.dual_coef_.astype(float) / data.scale.spread
-            self._inner_products = C.T @ self._cross(self.X_fit_) @ C
-        self.transfer_["model"][hurt] = "alone"
-        self._training = None  # the posterior of the joint model says nothing about these tasks
-        named = ", ".join(map(shown, self.fallback_tasks_[:5])) + (", ..." if hurt.size > 5 else "")
-        note = f"This is the joint fit; {hurt.size} of {len(self.tasks_)} tasks fell back to a model of their own ({named})."
-        self.certificate_ = replace(self.certificate_, message=f"{self.certificate_.message} {note}")
+
+def _refitted(model: MultiTaskEstimator, data: Prepared, chosen: Candidate, watch: Watch | None = None) -> FittedState:
+    """The fit of all data with a candidate at its best strength."""
+    problem = data.problem.with_structure(model._posed(chosen.structure, data.features, data.targets))
+    data = replace(data, problem=problem.at(float(chosen.alphas[chosen.best])))
+    return fitted_state(data, model._solve(data, watch), model.tol, approximation=model.approximation)
+
+
+def _noted(state: FittedState, note: str) -> FittedState:
+    """With a sentence more in the certificate."""
+    return replace(state, certificate_=replace(state.certificate_, message=f"{state.certificate_.message} {note}"))
+
+
+def _with_fallback(
+    model: MultiTaskEstimator, data: Prepared, alone: Candidate, state: FittedState, search: SearchResult
+) -> tuple[FittedState, SearchResult]:
+    """Tasks that joint learning hurts, by more than one standard error, keep a model of their own."""
+    if state.one_vs_rest:
+        raise ValueError("fallback is for tasks; here the tasks are the classes of one target")
+    if state.kernel.several:
+        raise ValueError("fallback needs one kernel, got a list")
+    transfer = search.transfer_
+    hurt = np.flatnonzero(transfer["gain"] < -transfer["standard_error"])  # unknown errors tell nothing
+    search = replace(search, fallback_tasks_=state.tasks_[hurt])
+    if hurt.size == 0:
+        return state, search
+    single = _refitted(model, data, alone)
+    mine = np.isin(np.arange(state.n_tasks), hurt)
+    found: dict[str, Any] = {"intercept_": np.where(mine, single.intercept_, state.intercept_).astype(state.dtype)}
+    if state.coef_ is not None:
+        found["coef_"] = np.where(mine[:, None], np.asarray(single.coef_), state.coef_).astype(state.dtype)
+    else:
+        found["dual_coef_"] = np.where(mine, single.dual_coef_, state.dual_coef_).astype(state.dtype)
+        C = found["dual_coef_"].astype(float) / data.scale.spread
+        found["inner_products"] = C.T @ cross_kernel(state, state.X_fit_) @ C
+    named = ", ".join(map(shown, state.tasks_[hurt][:5])) + (", ..." if hurt.size > 5 else "")
+    note = f"This is the joint fit; {hurt.size} of {state.n_tasks} tasks fell back to a model of their own ({named})."
+    # the posterior of the joint model says nothing about these tasks, and what explains it are its own weights
+    state = replace(_noted(state, note), pulls=state.contributions, training=None, **found)
+    return state, replace(search, transfer_=transfer | {"model": np.where(mine, "alone", "together").astype(object)})
+
+
+show_fields(CrossValidated, SearchResult, "_search")

@@ -2,68 +2,72 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from ...features import entries
+from ...features import KernelFeatures, entries
 from ...persistence.decode import check
 from ...problem.solution import Certificate
 from ...solvers import Solver
 from ...structures import Structure, as_structure
 from ...structures.factored_matrix import FactoredStructure
 from ...tables.preprocessing import TablePreprocessor
+from ..fitted import FittedState, Kernel, Training
 from ..target_encoding import TargetScale
+from ..validation import losses_by_task
 from .kernel_maps import map_width
 
 Array = np.ndarray
 TRANSFER = ("alone", "together", "gain", "standard_error")
 
 
-def check_fitted(model: Any) -> None:
-    """Everything that predictions, scores and new tasks look at."""
-    state = vars(model)
-    missing = {"tasks_", "n_features_in_", "intercept_", "structure_", "certificate_", "_dtype", "_wide", "_scale", "_learned"}
-    missing -= state.keys()
-    check(not missing, f"the model has no {sorted(missing)[0] if missing else ''}")
-    tasks, width = model.tasks_, model.n_features_in_
+def check_fitted(model: Any, kernel: Kernel, found: dict[str, Any], search: dict[str, Any] | None) -> None:
+    """Everything that predictions, scores and new tasks look at, by the names of the fields of a state."""
+    needed = [each.name for each in fields(FittedState) if each.default is MISSING]
+    missing = sorted({*needed, "structure_", "certificate_", "learned"} - found.keys())
+    check(not missing, f"the model has no {missing[0] if missing else ''}")
+    tasks, width = found["tasks_"], found["n_features_in_"]
     check(isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.size > 0, "tasks_ is no list of tasks")
     check(len(set(tasks.tolist())) == tasks.size, "two tasks have one name")
     check(type(width) is int and width >= 1, f"n_features_in_ is no number of columns: {width!r}")
     column = model.task_column
     check(column is None or (isinstance(column, (str, Integral)) and type(column) is not bool), "task_column is no column")
-    T, d = tasks.size, width - (column is not None)
-    check(isinstance(model._dtype, np.dtype), "the model has no precision")
-    _numbers("intercept_", model.intercept_, (T,), model._dtype)
-    if "coef_" in state:
-        check("dual_coef_" not in state, "the model has both coef_ and dual_coef_")
-        _numbers("coef_", model.coef_, (T, map_width(model.feature_map_, d) if "feature_map_" in state else d), model._dtype)
+    T, d, dtype = tasks.size, width - (column is not None), found["dtype"]
+    check(isinstance(dtype, np.dtype), "the model has no precision")
+    _numbers("intercept_", found["intercept_"], (T,), dtype)
+    if "coef_" in found:
+        check("dual_coef_" not in found, "the model has both coef_ and dual_coef_")
+        mapped = "feature_map_" in found
+        _numbers("coef_", found["coef_"], (T, map_width(found["feature_map_"], d) if mapped else d), dtype)
+        check(kernel.linear or mapped, "coef_ does not go with this kernel")
     else:
-        check("dual_coef_" in state and "X_fit_" in state, "the model has neither coef_ nor dual_coef_ with X_fit_")
-        X = model.X_fit_
+        check("dual_coef_" in found and "X_fit_" in found, "the model has neither coef_ nor dual_coef_ with X_fit_")
+        X = found["X_fit_"]
         check(issparse(X) or isinstance(X, np.ndarray), "X_fit_ is no matrix")
         check(X.ndim == 2 and X.shape[1] == d and X.shape[0] > 0, f"X_fit_ has the shape {X.shape}, not {d} columns")
         check(X.dtype.kind == "f" and bool(np.isfinite(entries(X)).all()), "X_fit_ is not finite")
-        for C in _each(model.dual_coef_):
-            _numbers("dual_coef_", C, (X.shape[0], T), model._dtype)
-        _check_kernel(model)
-    for name in ("structure_", "_inner_products"):
-        if name in state:
-            for A in _each(state[name]):
-                _task_matrix(name, A, T)
-    if "feature_structure_" in state:
-        _numbers("feature_structure_", model.feature_structure_, (d, d))
-    if state.get("_pulls") is not None:
-        _check_pulls(state["_pulls"], T)
-    check(isinstance(model._learned, Structure), "the model has no structure")
-    _check_parameters(model)
-    check(type(model._wide) is bool and type(state.get("_one_vs_rest", False)) is bool, "the layout of the targets is missing")
-    _check_scale(model._scale, T)
-    check(isinstance(model.certificate_, Certificate), "the model has no certificate")
-    _check_names(model, T)
-    _check_tables(state)
+        for C in _each(found["dual_coef_"]):
+            _numbers("dual_coef_", C, (X.shape[0], T), dtype)
+        _check_kernel(kernel, found["dual_coef_"], X)
+    for name in ("structure_", "inner_products"):
+        for A in _each(found[name]) if name in found else ():
+            _task_matrix(name, A, T)
+    if "feature_structure_" in found:
+        _numbers("feature_structure_", found["feature_structure_"], (d, d))
+    if found.get("pulls") is not None:
+        _check_pulls(found["pulls"], T)
+    check(isinstance(found["learned"], Structure), "the model has no structure")
+    _check_parameters(model, tasks, search)
+    layout = type(found["wide"]) is bool and type(found.get("one_vs_rest", False)) is bool
+    check(layout, "the layout of the targets is missing")
+    _check_scale(found["scale"], T)
+    check(isinstance(found["certificate_"], Certificate), "the model has no certificate")
+    _check_names(model, found, T)
+    _check_tables(found, search or {})
 
 
 def _check_pulls(pulls: Any, T: int) -> None:
@@ -98,29 +102,26 @@ def _numbers(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype | No
     check(bool(np.isfinite(array).all()), f"{name} is not finite")
 
 
-def _check_parameters(model: Any) -> None:
+def _check_parameters(model: Any, tasks: Array, search: dict[str, Any] | None) -> None:
     """What scikit-learn's validation of parameters does not look at."""
-    model._losses()
+    losses_by_task(model.loss, tasks)
     for structure in _each(model.structure):
         as_structure(structure)
     check(isinstance(model.solver, (str, Solver)), "solver is neither a name nor a solver")
-    linear = model.kernel == "linear" if isinstance(model.kernel, str) else False
-    if "alphas" in model.get_params(deep=False):
-        chosen = vars(model).get("alpha_")
+    if search is not None:
+        chosen = search.get("alpha_")
         check(type(chosen) is float and np.isfinite(chosen) and chosen > 0, "the search has no strength that it chose")
-        check(isinstance(vars(model).get("best_structure_"), (Structure, list)), "the search has no structure that it chose")
-    check(linear or "coef_" not in vars(model) or "feature_map_" in vars(model), "coef_ does not go with this kernel")
+        check(isinstance(search.get("best_structure_"), (Structure, list)), "the search has no structure that it chose")
 
 
-def _check_kernel(model: Any) -> None:
+def _check_kernel(kernel: Kernel, dual_coef: Any, X: Any) -> None:
     """A kernel that gives a number for a pair of rows."""
-    if isinstance(model.kernel, str) and model.kernel == "precomputed":
+    if kernel.precomputed:
         return
-    several = isinstance(model.kernel, (list, tuple))
-    check(several == isinstance(model.dual_coef_, list), f"dual_coef_ does not go with kernel={model.kernel!r}")
-    check(not several or len(model.kernel) == len(model.dual_coef_), f"kernel={model.kernel!r} has another number of kernels")
-    for k in _each(model._kernel(model.X_fit_[:1], model.X_fit_[:1])):
-        check(np.shape(k) == (1, 1) and bool(np.isfinite(k).all()), f"kernel={model.kernel!r} gives no number")
+    check(kernel.several == isinstance(dual_coef, list), f"dual_coef_ does not go with kernel={kernel.kernel!r}")
+    check(not kernel.several or len(kernel.kernel) == len(dual_coef), f"kernel={kernel.kernel!r} has another number of kernels")
+    for k in _each(kernel(X[:1], X[:1])):
+        check(np.shape(k) == (1, 1) and bool(np.isfinite(k).all()), f"kernel={kernel.kernel!r} gives no number")
 
 
 def _check_scale(scale: Any, T: int) -> None:
@@ -130,28 +131,29 @@ def _check_scale(scale: Any, T: int) -> None:
     check(bool((scale.spread > 0).all()), "the spread of the targets is not positive")
 
 
-def _check_names(model: Any, T: int) -> None:
+def _check_names(model: Any, found: dict[str, Any], T: int) -> None:
     """Classes and columns by name."""
-    state = vars(model)
     classifies = hasattr(type(model), "decision_function")
-    check(not classifies or {"classes_", "_one_vs_rest"} <= state.keys(), "the classifier has no classes")
-    classes = state.get("classes_")
+    check(not classifies or {"classes_", "one_vs_rest"} <= found.keys(), "the classifier has no classes")
+    classes = found.get("classes_")
     if isinstance(classes, list):
         check(len(classes) == T, f"there are classes for {len(classes)} tasks, not {T}")
         for own in classes:
             check((own is None and not classifies) or _labels(own, 2), "a task has no two classes")
     elif classes is not None:
-        check(_labels(classes, T if state.get("_one_vs_rest") else 2), "the classes are not readable")
-    if "feature_names_in_" in state:
-        names = state["feature_names_in_"]
+        check(_labels(classes, T if found.get("one_vs_rest") else 2), "the classes are not readable")
+    if "feature_names_in_" in found:
+        names = found["feature_names_in_"]
         check(
-            isinstance(names, np.ndarray) and names.shape == (model.n_features_in_,) and all(isinstance(n, str) for n in names),
+            isinstance(names, np.ndarray)
+            and names.shape == (found["n_features_in_"],)
+            and all(isinstance(n, str) for n in names),
             "the names of the columns are not readable",
         )
-    column, width = model.task_column, model.n_features_in_
+    column, width = model.task_column, found["n_features_in_"]
     if isinstance(column, str):
         check(
-            column in state.get("feature_names_in_", ()), f"there is no column called {column!r}, as the task column should be"
+            column in found.get("feature_names_in_", ()), f"there is no column called {column!r}, as the task column should be"
         )
     elif column is not None:
         check(-width <= column < width, f"there is no column {column} among {width}, as the task column should be")
@@ -161,13 +163,13 @@ def _labels(classes: Any, count: int) -> bool:
     return isinstance(classes, np.ndarray) and classes.shape == (count,) and len(set(classes.tolist())) == count
 
 
-def _check_tables(state: dict[str, Any]) -> None:
+def _check_tables(found: dict[str, Any], search: dict[str, Any]) -> None:
     """The way of the fit, and the ledger of a search."""
-    history = state.get("history_", {})
+    history = found.get("history_", {})
     lengths = {len(column) if isinstance(column, np.ndarray) and column.ndim == 1 else -1 for column in history.values()}
     check(isinstance(history, dict) and len(lengths) <= 1 and -1 not in lengths, "history_ is not readable")
-    if "transfer_" in state:
-        ledger = state["transfer_"]
+    if "transfer_" in search:
+        ledger = search["transfer_"]
         check(isinstance(ledger, dict) and {"task", *TRANSFER} <= ledger.keys(), "transfer_ is not readable")
         rows = np.shape(ledger["task"])
         check(len(rows) == 1, "transfer_ is not readable")
@@ -177,39 +179,40 @@ def _check_tables(state: dict[str, Any]) -> None:
             check(good, f"{name} of transfer_ is not readable")
 
 
-def check_training(model: Any) -> None:
+def check_training(model: Any, state: FittedState, training: Training, scale: Any) -> None:
     """The training data belong to the model: ``return_std`` reads them."""
-    data, W, b, A = model._training
-    problem = data.problem
-    T, (n, r) = len(model.tasks_), problem.features.shape
-    check(problem.n_tasks == T, f"the training data have {problem.n_tasks} tasks, the model has {T}")
-    _check_scale(data.scale, T)
-    _numbers("the weights", W, (r, T))
+    T = state.n_tasks
+    W, b, A, features = training.W, training.b, training.A, training.features
+    _check_scale(scale, T)
     _numbers("the intercepts", b, (T,))
-    check(A.ndim == 2 and A.shape[0] == A.shape[1] and A.shape[0] in (T, r), "the structure has the wrong shape")
-    _numbers("the structure", A, A.shape)
-    seen = problem.observations
-    count = seen.y.size
+    check(np.ndim(features.phi) == 2, "the features are no matrix")
+    n, r = features.phi.shape
+    count = np.size(training.y)
     for name, top in (("row", n), ("task", T)):
-        index = getattr(seen, name)
-        check(index.dtype.kind == "i" and index.shape == (count,), "the observations are not readable")
+        index = getattr(training, name)
+        good = isinstance(index, np.ndarray) and index.dtype.kind == "i" and index.shape == (count,)
+        check(good, "the observations are not readable")
         check(count > 0 and index.min() >= 0 and index.max() < top, f"an observation names {name} {index.max()} of {top}")
-    _numbers("the targets", seen.y, (count,))
-    _numbers("the weights of the observations", seen.weight, (count,))
-    check(bool((seen.weight > 0).all()), "an observation has no weight")
+    _numbers("the targets", training.y, (count,))
+    _numbers("the weights of the observations", training.weight, (count,))
+    check(bool((training.weight > 0).all()), "an observation has no weight")
+    problem = training.problem()
+    _numbers("the weights", W, (r, T))
+    check(isinstance(A, np.ndarray) and A.ndim == 2 and A.size > 0, "the training data have no structure")
+    check(A.shape[0] == A.shape[1] and A.shape[0] in (T, r), "the structure has the wrong shape")
+    _numbers("the structure", A, A.shape)
     check(problem.loss.quadratic, "the training data are kept for the squared loss only")
     check(type(problem.fit_intercept) is bool, "nobody knows whether the training data have intercepts")
-    features = data.features
     _numbers("the features", entries(features.phi), entries(features.phi).shape)
-    if hasattr(features, "U"):
+    if isinstance(features, KernelFeatures):
         _numbers("the basis of the features", features.U, (n, r))
         _numbers("the scale of the features", features.inverse_root, (r,))
     elif features.basis is not None:
         _numbers("the basis of the features", features.basis, (features.n_inputs, r))
-    inputs = model.n_features_in_ - (model.task_column is not None) if "coef_" in vars(model) else model.X_fit_.shape[0]
+    inputs = state.n_features_in_ - (model.task_column is not None) if state.coef_ is not None else state.X_fit_.shape[0]
     row = np.zeros((1, inputs))
-    if "feature_map_" in vars(model):
-        check(np.shape(model._kernel(row, row)) == (1, 1), f"kernel={model.kernel!r} gives no number")
+    if state.feature_map_ is not None:
+        check(np.shape(state.kernel(row, row)) == (1, 1), f"kernel={model.kernel!r} gives no number")
     width = np.shape(features.project(row))
     check(width == (1, r), f"the features of a row have the shape {width}, not {(1, r)}")
 

@@ -60,7 +60,8 @@ def read_transformer(node: dict, decoder: Decoder) -> Any:
     for name in fitted:  # data beside the class, never in place of what it defines
         own = name in PRIVATE or (name.endswith("_") and not name.startswith("_"))
         check(own and not hasattr(cls, name) and name not in vars(made), f"{name[:40]!r} is nothing that a fit leaves")
-    vars(made).update(fitted)
+    for name, value in fitted.items():
+        setattr(made, name, value)
     return made
 
 

@@ -4,64 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from taskloom import __version__
 
-from ...design import Observations
-from ...features import KernelFeatures, LinearFeatures, entries
+from ...features import KernelFeatures, LinearFeatures
 from ...features.approximate import MappedFeatures
 from ...persistence import Decoder, Encoder, ModelFileError, read, write
 from ...persistence.decode import check
-from ...problem import Problem
 from ...problem.solution import Certificate
 from ...structures.factored_matrix import FactoredStructure
 from ...tables.preprocessing import TablePreprocessor
+from ..cross_validation.results import SearchResult
+from ..fitted import FittedState, Kernel, Training, saved_fields
 from ..target_encoding import TargetScale
 from .checks import check_fitted, check_preprocessor, check_training
 from .kernel_maps import map_writers, read_landmarks, read_transformer
 from .scalers import SCALERS, read_scaler, scaler_node
 
-CACHES = frozenset(
-    {"_callback_fit_ctx", "_joining", "_posterior", "_skl_callbacks", "_statistics", "_task_positions", "_training"}
-)  # not as they are, or not at all
 CERTIFICATE = tuple(column.name for column in fields(Certificate))
 OBSERVATIONS = ("row", "task", "y", "weight")
-
-
-class Saving(BaseEstimator):
-    """``save`` for the estimators."""
-
-    def save(self, path: str | os.PathLike, *, training: bool = True) -> None:
-        """Write the fitted model to a file that :func:`taskloom.load` reads.
-
-        The file holds data only (safetensors and JSON): nothing in it can run, and it is written all at once or not at all.
-
-        Parameters
-        ----------
-        path : str or path
-            Where the file is to be.
-        training : bool, default=True
-            Whether to keep the training data of a squared-loss fit, which ``predict(X, return_std=True)`` needs. Without them
-            the file of a linear model is small and holds no observations; kernel models need their training inputs anyway.
-        """
-        save(self, path, training=training)
-
-
-def apart(fitted: Any, inputs: Any) -> Any:
-    """The inputs of a fit in memory of their own.
-
-    A matrix times itself rounds in another way than times its copy (BLAS, scikit-learn). Predictions must depend on values, not
-    on where they lie, or a model from a file would differ in the last bits.
-    """
-    return fitted.copy() if np.may_share_memory(entries(fitted), entries(inputs)) else fitted
 
 
 def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
@@ -155,20 +123,22 @@ def _estimator(model: Any, encoder: Encoder, training: bool) -> dict[str, Any]:
     cls = type(model)
     if _estimators().get(cls.__name__) is not cls:
         raise ModelFileError(f"a model file holds an estimator of taskloom, not one of type {cls.__name__}; pickle it")
-    check_is_fitted(model, "certificate_")
+    check_is_fitted(model)
+    state, search = model._state, vars(model).get("_search")
+    found = {name: getattr(part, each.name) for part in (state, search) if part for name, each in saved_fields(part)}
+    found = {name: value for name, value in found.items() if value is not None} | {"_pulls": state.contributions}
     params = model.get_params(deep=False)
-    fitted = {name: value for name, value in vars(model).items() if name not in params and name not in CACHES}
     node: dict[str, Any] = {
         "@": "estimator",
         "class": cls.__name__,
         "params": {name: encoder.encode(value, f"{name} of this {cls.__name__}") for name, value in params.items()},
-        "fitted": {name: encoder.encode(value, f"{name} of this {cls.__name__}") for name, value in fitted.items()},
+        "fitted": {name: encoder.encode(value, f"{name} of this {cls.__name__}") for name, value in found.items()},
     }
-    kept = getattr(model, "_training", None)
-    if kept is None and hasattr(model, "_training"):
+    kept = None if state.added_tasks_ else state.training
+    if kept is None and not state.training_left_out:
         node["training"] = None
-    elif kept is not None and training and isinstance(kept[0].features, (LinearFeatures, KernelFeatures)):
-        node["training"] = _training(kept, encoder)
+    elif kept is not None and training and isinstance(kept.features, (LinearFeatures, KernelFeatures)):
+        node["training"] = _training(kept, state.scale, encoder)
     return node
 
 
@@ -199,23 +169,20 @@ def _dtype(value: np.dtype, _: Encoder) -> dict[str, Any]:
     return {"@": "dtype", "name": value.name}
 
 
-def _training(training: Any, encoder: Encoder) -> dict[str, Any]:
+def _training(training: Training, scale: TargetScale, encoder: Encoder) -> dict[str, Any]:
     """What ``return_std`` needs: the problem, its features and its solution."""
-    data, W, b, A = training
-    problem, features = data.problem, data.features
 
     def node(values: dict[str, Any]) -> dict[str, Any]:
         return {name: encoder.encode(value, f"{name} of the training data") for name, value in values.items()}
 
-    seen = {name: getattr(problem.observations, name) for name in OBSERVATIONS}
-    settings = {name: getattr(problem, name) for name in ("loss", "structure", "alpha", "ridge", "fit_intercept")}
+    seen = training.observations
     return {
-        "inputs": encoder.encode(data.inputs, "training inputs"),
-        "features": _features(features, node),
-        "observations": node(seen),
-        "problem": node(settings),
-        "scale": encoder.encode(data.scale, "scale"),
-        "solution": node({"W": W, "b": b, "A": A}),
+        "inputs": encoder.encode(training.inputs, "training inputs"),
+        "features": _features(training.features, node),
+        "observations": node({name: getattr(seen, name) for name in OBSERVATIONS}),
+        "problem": node(training.settings),
+        "scale": encoder.encode(scale, "scale"),
+        "solution": node({"W": training.W, "b": training.b, "A": training.A}),
     }
 
 
@@ -234,36 +201,50 @@ def _read_estimator(node: dict, decoder: Decoder) -> Any:
     check(cls is not None, f"there is no estimator {str(node.get('class'))[:40]!r} that a model file may name")
     model = cls(**decoder.decode_items(node.get("params")))  # type: ignore[misc]
     model._validate_params()
-    fitted = decoder.decode_items(node.get("fitted"))
-    params = model.get_params(deep=False)
-    for name in fitted:  # data beside the class, never in place of what it defines
-        own = name.endswith("_") if not name.startswith("_") else not name.startswith("__")
-        taken = name in params or name in CACHES or hasattr(cls, name)
-        check(own and not taken, f"{name[:40]!r} is nothing that a fit leaves")
-    model.__dict__.update(fitted)
-    check_fitted(model)
-    if "training" in node:
-        feature_map = fitted.get("feature_map_")
-        model._training = None if node["training"] is None else _read_training(node["training"], decoder, feature_map)
-        if model._training is not None:
-            check_training(model)
+    state, search = _read_fitted(model, decoder.decode_items(node.get("fitted")))
+    if node.get("training") is not None:
+        training, scale = _read_training(node["training"], decoder, state.feature_map_)
+        check_training(model, state, training, scale)
+        state = replace(state, training=training)
+    model._state = replace(state, training_left_out="training" not in node)
+    if search is not None:
+        model._search = search
     return model
 
 
-def _read_training(node: Any, decoder: Decoder, feature_map: Any) -> Any:
-    from ..base import Prepared  # it has the method that this module gives the estimators
+def _read_fitted(model: Any, found: dict[str, Any]) -> tuple[FittedState, SearchResult | None]:
+    """What a fit left, checked: the names must be those of fields, and their values fit together."""
+    searched = "alphas" in model.get_params(deep=False)
+    own: dict[str, dict[str, Any]] = {"state": {}, "search": {}}
+    names = {name: ("state", each.name) for name, each in saved_fields(FittedState)}
+    names |= {name: ("search", each.name) for name, each in saved_fields(SearchResult)} if searched else {}
+    for name, value in found.items():
+        check(name in names, f"{name[:40]!r} is nothing that a fit leaves")
+        holder, key = names[name]
+        own[holder][key] = value
+    kernel = Kernel(model.kernel, model.gamma, model.degree, model.coef0)
+    alpha = own["search"].get("alpha_") if searched else model.alpha
+    check_fitted(model, kernel, own["state"], own["search"] if searched else None)
+    state = FittedState(**own["state"], kernel=kernel, alpha=float(alpha), ridge=float(model.ridge))  # type: ignore[arg-type]
+    return state, SearchResult(**own["search"]) if searched else None
 
+
+def _read_training(node: Any, decoder: Decoder, feature_map: Any) -> tuple[Training, Any]:
     check(isinstance(node, dict), "the training data are not readable")
-    inputs, scale = decoder.decode(node.get("inputs")), decoder.decode(node.get("scale"))
+    inputs = decoder.decode(node.get("inputs"))
     features = _read_features(node.get("features"), decoder, feature_map)
     solution = decoder.decode_items(node.get("solution"))
-    A = solution.get("A")
-    check(isinstance(A, np.ndarray) and A.ndim == 2 and A.size > 0, "the training data have no structure")
     seen = decoder.decode_items(node.get("observations"))
     check(sorted(seen) == sorted(OBSERVATIONS), "the observations are not readable")
-    observations = Observations(**seen, n_tasks=len(scale.mean))
-    problem = Problem(features.phi, observations, **decoder.decode_items(node.get("problem")))
-    return Prepared(inputs, features, problem, scale), solution.get("W"), solution.get("b"), A
+    check({"W", "b", "A"} <= solution.keys(), "the training data have no solution")
+    training = Training(
+        inputs=inputs,
+        features=features,
+        **seen,
+        settings=decoder.decode_items(node.get("problem")),
+        **{name: solution[name] for name in ("W", "b", "A")},
+    )
+    return training, decoder.decode(node.get("scale"))
 
 
 def _read_features(node: Any, decoder: Decoder, feature_map: Any = None) -> Any:
@@ -313,7 +294,8 @@ def _read_preprocessor(node: dict, decoder: Decoder) -> TablePreprocessor:
     step = TablePreprocessor(**decoder.decode_items(node.get("params")))
     fitted = decoder.decode_items(node.get("fitted"))
     check(sorted(fitted) == ["feature_names_in_", "levels_", "n_features_in_", "numeric_"], "the preprocessing is not readable")
-    step.__dict__.update(fitted)
+    for name, value in fitted.items():
+        setattr(step, name, value)
     check_preprocessor(step)
     return step
 

@@ -54,5 +54,6 @@ def read_scaler(node: dict, decoder: Decoder) -> Any:
         words = isinstance(names, np.ndarray) and names.shape == (width,) and all(isinstance(word, str) for word in names)
         check(words, f"the columns of the {name} have no names")
         fitted["feature_names_in_"] = names
-    step.__dict__.update(fitted, n_features_in_=width)
+    for key, value in (fitted | {"n_features_in_": width}).items():
+        setattr(step, key, value)
     return step

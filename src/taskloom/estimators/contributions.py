@@ -1,0 +1,58 @@
+"""Who contributes to whom: at the optimum each task's function is a sum of what the data of every task pull it towards.
+
+``f_t = sum_s R_ts g_s / (2 alpha)`` with ``g_s = sum_i G_is k(x_i, .)`` of the dual point ``G``, and ``R`` the structure less
+what a ridge takes. The part of ``||f_t||^2`` along the term of task ``s`` is ``R_ts <g_s, f_t> / (2 alpha)``. A fit keeps ``g``
+in the coordinates of its coefficients; all else is computed when somebody asks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._linalg import psd_eigh
+from ..structures.factored_matrix import LARGEST_ARRAY, FactoredStructure
+
+Array = np.ndarray
+
+
+def contributions(state: Any) -> Any:
+    """``T x T`` for the tasks of the fit; of many tasks its factors ``(R, Z, W)``; ``None`` where there are none to tell."""
+    if state.pulls is not None:
+        return state.pulls
+    if state.learned is None or state.learned.keeps_columns or (state.dual is None and state.training is None):
+        return None
+    T, rho = state.n_tasks - len(state.added_tasks_ or ()), state.ridge / state.alpha
+    A, sides = state.structure_, _sides(state, T)
+    if isinstance(A, FactoredStructure):
+        if state.addends is not None or len(sides) > 1:
+            return None
+        (g, f), of_fit = sides[0], FactoredStructure(A.L[:T].astype(float), A.own[:T].astype(float))
+        return of_fit.shrunk(rho), g / (2 * state.alpha), f
+    if T > LARGEST_ARRAY:
+        return None
+    parts = A if isinstance(A, list) else state.addends or [A]
+    metrics = [_metric(each[:T, :T].astype(float), rho) for each in parts]
+    if len(sides) < len(metrics):  # on the same features metrics add up
+        metrics = [np.sum(metrics, axis=0)]
+    return sum(metric * (g.T @ f) for metric, (g, f) in zip(metrics, sides, strict=True)) / (2 * state.alpha)
+
+
+def _sides(state: Any, T: int) -> list[tuple[Array, Array]]:
+    """Matrices whose products are ``<g_s, f_t>``: one pair, or one for each kernel."""
+    if state.coef_ is not None:
+        return [(state.training.pulled_towards() if state.dual is None else state.dual, state.weights[:T].T)]
+    G, C = state.dual, state.dual_coef_
+    X = state.X_fit_[: len(G)]
+    K = state.kernel(X, X)
+    pairs = zip(K, C, strict=True) if isinstance(C, list) else [(K, C)]
+    return [(G, k @ (c[: len(G), :T].astype(float) / state.scale.spread[:T])) for k, c in pairs]
+
+
+def _metric(A: Array, rho: float) -> Array:
+    """``A``, less what a ridge takes."""
+    if rho == 0:
+        return A
+    a, V = psd_eigh(A)
+    return (V * (a / (1 + rho * a))) @ V.T
