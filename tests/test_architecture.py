@@ -1,8 +1,11 @@
 """Everything that is exported is listed in the zoo, has a name, and imports go downward only."""
 
 import ast
+import re
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zoo
 
@@ -76,3 +79,46 @@ def test_public_names_are_there():
     assert set(taskloom.__all__) == set(dir(taskloom))
     with pytest.raises(AttributeError, match="nonsense"):
         taskloom.nonsense  # noqa: B018
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="pages are not part of the package")
+def test_the_page_has_the_folders_in_the_order_of_the_layers():
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", PAGE.read_text(), flags=re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    level = {module: depth for depth, row in enumerate(LAYERS) for module in row}
+    assert set(level) - set(listed) <= {"__main__", "maps"}
+    depths = [level[name] for name in listed]
+    assert depths == sorted(depths)
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="pages are not part of the package")
+def test_the_walk_of_the_page_is_what_a_fit_does():
+    """Every step is a call of that function in that file, after the call of the step before it."""
+    steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \| `([\w.]+)` \|", PAGE.read_text(), flags=re.MULTILINE)
+    assert len(steps) >= 15
+    calls = []
+
+    def watch(frame, event, arg):
+        if event == "call" and frame.f_code.co_filename.startswith(str(SOURCE)):
+            calls.append((Path(frame.f_code.co_filename).relative_to(SOURCE).as_posix(), frame.f_code.co_qualname))
+
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 5)), rng.normal(size=(40, 8))
+    Y[rng.random(Y.shape) < 0.5] = np.nan
+    model = taskloom.MultiTaskRegressor()
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        model.fit(X, Y).predict(X[:1])
+    finally:
+        sys.setprofile(before)
+    missing = [step for step in steps if step not in calls]
+    assert not missing, f"a fit does not call {missing}: change docs/architecture.md"
+    place = -1
+    for step in steps:
+        later = calls[place + 1 :]
+        assert step in later, f"{step} is not called after the step before it: change docs/architecture.md"
+        place += 1 + later.index(step)
