@@ -140,7 +140,7 @@ def test_a_parameter_that_is_set_anew_does_not_change_what_was_learned():
 
 def test_explaining_a_structure_on_the_features_and_an_added_task():
     X, Y = wide()
-    with pytest.raises(ValueError, match="explain needs a structure on the tasks, got 'feature_selection'"):
+    with pytest.raises(ValueError, match="explain needs a structure on the tasks, got FeatureSelection"):
         MultiTaskRegressor("feature_selection").fit(X, Y).explain(0)
     with pytest.raises(ValueError, match="'new' was added"):
         MultiTaskRegressor().fit(X, Y).add_task(X, Y[:, 0], "new").explain("new")
