@@ -21,7 +21,11 @@ def contributions(state: Any) -> Any:
     """``T x T`` for the tasks of the fit; of many tasks its factors ``(R, Z, W)``; ``None`` where there are none to tell."""
     if state.pulls is not None:
         return state.pulls
-    if state.learned is None or state.learned.keeps_columns or (state.dual is None and state.training is None):
+    if (
+        state.learned is None
+        or state.learned.keeps_columns
+        or (state.dual is None and getattr(state.training, "G", None) is None)
+    ):
         return None
     T, rho = state.n_tasks - len(state.added_tasks_ or ()), state.ridge / state.alpha
     A, sides = state.structure_, _sides(state, T)

@@ -77,6 +77,7 @@ class Training:
     W: Array
     b: Array
     A: Array
+    G: Array | None = None  # the dual point, which explain reads; a model file holds what was made of it
 
     @classmethod
     def of(cls, inputs: Any, features: Any, problem: Problem, solution: Solution) -> Training:
@@ -86,7 +87,7 @@ class Training:
         weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
         settings = {name: getattr(problem, name) for name in ("loss", "structure", "alpha", "ridge", "fit_intercept")}
         row, task = (None, None) if complete else (seen.row, seen.task)
-        return cls(inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A)
+        return cls(inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A, solution.G)
 
     @property
     def observations(self) -> Observations:
@@ -101,10 +102,9 @@ class Training:
         return Problem(self.features.phi, self.observations, **self.settings)
 
     def pulled_towards(self) -> Array:
-        """What each task's data pull it towards, in the coordinates of the inputs: from the gradient at the solution."""
-        problem = self.problem()
-        gradients = problem.loss.gradient(problem.observations.y, problem.predict(self.W, self.b))
-        return self.features.coef(problem.correlate(problem.dual_candidate(gradients)))  # type: ignore[union-attr]
+        """What each task's data pull it towards, in the coordinates of the inputs."""
+        assert self.G is not None
+        return self.features.coef(self.problem().correlate(self.G))  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True, eq=False)
