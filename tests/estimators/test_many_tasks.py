@@ -196,7 +196,7 @@ class TestEstimators:
         assert np.allclose(lazy.task_correlation().to_array(), whole.task_correlation(), atol=1e-5)
         mine, theirs = lazy.explain(3), whole.explain(3)
         assert np.isclose(sum(mine.values()), 1)
-        assert all(np.isclose(mine[t], theirs[t], atol=1e-3) for t in theirs)  # the root of the tolerance, and more
+        assert all(np.isclose(mine[t], theirs[t], atol=1e-5) for t in theirs)
         assert np.array_equal(lazy.task_clusters(3), whole.task_clusters(3))
         assert [edge[:2] for edge in lazy.task_graph(0.3)] == [edge[:2] for edge in whole.task_graph(0.3)]
 
