@@ -5,6 +5,7 @@ import pytest
 import zoo
 
 from taskloom import MultiTaskRegressor, Problem, solve, structures
+from taskloom.design import Observations
 
 rng = np.random.default_rng(0)
 n, d, T = 30, 5, 4
@@ -77,3 +78,20 @@ class TestNothingToLearn:
         certificate = MultiTaskRegressor("trace", alpha=1e-16).fit(X, y).certificate_
         assert certificate.optimal
         assert 0 < certificate.relative_gap <= 1e-4
+
+
+@pytest.mark.parametrize("first", ["projected", "factored", "alternating"])
+def test_a_bound_does_not_depend_on_what_was_solved_before(first):
+    """The dual projection read the data that another solver had left with the problem: the bound moved by 3e-11."""
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(20), 15)
+    X = rng.normal(size=(task.size, 30))
+    y = np.einsum("ij,ji->i", X, (rng.normal(size=(30, 3)) @ rng.normal(size=(3, 20)))[:, task]) + rng.normal(size=task.size)
+    seen = Observations.build(np.arange(task.size), task, y, 20)
+
+    def bound(problem):
+        return solve(problem, "proximal", tol=1e-6).certificate
+
+    used = Problem(X, seen, alpha=0.1)
+    solve(used, first, tol=1e-4)
+    assert bound(used) == bound(Problem(X, seen, alpha=0.1))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._array_api import times
 from .._linalg import symmetric
@@ -22,18 +23,22 @@ Array = np.ndarray
 SOFT = 1e-4  # a task with fewer observations than there are directions does what it can; no bound needs more
 FAR = 1.5  # singular values beyond this mean that the iterate is too far away for repair to pay
 CUT = 1e-3  # how much of the excess may stay: what is left is shrunk away
+LARGEST_COPY = 2e8  # numbers in the inputs of all observations, up to which they may be stacked by task
 ACTIVE = 0.97  # directions above this touch the bound, or will once the others have moved
 
 
-def project_dual(problem: Problem, G: Array, Z: Array, W: Array) -> Array | None:
+def project_dual(problem: Problem, G: Array, Z: Array, W: Array, prepare: bool = True) -> Array | None:
     """A candidate near ``G`` with a finite ``F*``, or ``None`` where there is nothing to gain or no way to get it."""
-    return project_dual_pair(problem, G, Z, W)[0]
+    return project_dual_pair(problem, G, Z, W, prepare=prepare)[0]
 
 
-def project_dual_pair(problem: Problem, G: Array, Z: Array, W: Array, lifts: bool = True) -> tuple[Array | None, Array | None]:
+def project_dual_pair(
+    problem: Problem, G: Array, Z: Array, W: Array, lifts: bool = True, prepare: bool = True
+) -> tuple[Array | None, Array | None]:
     """The candidate, and its own ``Z`` where that follows from the old one.
 
-    ``lifts`` is for the first repair of a candidate: what was lifted as far as it pays must not be lifted again.
+    ``lifts`` is for the first projection of a candidate: what was lifted as far as it pays must not be lifted again.
+    ``prepare`` uses the stacked data of the design, which are computed once; for a design that serves once, it costs more.
     """
     if not problem.loss.quadratic:
         return None, None
@@ -53,7 +58,7 @@ def project_dual_pair(problem: Problem, G: Array, Z: Array, W: Array, lifts: boo
         by_task = G.reshape(problem.n_tasks, -1)
         return (by_task - (vectors * cut) @ (vectors.T @ by_task)).ravel(), Z - (Z @ vectors) @ (vectors * cut).T
     if own:
-        return _turned_back(problem, G, vectors, s, root, W if lifts else 0 * W), None
+        return _turned_back(problem, G, vectors, s, root, W if lifts else 0 * W, prepare), None
     return _own(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha))), None
 
 
@@ -65,7 +70,7 @@ def _left_vectors(units: Array) -> tuple[Array, Array]:
     return squares, (units @ V) / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
 
 
-def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W: Array) -> Array:
+def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W: Array, prepare: bool) -> Array:
     """The least change of ``G`` (at the price ``dG^2 / v``) that cuts the excess of the singular values, to first order.
 
     Of the singular values ``s`` with vectors ``U`` and ``V``, a change of ``root`` sees the symmetric part of ``U' d(root) V``
@@ -74,7 +79,7 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     of ``4 alpha``.
     """
     V = (root.T @ U) / s
-    parts = [(K, V[tasks].astype(K.dtype, copy=False)) for tasks, K in _moments_along(problem, U)]
+    parts = [(K, V[tasks].astype(K.dtype, copy=False)) for tasks, K in _moments_along(problem, U, prepare)]
 
     def product(M: Array) -> Array:
         M = M.astype(parts[0][0].dtype, copy=False)
@@ -91,8 +96,15 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     return G - problem.observations.weight * change
 
 
-def _moments_along(problem: Problem, U: Array) -> Iterator[tuple[Array, Array]]:
-    """``U'X'XU`` for the centred, weighted inputs of each task, a batch at a time."""
+def _moments_along(problem: Problem, U: Array, prepare: bool) -> Iterator[tuple[Array | slice, Array]]:
+    """``U'X'XU`` for the centred, weighted inputs of each task, a batch at a time.
+
+    In single precision where the design has it: multipliers are only as good as first order anyway.
+    """
+    if prepare and not issparse(problem.features) and problem.observations.y.size * problem.n_features <= LARGEST_COPY:
+        stacks = problem.design.task_data_single or problem.design.task_data[0]
+        yield from ((stack.tasks, stack.moments_along(U)) for stack in stacks)
+        return
     seen, projected = problem.observations, problem.inputs.times(U)
     for batch in seen.grouping.batches:
         v, X = seen.weight[batch.place] * batch.mask, projected(batch)

@@ -207,5 +207,5 @@ class ReweightedRun(Run):
         gradients = problem.loss.gradient(seen.y, z)
         G = problem.dual_candidate(gradients)
         model = self._model()
-        mended = None if model is None else project_dual(model, G, problem.correlate(G), W.T)
+        mended = None if model is None else project_dual(model, G, problem.correlate(G), W.T, prepare=False)
         return Iterate(W.T, b, z, gradients if mended is None else -mended / seen.weight, penalty=here.penalty)
