@@ -51,7 +51,7 @@ print(both.certificate_.message)
 figure, axes = plt.subplots(2, 2, figsize=(10, 6.4), layout="constrained", sharex=True)
 for row, t in enumerate((0, 1)):
     grid = np.column_stack([time, np.full(200, float(t))])
-    trend, smooth = both.predict_addends(grid)
+    trend, smooth = both.predict_terms(grid)
     left, right = axes[row]
     left.scatter(when[station == t], observed[station == t], color="0.3", s=22, zorder=3, label="observations")
     left.plot(time, truth(t, time[:, 0]), color="0.6", linestyle="--", label="truth")

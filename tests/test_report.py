@@ -25,7 +25,7 @@ from taskloom import (
     structures,
     write_report,
 )
-from taskloom.inspection.labels import display_names
+from taskloom.labels import display_names
 from taskloom.problem.solution import Certificate
 from taskloom.report import render_report
 from taskloom.report.sentences import percent, prove

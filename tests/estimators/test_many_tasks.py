@@ -11,7 +11,7 @@ from sklearn.base import clone
 import taskloom
 from taskloom import FactoredStructure, MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.design import Observations, grouping
-from taskloom.inspection.task_order import every_pair
+from taskloom.estimators.inspection.task_order import every_pair
 from taskloom.structures import factored_matrix as factors
 
 

@@ -201,7 +201,7 @@ def test_a_trend_shared_by_all_and_a_smooth_part_shared_in_clusters():
         [structures.SharedMean(100.0), structures.Clusters(2, mean=20.0)], kernel=["linear", "rbf"], gamma=4.0, alpha=1e-3
     ).fit(X, Y)
     grid = np.linspace(-1.8, 1.8, 50)[:, None]
-    trend, smooth = model.predict_addends(grid)
+    trend, smooth = model.predict_terms(grid)
     np.testing.assert_allclose(trend + smooth + model.intercept_, model.predict(grid), atol=1e-10)
     gradients = np.polyfit(grid[:, 0], trend, 1)[0]
     assert np.ptp(gradients) < 0.3
@@ -348,5 +348,5 @@ def test_methods_that_need_one_kernel_say_so():
     with pytest.raises(ValueError, match="one kernel"):
         model.predict(X, return_std=True)
     with pytest.raises(ValueError, match="list of kernels"):
-        MultiTaskRegressor().fit(X, Y).predict_addends(X)
+        MultiTaskRegressor().fit(X, Y).predict_terms(X)
     assert clone(model).fit(X, Y).task_correlation().shape == (T, T)

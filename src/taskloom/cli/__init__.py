@@ -86,7 +86,7 @@ def sentence(error: Exception) -> str:
 
 
 def _fail(text: str, code: int = FAILED) -> int:
-    from ..inspection.labels import plain, shorten  # a sentence may quote a cell of a megabyte, or one that clears the screen
+    from ..labels import plain, shorten  # a sentence may quote a cell of a megabyte, or one that clears the screen
 
     sys.stderr.write(f"taskloom: {shorten(plain(text), 1000)}\n")
     return code

@@ -21,7 +21,7 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     from sklearn.pipeline import Pipeline
 
     from ..estimators import load
-    from ..estimators.inspect_model import chosen_alpha, chosen_structure
+    from ..estimators.inspection.model_facts import chosen_alpha, chosen_structure
     from ..persistence import read
     from ..tables.preprocessing import TablePreprocessor
     from .output import Output, percent, plain

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from ..inspection.labels import plain
+from ..labels import plain
 
 ENDLESS = 10_000  # columns where stdout is not a terminal: a file has no width
 

@@ -27,19 +27,19 @@ from ..solvers import solve
 from ..structures import Structure, TermSum, as_structure
 from ..structures.factored_matrix import FactoredStructure
 from ..tables import as_table, code_labels, sorted_labels
-from . import relations
 from .add_task import NewTask, OneSolve, add_task, check_new_name, inputs_of_task, observations_of_task
 from .approximate_kernel import approximate_features, map_rows
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .decision import decision_values, own_task, responses
 from .exact_kernel_bound import ExactBound, bound_exact
 from .fitted import Features, FittedAttribute, FittedState, Kernel, Prepared, show_fields
+from .inspection import relations
 from .model_files.save_load import save
 from .state_of_fit import fitted_state, predictor
-from .sums import as_structures
 from .target_encoding import TargetScale
 from .validation import (
     Targets,
+    as_structures,
     double,
     labels_of_rows,
     losses_by_task,
@@ -283,7 +283,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         task = None if labels is None else position_of_tasks(state, labels, self.unseen)
         return decision_values(state, inputs, task, getattr(self, "device", None))
 
-    def predict_addends(self, X: Any) -> list[np.ndarray]:
+    def predict_terms(self, X: Any) -> list[np.ndarray]:
         """With ``kernel=[k1, k2, ...]``, what each kernel adds to the prediction; they add up to it, less the intercepts.
 
         Parameters
@@ -298,10 +298,12 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """
         state = self._fitted()
         if not state.kernel.several:
-            raise ValueError(f"predict_addends needs a list of kernels, got kernel={self.kernel!r}")
+            raise ValueError(f"predict_terms needs a list of kernels, got kernel={self.kernel!r}")
         inputs, labels = new_inputs(self, X)
         task = None if labels is None else position_of_tasks(state, labels, self.unseen)
         return [own_task(part, task) for part in responses(state, inputs)]
+
+    predict_addends = predict_terms  # the former name
 
     def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
         """The score of each task, by name."""

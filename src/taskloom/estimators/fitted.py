@@ -18,7 +18,7 @@ from ..design import Observations
 from ..features import KernelFeatures, LinearFeatures, SumFeatures, kernel_function
 from ..problem import Problem
 from ..problem.solution import Solution
-from .contributions import contributions
+from .inspection.contributions import contributions
 from .target_encoding import TargetScale
 from .validation import Columns, Targets, described, double
 
@@ -159,7 +159,7 @@ class FittedState(Columns, Targets):
     shared_coef_: Array | None = None
     own_coef_: Array | None = None
     outlier_tasks_: Array | None = None
-    addends: list[Array] | None = field(default=None, metadata=NOT_SAVED)  # the task matrices of a sum on the same features
+    term_structures: list[Array] | None = field(default=None, metadata=NOT_SAVED)  # of a sum on the same features
     added_tasks_: list | None = None
     # how it was found
     certificate_: Any = None

@@ -14,15 +14,16 @@ from .._linalg import fits_single
 from ..equivalences import implied_tasks
 from ..features import LinearFeatures
 from ..features.approximate import MappedFeatures
-from ..problem.solution import Solution
+from ..problem.solution import Solution, SolvedTerms
+from ..structures import Robust
 from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
 from .approximate_kernel import approximation_note
 from .fitted import FittedState, Prepared, Training
 from .kernel_rounding import as_predicted
-from .sums import fitted_addends
 
 Array = np.ndarray
+OUTLIER_SHARE = 1e-3  # of a task's weights, from which on it counts as an outlier: an optimum within a tolerance is not exact
 
 
 def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None) -> FittedState:
@@ -72,7 +73,7 @@ def fitted_state(
         "feature_structure_": A.astype(dtype if fits_single(A) else float) if on_features else None,
     }
     if solution.terms is not None:
-        found |= fitted_addends(data, solution, dtype)
+        found |= _fitted_terms(data, solution, dtype)
     return replace(
         state,
         **found,
@@ -98,3 +99,19 @@ def _pulled_towards(data: Prepared, solution: Solution, kept: bool) -> Array | N
     if not isinstance(data.features, LinearFeatures):
         return problem.observations.scatter(solution.G, problem.n_rows)
     return None if kept else data.features.coef(problem.correlate(solution.G))
+
+
+def _fitted_terms(data: Any, solution: Solution, dtype: Any) -> dict[str, Any]:
+    """The fields of a sum of terms: a structure for each kernel; or the shared and the task-specific coefficients."""
+    terms: SolvedTerms = solution.terms  # type: ignore[assignment]
+    if data.problem.structure.is_sum:
+        return {"structure_": [A.astype(dtype if fits_single(A) else float) for A in terms.structures]}
+    attributes: dict[str, Any] = {"term_structures": terms.structures}
+    shared, own = terms.weights
+    if isinstance(data.features, LinearFeatures):
+        for name, W in (("shared_coef_", shared), ("own_coef_", own)):
+            attributes[name] = np.ascontiguousarray((data.features.coef(W) * data.scale.spread).T, dtype=dtype)
+    if isinstance(data.problem.structure, Robust):
+        size, whole = np.linalg.norm(own, axis=0), np.linalg.norm(solution.W, axis=0)
+        attributes["outlier_tasks_"] = data.targets.tasks_[size > OUTLIER_SHARE * np.maximum(whole, np.finfo(float).tiny)]
+    return attributes

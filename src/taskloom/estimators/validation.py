@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 
 from ..design import Observations
 from ..losses import Loss, as_loss
+from ..structures import as_structure
 from ..tables import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, split_table
 
 Array = np.ndarray
@@ -252,3 +253,18 @@ def entries_by_task(given: Any, tasks: Array, what: str) -> Any:
     if missing:
         raise ValueError(f"{what} has no entry for task {shown(missing[0])}")
     return [given[name] for name in names]
+
+
+# --- parameters ----------------------------------------------------------------------------------------------------------
+
+
+def as_structures(structure: Any, kernel: Any) -> Any:
+    """The structure that was given; one for each kernel, where a list was."""
+    if not isinstance(structure, (list, tuple)):
+        return as_structure(structure)
+    if not (isinstance(kernel, (list, tuple)) and len(kernel) == len(structure)):
+        raise ValueError(
+            f"a list of {len(structure)} structures needs a list of as many kernels, got kernel={kernel!r}; to choose one of "
+            "several structures, search: MultiTaskRegressorCV(structures=[...])"
+        )
+    return [as_structure(each) for each in structure]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..inspection.labels import plain, shorten
+from ..labels import plain, shorten
 from .atomic import atomic_write
 
 Array = np.ndarray

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..inspection.labels import display_names
+from ..labels import display_names
 from .canvas import GAIN, LOSS, NEUTRAL, one_axes, points_for_each, tidy
 
 Array = np.ndarray

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..estimators.relations import correlation
-from ..inspection.labels import display_names
-from ..inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
+from ..estimators.inspection.relations import correlation
+from ..estimators.inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
+from ..labels import display_names
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes, points_for_each
 
 Array = np.ndarray

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..inspection.labels import display_names
-from ..inspection.task_order import every_pair, leaf_order, task_tree
+from ..estimators.inspection.task_order import every_pair, leaf_order, task_tree
+from ..labels import display_names
 from .canvas import DIVERGING, GROUP_COLOURS, one_axes
 
 Array = np.ndarray

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators.inspect_model import chosen_alpha, labelled_tasks, observed_targets, one_target
-from ..inspection.labels import display_names
-from ..inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
+from ..estimators.inspection.model_facts import chosen_alpha, labelled_tasks, observed_targets, one_target
+from ..estimators.inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
+from ..labels import display_names
 from ..structures import as_structure
 from ..tables import as_table
 

@@ -15,7 +15,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators.base import MultiTaskEstimator
-from ..inspection.labels import clean_text
+from ..labels import clean_text
 from ..persistence import atomic_write
 from ..versions import versions
 from . import figures, settings

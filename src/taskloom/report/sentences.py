@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..inspection.labels import clean_text, shorten
+from ..labels import clean_text, shorten
 from ..problem.solution import Certificate
 from .facts import Facts
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._component import Component
-from ..estimators.inspect_model import one_target
+from ..estimators.inspection.model_facts import one_target
 from .facts import Facts
 
 

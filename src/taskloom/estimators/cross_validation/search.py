@@ -29,8 +29,7 @@ from ..callbacks import Watch, with_callbacks
 from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared, show_fields
 from ..state_of_fit import fitted_state
-from ..sums import as_structures
-from ..validation import names_its_class
+from ..validation import as_structures, names_its_class
 from .folds_fit import ALONE, Fold, Trial, cross_validate, grid_for, walk
 from .results import Candidate, FoldResult, SearchResult, ledger, path_table, results_table
 from .splitters import check_left

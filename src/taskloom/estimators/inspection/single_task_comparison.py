@@ -8,13 +8,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import indexable
 
-from ..structures import Independent
-from ..tables import as_table
-from .base import MultiTaskEstimator
-from .cross_validation.folds_fit import ALONE, Trial, cross_validate, grid_for
-from .cross_validation.results import Candidate, ledger
-from .cross_validation.search import CrossValidated
-from .sums import as_structures
+from ...structures import Independent
+from ...tables import as_table
+from ..base import MultiTaskEstimator
+from ..cross_validation.folds_fit import ALONE, Trial, cross_validate, grid_for
+from ..cross_validation.results import Candidate, ledger
+from ..cross_validation.search import CrossValidated
+from ..validation import as_structures
 
 Array = np.ndarray
 

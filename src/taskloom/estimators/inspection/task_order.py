@@ -8,8 +8,8 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from ..structures import factored_matrix as factors
-from ..structures.factored_matrix import FactoredStructure
+from ...structures import factored_matrix as factors
+from ...structures.factored_matrix import FactoredStructure
 
 Array = np.ndarray
 APART = 3.0  # more than any distance 1 - correlation: clusters are merged last

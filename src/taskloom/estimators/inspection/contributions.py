@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .._linalg import psd_eigh
-from ..structures.factored_matrix import LARGEST_ARRAY, FactoredStructure
+from ..._linalg import psd_eigh
+from ...structures.factored_matrix import LARGEST_ARRAY, FactoredStructure
 
 Array = np.ndarray
 
@@ -30,13 +30,13 @@ def contributions(state: Any) -> Any:
     T, rho = state.n_tasks - len(state.added_tasks_ or ()), state.ridge / state.alpha
     A, sides = state.structure_, _sides(state, T)
     if isinstance(A, FactoredStructure):
-        if state.addends is not None or len(sides) > 1:
+        if state.term_structures is not None or len(sides) > 1:
             return None
         (g, f), of_fit = sides[0], FactoredStructure(A.L[:T].astype(float), A.own[:T].astype(float))
         return of_fit.shrunk(rho), g / (2 * state.alpha), f
     if T > LARGEST_ARRAY:
         return None
-    parts = A if isinstance(A, list) else state.addends or [A]
+    parts = A if isinstance(A, list) else state.term_structures or [A]
     metrics = [_metric(each[:T, :T].astype(float), rho) for each in parts]
     if len(sides) < len(metrics):  # on the same features metrics add up
         metrics = [np.sum(metrics, axis=0)]

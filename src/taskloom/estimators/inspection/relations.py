@@ -9,12 +9,12 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from sklearn.metrics import silhouette_score
 
-from .._linalg import psd_eigh
-from ..structures import Clusters
-from ..structures import factored_matrix as factors
-from ..structures.factored_matrix import FactoredStructure
-from ..tables import shown
-from .fitted import FittedState
+from ..._linalg import psd_eigh
+from ...structures import Clusters
+from ...structures import factored_matrix as factors
+from ...structures.factored_matrix import FactoredStructure
+from ...tables import shown
+from ..fitted import FittedState
 
 Array = np.ndarray
 

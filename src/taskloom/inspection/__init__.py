@@ -1,1 +1,0 @@
-"""Order and labels of the tasks, for plots and reports."""
