@@ -33,7 +33,7 @@ def test_the_prox_is_that_of_its_naive_twin(F, plain, step):
     twin = naive.l1_prox(plain, F.l1, B + B.T, step)
     assert np.allclose(F.prox(B + B.T, step), twin, atol=1e-6)
     around = zoo.random_psd(np.random.default_rng(1), size=6, rank=6)
-    memory, gradient = F.remembering(), (around - B - B.T) / step
+    memory, gradient = F.for_run(), (around - B - B.T) / step
     for _ in range(60):  # a step of a few rounds goes on where the last one stopped
         found = memory.proximal_step(around, gradient, step)
     exact = F.prox(B + B.T, step)
@@ -48,7 +48,7 @@ def test_a_run_that_remembers_finds_what_one_that_does_not_finds(F, monkeypatch)
     problem = Problem(X, seen, "squared", F, 0.05)
     quick = solve(problem, tol=1e-7)
     for cls in (relations.Relations, Sum):
-        monkeypatch.setattr(cls, "remembering", lambda self: self)
+        monkeypatch.setattr(cls, "for_run", lambda self: self)
         monkeypatch.setattr(cls, "proximal_step", structures.Structure.proximal_step)
     slow = solve(problem, tol=1e-7)
     assert quick.certificate.optimal

@@ -20,9 +20,9 @@ Array = np.ndarray
 
 
 class Ray(NamedTuple):
-    """``c -> F*(c S)`` along one ray: finite for ``c <= reach``, and a bound from above everywhere."""
+    """``c -> F*(c S)`` along one ray: finite for ``c <= max_scale``, and a bound from above everywhere."""
 
-    reach: float
+    max_scale: float
     conjugate: Callable[[float], float]
 
 
@@ -54,7 +54,7 @@ class Structure(Component, ABC):
         return False
 
     @property
-    def searched(self) -> bool:
+    def iterative(self) -> bool:
         """Whether the step is itself an iteration, so that a solver should not ask for it often."""
         return False
 
@@ -218,7 +218,7 @@ class Structure(Component, ABC):
         """
         return self.best_of_root(R, floor)[0]
 
-    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
+    def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         """The same penalty less its least value, and that value, where it could hide a small loss; ``None`` where it cannot.
 
         Parameters
@@ -233,7 +233,7 @@ class Structure(Component, ABC):
         """
         return None
 
-    def remembering(self) -> Structure:
+    def for_run(self) -> Structure:
         """The structure for one run of a solver: a copy of its own, where it gains from what it found a step before."""
         return self
 
@@ -279,7 +279,7 @@ class Structure(Component, ABC):
         """
         return psd_root(A)
 
-    def charge(self, R: Array, A: Array) -> float:
+    def squared_norm(self, R: Array, A: Array) -> float:
         """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A``.
 
         Parameters
@@ -347,9 +347,9 @@ class Structure(Component, ABC):
             The terms, whose predictions add up.
         """
         from .terms import Term  # a term holds a structure
-        from .variables import seated
+        from .variables import variable_of
 
-        return (Term(slice(0, width), seated(self)),)
+        return (Term(slice(0, width), variable_of(self)),)
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``.
@@ -400,7 +400,7 @@ class Structure(Component, ABC):
         """
         return self
 
-    def newcomer(self, n_tasks: int) -> tuple[Array, float] | None:
+    def new_task_conditional(self, n_tasks: int) -> tuple[Array, float] | None:
         """How one more task would join ``n_tasks`` old ones, where the structure itself says so.
 
         The weights of the old tasks in its conditional mean, and the variance that is left; ``None`` where nothing is said.
@@ -462,9 +462,9 @@ class Remembering(Structure):
     def longest_step(self, A: Array, least: float = 0.0) -> float:
         """Multipliers move by ``A`` over the length of the step in each round of the search."""
         size = float(np.linalg.norm(A))
-        return 3 * max(size, least) / self.steepness if size > 0 and self.searched else np.inf
+        return 3 * max(size, least) / self.steepness if size > 0 and self.iterative else np.inf
 
-    def remembering(self) -> Structure:
+    def for_run(self) -> Structure:
         twin = copy.copy(self)
         twin._remembers = True
         return twin

@@ -146,8 +146,8 @@ class CustomStructure(Structure):
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         conjugate = self._own("conjugate")
         if conjugate is not None:
-            reach = _reach(lambda c: float(conjugate(c * S)))
-            return Ray(reach, lambda c: float(conjugate(c * S)) if c <= reach else np.inf)
+            max_scale = _max_scale(lambda c: float(conjugate(c * S)))
+            return Ray(max_scale, lambda c: float(conjugate(c * S)) if c <= max_scale else np.inf)
         least, at_zero = self._least(len(S))
         return bounds.ray(self._oracle(len(S)), S, least if near is None else near, at_zero)
 
@@ -155,7 +155,7 @@ class CustomStructure(Structure):
         return self.ray(S, near).conjugate(1.0)
 
 
-def _reach(along: Any) -> float:
+def _max_scale(along: Any) -> float:
     """The largest ``c <= 1`` with a finite ``along(c)``, by bisection: beyond 1 nobody asks."""
     if np.isfinite(along(1.0)):
         return 1.0

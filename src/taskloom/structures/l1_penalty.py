@@ -58,7 +58,7 @@ class Relations(Remembering, SpectralStructure):
         """``mu`` and ``l1``."""
 
     @property
-    def searched(self) -> bool:
+    def iterative(self) -> bool:
         return self.strengths[1] > 0
 
     def f(self, a: Array) -> float:
@@ -77,7 +77,7 @@ class Relations(Remembering, SpectralStructure):
             return 0.0 if np.max(s, initial=0.0) <= 1 else np.inf
         return float(np.sum(mu * np.log(mu / (1 - s)) - mu)) if np.all(s < 1) else np.inf
 
-    def f_reach(self, s: Array) -> float:
+    def f_max_scale(self, s: Array) -> float:
         return (1 - 1e-15 if self.strengths[0] > 0 else 1.0) / max(float(np.max(s, initial=0.0)), TINY)
 
     def f_prox(self, a: Array, step: float) -> Array:
@@ -87,8 +87,8 @@ class Relations(Remembering, SpectralStructure):
         root = np.hypot(shifted, 2 * np.sqrt(step * mu))  # where shifted < 0 the sum would cancel, and A must not be singular
         return np.where(shifted >= 0, (shifted + root) / 2, 2 * step * mu / np.where(shifted >= 0, 1.0, root - shifted))
 
-    def remembering(self) -> Structure:
-        return super().remembering() if self.searched else self
+    def for_run(self) -> Structure:
+        return super().for_run() if self.iterative else self
 
     @_with_l1
     def value(self, A: Array) -> float:
@@ -208,8 +208,8 @@ class Relations(Remembering, SpectralStructure):
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         s, V = np.linalg.eigh(symmetric(S))
-        if not self.searched:  # in a sum, S may have negative eigenvalues, and a log det sees them
-            return Ray(self.f_reach(s), lambda c: float(self.f_conjugate(c * s)))
+        if not self.iterative:  # in a sum, S may have negative eigenvalues, and a log det sees them
+            return Ray(self.f_max_scale(s), lambda c: float(self.f_conjugate(c * s)))
         return self.ray_of_root(np.sqrt(np.maximum(s, 0.0))[:, None] * V.T, near)
 
     @_with_l1
@@ -221,14 +221,14 @@ class Relations(Remembering, SpectralStructure):
         mu = self.strengths[0]
         C, s = self._widest(R, near)
         level = R.shape[1] * (mu * np.log(mu) - mu) - 2 * mu * float(np.log(np.diag(C)).sum()) if mu > 0 else 0.0
-        reach = self.f_reach(s)
+        max_scale = self.f_max_scale(s)
 
         def bound(c: float) -> float:
-            if c > reach:
+            if c > max_scale:
                 return np.inf
             return level - mu * float(np.log1p(-c * s).sum()) if mu > 0 else 0.0
 
-        return Ray(reach, bound)
+        return Ray(max_scale, bound)
 
     def whitened(self, R: Array) -> Array | None:
         """Without ``mu`` and with an ``N`` at hand: ``R'R <= I + N`` is ``R C^-T`` with singular values up to 1."""

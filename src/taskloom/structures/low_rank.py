@@ -41,7 +41,7 @@ class LowRank(NonConvex):
         if not isinstance(self.specific, bool | np.bool_):
             raise ValueError(f"LowRank needs specific=True or False, got {self.specific!r}")
 
-    def learns_less_than(self) -> tuple[Structure, float]:
+    def convex_bound(self) -> tuple[Structure, float]:
         return Trace(), 1.0  # a larger set, and the same penalty
 
     def value(self, A: Array) -> float:

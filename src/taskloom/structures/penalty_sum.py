@@ -144,7 +144,7 @@ class Sum(Remembering):
         return Sum([member.bind(tasks) for member in self.members], self.weights)
 
     @property
-    def searched(self) -> bool:
+    def iterative(self) -> bool:
         return True
 
     @property
@@ -213,7 +213,7 @@ class Sum(Remembering):
         for k, (weight, member) in enumerate(others):
             share = M[k] / weight
             ray = member.ray(share, near)
-            shrink = 1.0 if np.isfinite(ray.conjugate(1.0)) else min(1.0, ray.reach * (1 - 1e-14))
+            shrink = 1.0 if np.isfinite(ray.conjugate(1.0)) else min(1.0, ray.max_scale * (1 - 1e-14))
             rest += weight * ray.conjugate(shrink)
             taken = taken + weight * shrink * share
         if parts.l1 > 0:

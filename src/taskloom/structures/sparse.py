@@ -66,7 +66,7 @@ class LogDet(Relations):
     def strengths(self) -> tuple[float, float]:
         return self.mu, self.l1
 
-    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
+    def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         if self.l1 > 0:
             return None
         return _LogDetAboveLeast(self.mu), n_tasks * (self.mu - self.mu * float(np.log(self.mu)))
@@ -82,5 +82,5 @@ class _LogDetAboveLeast(LogDet):
     def f_conjugate(self, s: Array) -> float:
         return -self.mu * float(np.log1p(-s).sum()) if np.all(s < 1) else np.inf
 
-    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
+    def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         return None

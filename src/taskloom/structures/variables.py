@@ -28,7 +28,7 @@ class Variable(ABC):
     def value(self, A: Array) -> float: ...
 
     @abstractmethod
-    def charge(self, R: Array, A: Array) -> float:
+    def squared_norm(self, R: Array, A: Array) -> float:
         """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A``."""
 
     @abstractmethod
@@ -70,8 +70,8 @@ class TaskMatrix(Variable):
     def _seen(self, R: Array) -> Array:
         return R
 
-    def charge(self, R: Array, A: Array) -> float:
-        return self.structure.charge(self._seen(R), A)
+    def squared_norm(self, R: Array, A: Array) -> float:
+        return self.structure.squared_norm(self._seen(R), A)
 
     def best(self, R: Array, floor: float) -> tuple[Array, float]:
         return self.structure.best_of_root(self._seen(R), floor)
@@ -115,7 +115,7 @@ class _GroupNorms(Variable):
     def value(self, A: Array) -> float:
         return self.cost * float(A.sum()) if np.all(A >= 0) else np.inf
 
-    def charge(self, R: Array, A: Array) -> float:
+    def squared_norm(self, R: Array, A: Array) -> float:
         squared_norm = self.moments(R)
         if np.any(squared_norm[A <= 0] > 0):
             return np.inf
@@ -161,7 +161,7 @@ class EntryNorms(_GroupNorms):
         return R**2
 
 
-def seated(structure: Structure, decouple: bool = False) -> Variable:
+def variable_of(structure: Structure, decouple: bool = False) -> Variable:
     """The variable of a structure on its side: on the features where it has to be, or where that decouples the tasks."""
     if structure.on_features or (structure.either_side and decouple):
         return FeatureMatrix(structure)
