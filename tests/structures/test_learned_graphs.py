@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskloom import MultiTaskRegressor, structures
-from taskloom.structures.learned_graphs import graphical_lasso, shrink
+from taskloom.structures.nonconvex.learned_graphs import graphical_lasso, shrink
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(12, 4))

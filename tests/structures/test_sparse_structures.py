@@ -14,7 +14,7 @@ from taskloom.design import Observations
 from taskloom.solvers import proximal
 from taskloom.solvers.supervised.sides import TaskSide
 from taskloom.structures import Frobenius, LogDet, Sparse, Sum, Trace
-from taskloom.structures import l1_penalty as relations
+from taskloom.structures import sparse as relations
 
 
 def own_inputs(n_tasks, n=30, d=50, seed=0):

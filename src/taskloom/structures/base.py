@@ -346,8 +346,7 @@ class Structure(Component, ABC):
         tuple of Term
             The terms, whose predictions add up.
         """
-        from .terms import Term  # a term holds a structure
-        from .variables import variable_of
+        from .terms import Term, variable_of  # a term holds a structure
 
         return (Term(slice(0, width), variable_of(self)),)
 

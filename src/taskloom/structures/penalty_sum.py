@@ -18,8 +18,7 @@ import numpy as np
 from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
 from .base import Array, Ray, Remembering, Structure
-from .l1_penalty import FEW, Relations, off_diagonal
-from .sparse import LogDet, Sparse
+from .sparse import FEW, LogDet, Relations, Sparse, off_diagonal
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
 from .term_sum import SplitStructure
 

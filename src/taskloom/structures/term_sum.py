@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .base import Array, Ray, Structure
-from .terms import Term
-from .variables import TaskMatrix, Variable, variable_of
+from .terms import TaskMatrix, Term, Variable, variable_of
 
 
 @dataclass(eq=False, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, NoReturn
 
-from .base import Array, Structure
+from ..base import Array, Structure
 
 
 class NonConvex(Structure):

@@ -13,13 +13,13 @@ import numpy as np
 from scipy.linalg import LinAlgError, helmert
 from scipy.optimize import minimize
 
-from .._component import is_number
-from .._linalg import psd_root, symmetric
-from .base import Array, Structure
-from .box_solvers import newton_in_box
+from ..._component import is_number
+from ..._linalg import psd_root, symmetric
+from ..base import Array, Structure
+from ..box_solvers import newton_in_box
+from ..known import Independent
+from .base import NonConvex
 from .graphical_lasso import DENSE, graphical_lasso, inverse, shrink
-from .known import Independent
-from .nonconvex import NonConvex
 
 ROUNDING = 1e-8  # the least share of the penalty that gradients of the structure are measured in: rounding hides the rest
 WIDEST = 1e13  # the largest edge, in units of gamma: tasks that it joins differ in the thirteenth digit of A

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .._linalg import compose, psd_eigh, symmetric
-from .base import Array, Ray
+from ..._linalg import compose, psd_eigh, symmetric
+from ..base import Array, Ray
 
 TINY = np.finfo(float).tiny
 LIFTS = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)  # shares of the identity that make room where S is singular

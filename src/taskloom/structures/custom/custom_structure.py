@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._linalg import symmetric
+from ..._linalg import symmetric
+from ..base import Array, Ray, Structure
 from . import numeric_bounds as bounds
-from .base import Array, Ray, Structure
 from .cvxpy_penalty import ConicPenalty
 
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._linalg import psd_root, symmetric
-from .base import Array, Structure
-from .nonconvex import NonConvex
-from .spectral import Trace
+from ..._linalg import psd_root, symmetric
+from ..base import Array, Structure
+from ..spectral import Trace
+from .base import NonConvex
 
 
 @dataclass(eq=False, repr=False)
