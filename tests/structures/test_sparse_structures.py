@@ -47,7 +47,7 @@ def test_a_run_that_remembers_finds_what_one_that_does_not_finds(F, monkeypatch)
     X, seen = own_inputs(8, n=12, d=6)
     problem = Problem(X, seen, "squared", F, 0.05)
     quick = solve(problem, tol=1e-7)
-    for cls in (relations.Relations, Sum):
+    for cls in (relations.L1Structure, Sum):
         monkeypatch.setattr(cls, "for_run", lambda self: self)
         monkeypatch.setattr(cls, "proximal_step", structures.Structure.proximal_step)
     slow = solve(problem, tol=1e-7)
