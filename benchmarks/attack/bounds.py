@@ -52,14 +52,14 @@ def dual(instance: Instance, G: Array, enough: float = np.inf) -> tuple[float, f
     ray = penalty_ray(instance.structure, Z)
     if ray is None:
         return None
-    reach, conjugate = ray
+    max_scale, conjugate = ray
     gradients = -G.astype(Long) / v
 
     def bound(c: Any) -> Any:
         return -_loss_conjugates(instance, order, v, y, c * gradients) - conjugate(c * c)
 
     rounding_floor = float((v * np.abs(gradients * y)).sum()) * 1e-12 + rounding_of_the_loss(instance)
-    high = min(Long(1), np.sqrt(reach))
+    high = min(Long(1), np.sqrt(max_scale))
     low, best = Long(0), bound(high)
     if best >= enough:
         return float(best), rounding_floor

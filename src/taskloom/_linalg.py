@@ -55,6 +55,27 @@ def psd_root(M: Array, rtol: float = 1e-14) -> Array:
     return V[:, keep] * np.sqrt(m[keep])
 
 
+def column_squares(M: Array) -> Array:
+    """The squared norm of each column."""
+    return np.einsum("ij,ij->j", M, M)
+
+
+def sum_of_ratios(x: Array, a: Array) -> float:
+    """``sum x_i / a_i`` over the entries with ``a_i > 0``."""
+    return float(np.divide(x, a, out=np.zeros_like(a), where=a > 0).sum())
+
+
+def inverse_quadratic(R: Array, a: Array, V: Array, rank_tol: float = 0.0, outside_tol: float = 0.0) -> float:
+    """``tr(A^+ R'R)`` for ``A = V diag(a) V'``, ``a`` ascending; ``inf`` where ``R`` is not in the range of ``A``.
+
+    Eigenvalues up to ``rank_tol`` of the largest count as zero; ``outside_tol`` is the share of ``||R||^2`` that may lie there.
+    """
+    squares, inside = column_squares(R @ V), a > rank_tol * max(a[-1], 0.0)
+    if squares[~inside].sum() > outside_tol * squares.sum():
+        return np.inf
+    return float((squares[inside] / a[inside]).sum())
+
+
 def project_box_sum(x: Array, lower: float, upper: float, total: float) -> Array:
     """The nearest point to ``x`` with ``lower <= x <= upper`` and ``sum = total`` (``x`` is one-dimensional).
 

@@ -148,8 +148,8 @@ class TestSolutions:
 
     def test_weights_outside_the_range_are_forbidden_here_too(self):
         A = FactoredStructure(np.eye(6, 1))
-        assert np.isinf(structures.Trace().charge(np.eye(2, 6, 1), A))
-        assert np.isclose(structures.Trace().charge(np.eye(1, 6), A), 1.0)
+        assert np.isinf(structures.Trace().squared_norm(np.eye(2, 6, 1), A))
+        assert np.isclose(structures.Trace().squared_norm(np.eye(1, 6), A), 1.0)
         assert np.isinf(structures.Independent().value(A))
 
     @pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])

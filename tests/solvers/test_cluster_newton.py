@@ -108,7 +108,7 @@ def test_short_cuts_of_clusters_agree_with_the_long_way(T, r):
         (A, charge), (B, other) = structure.best_of_root(R), Structure.best_of_root(structure, R)
         assert np.isclose(charge, other, rtol=1e-9, atol=1e-12)
         assert structure.value(A) == structure.value(B) == 0
-        assert np.isclose(structure.charge(R, A), charge, rtol=1e-9, atol=1e-12)
+        assert np.isclose(structure.squared_norm(R, A), charge, rtol=1e-9, atol=1e-12)
         assert np.isclose(structure.ray_of_root(R).conjugate(1.0), structure.conjugate(R.T @ R), rtol=1e-10, atol=1e-12)
     S = structure.best_structure(np.eye(T)) + np.diag(rng.uniform(size=T))
     feasible = structure.best_structure(S)

@@ -97,7 +97,7 @@ def test_coupled_squares_solve_the_normal_equations(intercept, guess):
     assert np.allclose(b, x[D * T :], atol=1e-8)
     assert np.allclose(z, problem.predict(W, b), atol=1e-10)
     assert np.allclose(Z, problem.correlate(-seen.weight * problem.loss.gradient(seen.y, z)), atol=1e-9)
-    assert np.isclose(norm, problem.alpha * problem.structure.charge(W, A), rtol=1e-8)
+    assert np.isclose(norm, problem.alpha * problem.structure.squared_norm(W, A), rtol=1e-8)
 
 
 def test_products_go_to_the_places_that_were_observed():

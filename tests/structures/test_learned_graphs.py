@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskloom import MultiTaskRegressor, structures
-from taskloom.structures.learned_graphs import graphical_lasso, shrink
+from taskloom.structures.nonconvex.learned_graphs import graphical_lasso, shrink
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(12, 4))
@@ -41,7 +41,7 @@ def test_tasks_that_grow_together_under_a_learned_graph(unit, loss):
 
 
 def test_a_structure_made_of_huge_edges_is_told_from_one_that_is_not():
-    F = structures.LearnedGraph(2.0, sparsity=0.1).remembering()
+    F = structures.LearnedGraph(2.0, sparsity=0.1).for_run()
     R = np.array([[1.0, 1.0, 1.0], [0.0, 1e-13, 3.0]])
     A, penalty = structures.LearnedGraph(2.0).best_of_root(R)
     assert structures.LearnedGraph(2.0).value(A) == np.trace(A)

@@ -105,7 +105,7 @@ class TestArithmetic:
             (lambda: Sum([]), "list of structures"),
             (lambda: Sum([Trace(), 3]), "got 3"),
             (lambda: Trace() + structures.Independent(), "Independent fixes A"),
-            (lambda: Trace() + structures.FeatureSelection(), "FeatureSelection sits on the features"),
+            (lambda: Trace() + structures.FeatureSelection(), "FeatureSelection penalises the features"),
             (lambda: Sum([Trace()], [0.0]), r"weights=\[0.0\]"),
             (lambda: Sum([Trace(), Trace()], [1.0]), "2 members"),
             (lambda: Sum([Trace() + Trace()]), "does not nest"),

@@ -14,7 +14,7 @@ from taskloom.design import Observations
 from taskloom.solvers import proximal
 from taskloom.solvers.supervised.sides import TaskSide
 from taskloom.structures import Frobenius, LogDet, Sparse, Sum, Trace
-from taskloom.structures import l1_penalty as relations
+from taskloom.structures import sparse as relations
 
 
 def own_inputs(n_tasks, n=30, d=50, seed=0):
@@ -33,7 +33,7 @@ def test_the_prox_is_that_of_its_naive_twin(F, plain, step):
     twin = naive.l1_prox(plain, F.l1, B + B.T, step)
     assert np.allclose(F.prox(B + B.T, step), twin, atol=1e-6)
     around = zoo.random_psd(np.random.default_rng(1), size=6, rank=6)
-    memory, gradient = F.remembering(), (around - B - B.T) / step
+    memory, gradient = F.for_run(), (around - B - B.T) / step
     for _ in range(60):  # a step of a few rounds goes on where the last one stopped
         found = memory.proximal_step(around, gradient, step)
     exact = F.prox(B + B.T, step)
@@ -47,8 +47,8 @@ def test_a_run_that_remembers_finds_what_one_that_does_not_finds(F, monkeypatch)
     X, seen = own_inputs(8, n=12, d=6)
     problem = Problem(X, seen, "squared", F, 0.05)
     quick = solve(problem, tol=1e-7)
-    for cls in (relations.Relations, Sum):
-        monkeypatch.setattr(cls, "remembering", lambda self: self)
+    for cls in (relations.L1Structure, Sum):
+        monkeypatch.setattr(cls, "for_run", lambda self: self)
         monkeypatch.setattr(cls, "proximal_step", structures.Structure.proximal_step)
     slow = solve(problem, tol=1e-7)
     assert quick.certificate.optimal

@@ -70,13 +70,13 @@ def test_the_ray_is_the_conjugate_along_a_ray(F):
     rng = np.random.default_rng(4)
     A, S = zoo.random_feasible(F, rng), zoo.random_psd(rng)
     ray = F.ray(S, A)
-    assert ray.reach > 0
+    assert ray.max_scale > 0
     for c in (0.1, 0.5, 0.999):
-        scale = c * min(ray.reach, 10.0)
+        scale = c * min(ray.max_scale, 10.0)
         assert np.isfinite(ray.conjugate(scale))
         assert ray.conjugate(scale) >= np.vdot(A, scale * S) - F.value(A) - 1e-8
-    if np.isfinite(ray.reach):
-        assert ray.conjugate(1.001 * ray.reach) == np.inf
+    if np.isfinite(ray.max_scale):
+        assert ray.conjugate(1.001 * ray.max_scale) == np.inf
 
 
 @EVERY
@@ -107,10 +107,10 @@ def test_gradients_come_back_through_the_factor(F):
     Q, M = rng.normal(size=(6, 3)), zoo.random_psd(rng, 6, 6)
 
     def value(Q):
-        landed = F.land(Q)
+        landed = F.project_factor(Q)
         return np.vdot(landed, M @ landed) + F.f(np.linalg.svd(landed, compute_uv=False) ** 2)
 
-    gradient = F.pull_back(Q, 2 * M @ F.land(Q))
+    gradient = F.pull_back(Q, 2 * M @ F.project_factor(Q))
     for _ in range(5):
         D = rng.normal(size=Q.shape)
         numeric = (value(Q + 1e-6 * D) - value(Q - 1e-6 * D)) / 2e-6

@@ -57,7 +57,7 @@ class Objective:
     def at(self, Q: Array, due: bool = True) -> DescentPoint:
         """Where half the matrix of moments is no more than the gradient, it is asked for anyway."""
         structure, (d, q) = self.structure, Q.shape
-        landed = structure.land(Q)
+        landed = structure.project_factor(Q)
         squared_norm, V = psd_eigh(landed.T @ landed)
         what: What = "moments" if due or d + 1 <= 2 * q else "correlation"
         scalars, matrix = unpacked(self.sums(self.root(Q), what), Q.shape, what)
@@ -71,7 +71,7 @@ class Objective:
 
     def root(self, Q: Array) -> Array:
         """The factor that the tasks see."""
-        landed = Q if self.structure.known else self.structure.land(Q)
+        landed = Q if self.structure.known else self.structure.project_factor(Q)
         return ridged(landed, self.ridge / self.alpha)
 
     def metric(self, Q: Array) -> Array:
@@ -80,7 +80,7 @@ class Objective:
         At an optimum under the trace penalty the ``b`` of all tasks have the moments ``Q'Q / alpha``: it needs nothing of the
         tasks but how curved they are. (It saves two iterations of three.)
         """
-        landed = self.structure.land(Q)
+        landed = self.structure.project_factor(Q)
         return np.linalg.inv(0.4 * np.eye(Q.shape[1]) + self.curvature / self.alpha * (landed.T @ landed))
 
     def alone(self) -> DescentPoint:
@@ -92,12 +92,12 @@ class Objective:
     def bound(self, scalars: Array, moments: Array) -> float:
         """The best ``D(c)`` over ``0 <= c <= 1``: no predictor costs less."""
         loss, product, _, size = scalars.tolist()
-        reach, conjugate = self.structure.ray(moments / (4 * self.alpha))
+        max_scale, conjugate = self.structure.ray(moments / (4 * self.alpha))
 
         def at(c: float) -> float:
             return 2 * c * product - c * c * (loss + self.ridge * size) - conjugate(c * c)
 
-        return best_on_ray(at, reach)
+        return best_on_ray(at, max_scale)
 
     def nothing(self) -> tuple[Array, Array]:
         """Scalars and moments of ``Z`` where nothing is learned."""
@@ -201,7 +201,7 @@ class Descent:
         here, objective = self.here, self.objective
         if here.moments is None:
             here = objective.at(here.Q)
-        landed = objective.structure.land(here.Q)
+        landed = objective.structure.project_factor(here.Q)
         assert here.moments is not None
         D, correlation = landed @ landed.T, here.moments / (4 * objective.alpha)
         for _ in range(12):

@@ -77,7 +77,7 @@ def joining(
     T = len(A)
     if relation is not None:
         return _related(A, relation)
-    given = structure.newcomer(T)
+    given = structure.new_task_conditional(T)
     if given is not None:
         return Joining(given[0], np.zeros((T, 0)), given[1])
     if structure.either_side:

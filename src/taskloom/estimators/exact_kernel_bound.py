@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .._linalg import psd_eigh
-from ..features import densely
+from ..features import to_dense
 from ..features.approximate import Landmarks, pieces
 from ..problem import Problem
 from ..solvers import solve
@@ -89,5 +89,5 @@ def bound_exact(model: Any, state: FittedState, X: Any, y: Any, sample_weight: A
 
 def _kernel_times(state: FittedState, inputs: Any, G: Array) -> Array:
     """The exact kernel matrix times ``G``, some rows at a time."""
-    parts = [densely(state.kernel(inputs[rows], inputs)) @ G for rows in pieces(inputs.shape[0], inputs.shape[0])]
+    parts = [to_dense(state.kernel(inputs[rows], inputs)) @ G for rows in pieces(inputs.shape[0], inputs.shape[0])]
     return np.concatenate(parts)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 from .._component import warn
 from ..design import Observations
 from ..design.sufficient_statistics import Moments
-from ..features import densely
+from ..features import to_dense
 from ..features.approximate import MappedFeatures, mapped, pieces
 from ..losses import as_loss
 from ..tables import rows_by_task, shown, sorted_labels
@@ -46,7 +46,7 @@ class Statistics:
         return twin
 
     def features(self, inputs: Any) -> Array:
-        return densely(inputs) if self.map is None else mapped(self.map, inputs)
+        return to_dense(inputs) if self.map is None else mapped(self.map, inputs)
 
     def add_long(self, inputs: Any, labels: Array, y: Array, s: Array) -> None:
         """Rows of one task each."""

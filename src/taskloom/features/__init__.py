@@ -11,10 +11,10 @@ from .kernels import (
     as_csr,
     build_features,
     decomposed,
-    densely,
     entries,
     kernel_function,
     row_squares,
+    to_dense,
     weighted_gram,
 )
 
@@ -29,9 +29,9 @@ __all__ = [
     "as_csr",
     "build_features",
     "decomposed",
-    "densely",
     "entries",
     "kernel_function",
     "row_squares",
+    "to_dense",
     "weighted_gram",
 ]

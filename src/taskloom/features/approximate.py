@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._component import warn
-from .kernels import KernelFeatures, LinearFeatures, Matrix, densely, kernel_function
+from .kernels import KernelFeatures, LinearFeatures, Matrix, kernel_function, to_dense
 
 Array = np.ndarray
 TARGET = 0.05  # relative error of the kernel that n_components="auto" asks for
@@ -43,7 +43,7 @@ class Landmarks:
 
     def __init__(self, points: Matrix, kernel: Any, parameters: dict[str, float]):
         self.points, self.kernel, self.parameters = points, kernel, parameters
-        basis = KernelFeatures(densely(self._function(points, points)))
+        basis = KernelFeatures(to_dense(self._function(points, points)))
         self.root = basis.U * basis.inverse_root
 
     def _function(self, X: Matrix, Z: Matrix) -> Array:
@@ -51,7 +51,7 @@ class Landmarks:
 
     def transform(self, X: Matrix) -> Array:
         """The features of other rows."""
-        return densely(self._function(X, self.points)) @ self.root
+        return to_dense(self._function(X, self.points)) @ self.root
 
 
 class MappedFeatures(LinearFeatures):
@@ -73,7 +73,7 @@ def pieces(n_rows: int, width: int) -> Iterator[slice]:
 
 def mapped(feature_map: FeatureMap, X: Matrix) -> Array:
     """The features of some rows, in double precision."""
-    phi = densely(feature_map.transform(X.astype(np.float64, copy=False)))
+    phi = to_dense(feature_map.transform(X.astype(np.float64, copy=False)))
     if not (phi.ndim == 2 and phi.shape[0] == X.shape[0] and bool(np.isfinite(phi).all())):
         raise ValueError(f"approximation={feature_map!r} must give a finite row of features for each row of X")
     return phi
@@ -162,7 +162,7 @@ class Approximation:
         assert target is not None
         probe = sample[-PROBE:]
         most = MOST if self.kind == "fourier" else min(MOST, sample.shape[0])
-        K = densely(kernel_function(self.kernel, **self.parameters)(probe, probe))
+        K = to_dense(kernel_function(self.kernel, **self.parameters)(probe, probe))
         while True:
             number = min(number, most)
             made = make(sample, number, seed)
@@ -204,10 +204,10 @@ def leverage_scores(X: Matrix, number: int, k: Callable[..., Array]) -> Array:
     """
     first = X[: min(number, X.shape[0] // 2)]
     share = first.shape[0] / X.shape[0]
-    s, U = np.linalg.eigh(densely(k(first, first)))
+    s, U = np.linalg.eigh(to_dense(k(first, first)))
     size, explained = diagonal(k, X), np.empty((X.shape[0], len(s)))
     for rows in pieces(X.shape[0], len(s)):
-        explained[rows] = (densely(k(X[rows], first)) @ U) ** 2
+        explained[rows] = (to_dense(k(X[rows], first)) @ U) ** 2
 
     def scores(ridge: float) -> Array:
         return np.clip((size - explained @ (1 / (np.maximum(s, 0.0) + share * ridge))) / ridge, 1e-12, 1.0)
@@ -223,4 +223,4 @@ def leverage_scores(X: Matrix, number: int, k: Callable[..., Array]) -> Array:
 def diagonal(k: Callable[..., Array], X: Matrix, block: int = 256) -> Array:
     """``k(x, x)``, from small blocks: not every kernel can give it alone."""
     rows = (slice(i, i + block) for i in range(0, X.shape[0], block))
-    return np.concatenate([np.diag(densely(k(X[some], X[some]))) for some in rows])
+    return np.concatenate([np.diag(to_dense(k(X[some], X[some]))) for some in rows])

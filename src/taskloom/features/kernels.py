@@ -74,7 +74,7 @@ class LinearFeatures:
         self.basis: Array | None = None
         self.kernel: KernelFeatures | None = None
         if issparse(X) and X.shape[0] * X.shape[1] <= SMALL:
-            X = densely(X)
+            X = to_dense(X)
         self.X = self.phi = as_csr(X) if issparse(X) else X
         self.n_inputs = X.shape[1]  # how many weights a user sees: one for each column
         if keep_columns:
@@ -82,7 +82,7 @@ class LinearFeatures:
         if issparse(X) and X.shape[1] >= X.shape[0]:
             if not np.isfinite(entries(self.X)).all():
                 raise ValueError("X must be finite, got NaN or infinity")
-            self.kernel = KernelFeatures(densely(self.X @ self.X.T))
+            self.kernel = KernelFeatures(to_dense(self.X @ self.X.T))
             self.phi = self.kernel.phi
         elif X.shape[1] > X.shape[0]:
             self.basis, R = np.linalg.qr(X.T)
@@ -97,7 +97,7 @@ class LinearFeatures:
     def project(self, X: Matrix) -> Matrix:
         """The features of other inputs; where they leave the span of the training inputs, their part inside it."""
         if self.kernel is not None:
-            return self.kernel.project(densely(X @ self.X.T))
+            return self.kernel.project(to_dense(X @ self.X.T))
         return X if self.basis is None else X @ self.basis
 
     def weights(self, coef: Array) -> Array:
@@ -226,7 +226,7 @@ class SumFeatures:
 def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 3, coef0: float = 1) -> Callable[..., Array]:
     """``k(X, Z)`` for a scikit-learn kernel name, a Gaussian-process kernel, or a callable of two matrices."""
     if callable(kernel):
-        return lambda X, Z: densely(kernel(X, Z))
+        return lambda X, Z: to_dense(kernel(X, Z))
     from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow: only where a kernel is named
 
     known = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
@@ -245,7 +245,7 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
     return values
 
 
-def densely(K: Any) -> Array:
+def to_dense(K: Any) -> Array:
     """A small matrix as an array: a kernel matrix is decomposed, whatever the kernel makes of sparse inputs."""
     return np.asarray(K.toarray() if issparse(K) else K, dtype=float)
 
@@ -295,7 +295,7 @@ def decomposed(K: Array, centred: bool, n_tasks: int = 1) -> KernelFeatures:
 def _kernel_matrix(X: Matrix, k: Callable[..., Array], kernel: Any) -> Array:
     """``k(X, X)``; a kernel may fail on sparse inputs in any way it likes, and the remedy is always the same."""
     try:
-        return densely(k(X, X))
+        return to_dense(k(X, X))
     except Exception as error:
         if not issparse(X):
             raise

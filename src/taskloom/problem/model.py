@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..design.value import Value
-from ..features import densely
+from ..features import to_dense
 from ..structures import Structure
 from ..structures.term_sum import TermSum
 from ..structures.terms import Term
@@ -37,7 +37,7 @@ class Model(Value):
         """Where several terms share columns: the model with features and weights for each of them; else ``None``."""
         if len(self.terms) == 1 or self.structure.is_sum:
             return None
-        features = densely(self.targets.design.features)
+        features = to_dense(self.targets.design.features)
         blocks = [features[:, term.columns] for term in self.terms]
         structure = TermSum(
             [term.variable for term in self.terms], [block.shape[1] for block in blocks], self.targets.design.n_tasks

@@ -324,7 +324,7 @@ class Problem(Value):
         float
             The objective; ``inf`` where ``W`` leaves the range of ``A``.
         """
-        norm = self.alpha * self.structure.charge(self.seen_by_structure(W), A) + self.ridge * float(np.vdot(W, W))
+        norm = self.alpha * self.structure.squared_norm(self.seen_by_structure(W), A) + self.ridge * float(np.vdot(W, W))
         return self.loss_term(self.predict(W, b)) + norm + self.structure.value(A)
 
     def best_primal(self, W: Array, b: Array) -> tuple[float, Array]:
@@ -420,13 +420,13 @@ class Problem(Value):
             Z = Z - Z2
         feature_side = self.structure.on_features or (self.structure.either_side and self.n_features < self.n_tasks)
         root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
-        reach, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
+        max_scale, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
         gradients = -G / self.observations.weight
 
         def bound(c: float) -> float:
             return -self.targets.conjugate_term(c * gradients) - conjugate(c * c) - c * c * ridge_part
 
-        return best_on_ray(bound, reach)
+        return best_on_ray(bound, max_scale)
 
     # --- the gap, relative to the intercept-only model ----------------------------------------------------------
 

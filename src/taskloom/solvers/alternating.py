@@ -98,7 +98,7 @@ class _AlternatingRun(Run):
     def step(self, gap: float) -> Iterate:
         fit = self.side.supervise(self.problem.structure.root(self.A))
         here = Iterate(fit.W, fit.b, fit.z, fit.gradients, self.A if self.side.near_counts else None)
-        if not self.problem.structure.convex or self.problem.structure.searched:  # the best structure is a search of its own
+        if not self.problem.structure.convex or self.problem.structure.iterative:  # the best structure is a search of its own
             here = replace(here, penalty=fit.norm + self.problem.structure.value(self.A), norm=fit.norm)
         if self.problem.structure.known:
             self.finished = "stalled"

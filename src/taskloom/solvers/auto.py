@@ -34,7 +34,7 @@ def choose(problem: Problem) -> Solver:
         return Factored()
     if structure.known or not structure.convex:
         return Alternating()
-    if isinstance(structure, Clusters) and structure.leaves_no_choice(problem.n_tasks):
+    if isinstance(structure, Clusters) and structure.is_singleton(problem.n_tasks):
         return Proximal()  # one coupled fit
     shared, several = problem.targets.shared_inputs is not None, problem.n_tasks > 1
     if (

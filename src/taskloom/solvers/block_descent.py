@@ -166,7 +166,7 @@ class _BlockRun(Run):
     def step(self, gap: float) -> Iterate:
         image = self._weights_step(self.A)
         W, b, z = self._at(image)
-        penalty = self._penalty_at_hand(W) if self.problem.structure.searched else None  # the best structure is a search
+        penalty = self._penalty_at_hand(W) if self.problem.structure.iterative else None  # the best structure is a search
         here = Iterate(W, b, z, self.problem.loss.gradient(self.problem.observations.y, z), self.A, penalty)
         value = self._value(W, z)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
@@ -185,7 +185,7 @@ class _BlockRun(Run):
 
     def _penalty_at_hand(self, W: Array) -> float:
         problem = self.problem
-        norm = problem.alpha * problem.structure.charge(W, self.A) + problem.ridge * float(np.vdot(W, W))
+        norm = problem.alpha * problem.structure.squared_norm(W, self.A) + problem.ridge * float(np.vdot(W, W))
         return norm + problem.structure.value(self.A)
 
     def _value(self, W: Array, z: Array) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from ..features import densely
+from ..features import to_dense
 from ..problem import Problem
 from ..problem.intercepts import balanced
 from .smoothing import SmoothedProblem
@@ -33,7 +33,7 @@ def least_gradients(problem: Problem) -> Array | None:
     s = np.where(free, (lower + upper) / 2, lower)
     for t in np.flatnonzero(seen.sum_by_task(free.astype(float)) > 0):
         mine = slice(seen.starts[t], seen.starts[t + 1])
-        rows = densely(problem.features[seen.row[mine]]) * seen.weight[mine, None]
+        rows = to_dense(problem.features[seen.row[mine]]) * seen.weight[mine, None]
         if problem.fit_intercept:
             rows = np.column_stack([rows, HEAVY * seen.weight[mine] * np.abs(rows).max(initial=1e-300)])
         own = free[mine]

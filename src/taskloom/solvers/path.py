@@ -66,7 +66,7 @@ def alpha_max(problem: Problem) -> float:
     low = high
     while vanishes(low):
         high, low = low, low / 4
-    slow = structure.searched or _numeric(structure)
+    slow = structure.iterative or _numeric(structure)
     for _ in range(16 if slow else 60):  # a search is exact to a few digits where it barely succeeds
         middle = np.sqrt(low * high)
         low, high = (low, middle) if vanishes(middle) else (middle, high)
@@ -75,7 +75,7 @@ def alpha_max(problem: Problem) -> float:
 
 def _numeric(structure: Structure) -> bool:
     """Whether nothing is known of ``F*`` but what gradients of ``F`` say, and no search of its own makes these good."""
-    return bool(structure.proof) and not structure.searched
+    return bool(structure.proof) and not structure.iterative
 
 
 def _found_along(structure: Structure, root: Array, size: float) -> Callable[[float], float]:
@@ -135,14 +135,14 @@ def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
     size = max(float(np.vdot(root, root)), 1e-100)
     if _numeric(structure):
         conjugate, nothing = _found_along(structure, root, size), structure.ray_of_root(0 * root).conjugate(1.0)
-    elif structure.searched:  # a bound found along a ray holds on all of it, and is tight at one place only: search at each
+    elif structure.iterative:  # a bound found along a ray holds on all of it, and is tight at one place only: search at each
         S = root.T @ root
         start = structure.best_structure(0 * S)
         conjugate, nothing = lambda alpha: structure.conjugate(S / alpha, start), structure.conjugate(0 * S, start)
     else:
         along = structure.ray_of_root(root).conjugate
         conjugate, nothing = lambda alpha: along(1 / alpha), along(0.0)
-    slow = _numeric(structure) or structure.searched
+    slow = _numeric(structure) or structure.iterative
     low, high = (1e-12 * size, 1e12 * size) if slow else (1e-100, 1e100)
     for _ in range(16 if slow else 200):
         middle = float(np.sqrt(low * high))
@@ -160,7 +160,7 @@ def _root_at_zero(problem: Problem) -> Array:
 def _convex_instead(problem: Problem) -> tuple[Problem, float]:
     """The problem under a convex structure that learns at least as much from little, and the factor on ``alpha`` there."""
     structure: Any = problem.structure
-    instead, share = structure.learns_less_than()
+    instead, share = structure.convex_bound()
     return problem.with_structure(instead), share
 
 

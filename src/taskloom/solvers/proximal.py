@@ -80,7 +80,7 @@ class _ProximalRun(Run):
         self.side.enough = 1e-4 * problem.scale
         if start is not None:
             W = start[0]
-        elif isinstance(problem.structure, Clusters) and problem.structure.leaves_no_choice(problem.n_tasks):
+        elif isinstance(problem.structure, Clusters) and problem.structure.is_singleton(problem.n_tasks):
             W = np.zeros((problem.n_features, problem.n_tasks))  # any weights have the same structure
         else:
             W = self.side.supervise(self.side.plain_root()).W
@@ -134,7 +134,7 @@ class _ProximalRun(Run):
 
     def _alternation_is_due(self) -> bool:
         """Where the best structure is a search of its own: seldom, and only once proximal steps alone have proved slow."""
-        if not self.problem.structure.searched:
+        if not self.problem.structure.iterative:
             return self.moves % self.settings.alternate == 0
         return self.moves >= SLOW and self.moves % (SELDOM * self.settings.alternate) == 0
 

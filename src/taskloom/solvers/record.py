@@ -202,7 +202,7 @@ class Record:
 
     def _settle(self) -> None:
         """Hand back the best structure for the weights: what is certified is then what is returned."""
-        if self.A is not None and self.problem.structure.searched:
+        if self.A is not None and self.problem.structure.iterative:
             return
         penalty, A = self.problem.best_penalty(self.W) if self.settle is None else self.settle()
         z = self.problem.predict(self.W, self.b) if self.z is None else self.z

@@ -81,13 +81,13 @@ def solve(
         raise ValueError(f"tol must be a number >= 0, got tol={tol!r}")
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got max_iter={max_iter!r}")
-    apart = problem.structure.above_constant(problem.n_tasks)
+    apart = problem.structure.shifted_to_zero(problem.n_tasks)
     if apart is not None and problem.scale < HIDDEN * abs(apart[1]):
         inner = problem.with_structure(apart[0])
         found = solve(inner, solver, tol=tol, max_iter=max_iter, time_limit=time_limit, start=start, callback=callback)
         return _raised(found, apart[1])
     chosen = as_solver(solver, problem)
-    if (structure := problem.structure.remembering()) is not problem.structure:
+    if (structure := problem.structure.for_run()) is not problem.structure:
         problem = problem.with_structure(structure)  # what it remembers belongs to this run alone
     refusal = chosen.accepts(problem)
     if refusal is not None:

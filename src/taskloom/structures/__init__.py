@@ -6,12 +6,12 @@ from typing import Any
 from .._component import resolve
 from .base import Structure
 from .clusters import Clusters
-from .custom_structure import CustomStructure, has_methods
+from .custom.custom_structure import CustomStructure, has_methods
 from .feature_selection import FeatureSelection
 from .known import Independent, SharedMean
 from .known_matrices import Fixed, OutputCode, OutputMetric, TaskGraph
-from .learned_graphs import LearnedGraph, SparsePrecision
-from .low_rank import LowRank
+from .nonconvex.learned_graphs import LearnedGraph, SparsePrecision
+from .nonconvex.low_rank import LowRank
 from .penalty_sum import Sum
 from .robust import Dirty, Robust
 from .sparse import LogDet, Sparse

@@ -1,16 +1,17 @@
-"""The contract of a structure penalty ``F``: a value, a step, a conjugate and a prox, on matrices, and nothing else."""
+"""The interface of a structure penalty ``F(A)``: value, best structure, conjugate and proximal operator."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .._component import Component
-from .._linalg import psd_root, symmetric
+from .._linalg import inverse_quadratic, psd_root, symmetric
 from . import factored_matrix as factors
 
 if TYPE_CHECKING:
@@ -20,43 +21,34 @@ Array = np.ndarray
 
 
 class Ray(NamedTuple):
-    """``c -> F*(c S)`` along one ray: finite for ``c <= reach``, and a bound from above everywhere."""
+    """The function ``c -> F*(c S)``, or an upper bound of it: finite for ``0 <= c <= max_scale``."""
 
-    reach: float
+    max_scale: float
     conjugate: Callable[[float], float]
 
 
-class Structure(Component, ABC):
-    """``F(A)``, convex on the positive semidefinite ``T x T`` matrices. It answers four questions.
+def largest_finite(bound: Callable[[float], float], n_steps: int = 200) -> float:
+    """The largest ``c <= 1`` with a finite ``bound(c)``, by bisection; dual bounds need no larger scale."""
+    if np.isfinite(bound(1.0)):
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(n_steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.isfinite(bound(middle)) else (low, middle)
+        if high - low <= 1e-15 * low:
+            break
+    return low
 
-    ``value`` is for the objective, ``best_structure`` is the paper's unsupervised step, ``conjugate`` is the
-    certificate, ``prox`` is the step of the block method. Nothing else in the library knows ``F``.
+
+class Structure(Component, ABC):
+    """A penalty ``F(A)``, convex on the positive semidefinite ``T x T`` matrices.
+
+    A subclass must define four methods: ``value`` (the objective), ``best_structure`` (the unsupervised step of the
+    alternation), ``conjugate`` (the dual bound) and ``prox`` (the proximal step). All other methods have defaults that follow
+    from these four; a subclass overrides them where it has a faster or more accurate formula.
     """
 
-    known: ClassVar[bool] = False  # A is given: nothing to learn but the tasks
-    on_features: ClassVar[bool] = False  # sits on the features as they are (r x r), and nowhere else
-    either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: sits on tasks or on features alike
-
-    zeroes_relations: ClassVar[bool] = False  # sets single relations to zero
-    keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not turned
-    is_sum: ClassVar[bool] = False  # the weights are those of stacked terms, each with a variable of its own
-
-    proof: ClassVar[str] = ""  # what a reader of the certificate must know about the bound on F*, if anything
-    convex: ClassVar[bool] = True  # where it is not, a fit can only name a stationary point, and the certificate says so
-    task_factor: ClassVar[bool] = False  # made of a factor on the tasks, which is what solvers must work on
-    precision_graph: ClassVar[bool] = False  # the edges between tasks are the entries of A^-1, many of them zero
-
-    interior: ClassVar[bool] = False  # F keeps A away from singular: alternation needs no barrier
-
-    @property
-    def low_rank(self) -> bool:
-        """Whether the best ``A`` is typically singular (as under a trace penalty)."""
-        return False
-
-    @property
-    def searched(self) -> bool:
-        """Whether the step is itself an iteration, so that a solver should not ask for it often."""
-        return False
+    # --- required -----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def value(self, A: Array) -> float:
@@ -88,59 +80,16 @@ class Structure(Component, ABC):
             The minimiser.
         """
 
-    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        """``A = best_structure(R'R + floor I)``, and the penalty ``tr(A^-1 R'R) + F(A)`` that it charges for ``R``.
-
-        Energies are read off ``R V``, not off ``R'R``: squaring would drown everything below 1e-8 of the largest.
-
-        Parameters
-        ----------
-        R : ndarray of shape (n_rows, n_tasks)
-            A root of ``S = R'R``.
-        floor : float, default=0.0
-            Added to the diagonal of ``R'R`` (a barrier).
-
-        Returns
-        -------
-        tuple of ndarray of shape (n_tasks, n_tasks) and float
-            ``A``, and the penalty.
-        """
-        S = R.T @ R
-        lift = max(floor, 1e-24 * float(np.trace(S)))
-        A = self.best_structure(S + lift * np.eye(len(S)))
-        a, V = np.linalg.eigh(A)
-        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
-        if np.any(squared_norm[a <= 0] > 0):
-            return A, np.inf
-        return A, float((squared_norm[a > 0] / a[a > 0]).sum()) + self.value(A)
-
-    def final_structure(self, R: Array) -> tuple[Any, float]:
-        """``best_of_root`` for the end of a fit: with many tasks the matrix may come factored.
-
-        Parameters
-        ----------
-        R : ndarray of shape (n_rows, n_tasks)
-            A root of ``S = R'R``.
-
-        Returns
-        -------
-        tuple of ndarray or FactoredStructure, and float
-            ``A``, and the penalty ``tr(A^-1 R'R) + F(A)``.
-        """
-        return self.best_of_root(R)
-
     @abstractmethod
     def conjugate(self, S: Array, near: Array | None = None) -> float:
-        """``F*(S) = sup_A <S, A> - F(A)`` over positive semidefinite ``A``, or a bound from above.
-
-        ``near`` is the structure at hand; a bound must become exact as ``near`` becomes optimal.
+        """``F*(S) = sup_A <S, A> - F(A)`` over positive semidefinite ``A``, or an upper bound.
 
         Parameters
         ----------
         S : ndarray of shape (n_tasks, n_tasks)
             Symmetric positive semidefinite.
         near : ndarray of shape (n_tasks, n_tasks), default=None
-            The structure at hand, around which a numerical bound is sought.
+            The current structure. A numerical bound is computed around it, and must become exact as it becomes optimal.
 
         Returns
         -------
@@ -165,44 +114,134 @@ class Structure(Component, ABC):
             The minimiser.
         """
 
-    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
-        """``prox(A - step gradient, step)``, or near enough to it that a step from ``A`` gains almost as much.
+    # --- properties that solvers and estimators read ------------------------------------------------------------
+
+    convex: ClassVar[bool] = True  # if not, a fit finds a stationary point, and the certificate says so
+    known: ClassVar[bool] = False  # A is given, not learned
+    interior: ClassVar[bool] = False  # F keeps A away from singular matrices: the alternation needs no barrier
+    either_side: ClassVar[bool] = False  # a function of the nonzero eigenvalues: can penalise tasks or features
+    on_features: ClassVar[bool] = False  # penalises the features (r x r), not the tasks
+    keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not a rotation of them
+    is_sum: ClassVar[bool] = False  # a sum of terms, each with its own structure variable
+    task_factor: ClassVar[bool] = False  # parametrised by a factor on the tasks
+    zeroes_relations: ClassVar[bool] = False  # sets off-diagonal entries of A to zero
+    precision_graph: ClassVar[bool] = False  # the edges between tasks are the nonzero entries of A^-1
+    proof: ClassVar[str] = ""  # a remark on the accuracy of F* for the message of the certificate
+
+    @property
+    def low_rank(self) -> bool:
+        """Whether the optimal ``A`` is typically singular, as under a trace penalty."""
+        return False
+
+    @property
+    def iterative(self) -> bool:
+        """Whether ``best_structure`` and ``prox`` are iterative, so that solvers should call them rarely."""
+        return False
+
+    @property
+    def needs_task_matrix(self) -> bool:
+        """Whether solvers need the ``T x T`` matrix ``A``, which they do not if the penalty can be put on the features."""
+        return not (self.either_side or self.on_features)
+
+    # --- checks and parameters ----------------------------------------------------------------------------------
+
+    def check_tasks(self, n_tasks: int) -> None:
+        """Raise ``ValueError`` when the structure cannot describe this many tasks.
 
         Parameters
         ----------
-        A : ndarray of shape (n_tasks, n_tasks)
-            The structure at hand.
-        gradient : ndarray of shape (n_tasks, n_tasks)
-            The gradient of the smooth part at ``A``.
-        step : float
-            Step length.
-
-        Returns
-        -------
-        ndarray of shape (n_tasks, n_tasks)
-            The next structure.
+        n_tasks : int
+            The number of tasks.
         """
-        return self.prox(A - step * gradient, step)
 
-    def longest_step(self, A: Array, least: float = 0.0) -> float:
-        """Beyond which length a proximal step from ``A`` (or one of size ``least``) gains nothing, and a search goes astray.
+    def check_size(self, n_tasks: int) -> None:
+        """Raise ``ValueError`` when a ``T x T`` matrix is needed and would be too large.
 
         Parameters
         ----------
-        A : ndarray of shape (n_tasks, n_tasks)
-            The structure at hand.
-        least : float, default=0.0
-            Take ``A`` to be at least of this norm.
+        n_tasks : int
+            The number of tasks.
+        """
+        if n_tasks > factors.LARGEST_ARRAY and self.needs_task_matrix:
+            raise ValueError(
+                f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and "
+                f"stops at {factors.LARGEST_ARRAY} tasks; take a structure that can be put on the features (Trace, Frobenius, "
+                "Schatten, UnitTrace, Independent, FeatureSelection), or fit groups of tasks"
+            )
+
+    def bind(self, tasks: Any) -> Structure:
+        """The structure with its matrices in the order of these task names; most structures do not depend on names.
+
+        Parameters
+        ----------
+        tasks : sequence
+            Names of the tasks, in the order of the data.
 
         Returns
         -------
-        float
-            The step length; ``inf`` where there is no such limit.
+        Structure
+            The structure in this order.
         """
-        return np.inf
+        return self
+
+    def for_run(self) -> Structure:
+        """The structure for one run of a solver: a copy that keeps warm starts between steps, where these help."""
+        return self
+
+    def __add__(self, other: Any) -> Structure:
+        """The sum of both penalties, on the same ``A``."""
+        from .penalty_sum import added  # a sum is a structure itself
+
+        return added(self, other) if isinstance(other, Structure) else NotImplemented
+
+    def __rmul__(self, factor: Any) -> Structure:
+        """The penalty times a positive number."""
+        from .penalty_sum import scaled
+
+        return scaled(self, factor)
+
+    # --- optional: best structures, from a root R of S = R'R ----------------------------------------------------
+
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        """``A = best_structure(R'R + floor I)``, and the penalty ``tr(A^-1 R'R) + F(A)``.
+
+        Squared norms are computed from ``R V``, not from ``R'R``, which would lose everything below 1e-8 of the largest.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+        floor : float, default=0.0
+            Added to the diagonal of ``R'R`` (a barrier).
+
+        Returns
+        -------
+        tuple of ndarray of shape (n_tasks, n_tasks) and float
+            ``A``, and the penalty.
+        """
+        S = R.T @ R
+        lift = max(floor, 1e-24 * float(np.trace(S)))
+        A = self.best_structure(S + lift * np.eye(len(S)))
+        norm = inverse_quadratic(R, *np.linalg.eigh(A))
+        return A, norm + self.value(A) if np.isfinite(norm) else np.inf
+
+    def final_structure(self, R: Array) -> tuple[Any, float]:
+        """``best_of_root`` for the end of a fit; with many tasks the matrix is returned in factored form.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+
+        Returns
+        -------
+        tuple of ndarray or FactoredStructure, and float
+            ``A``, and the penalty ``tr(A^-1 R'R) + F(A)``.
+        """
+        return self.best_of_root(R)
 
     def first_structure(self, R: Array, floor: float) -> Array:
-        """Where a solver may start that has weights ``R``: the step, or something like it.
+        """An initial structure for weights ``R``: the best one, or an approximation of it that needs no iteration.
 
         Parameters
         ----------
@@ -218,51 +257,37 @@ class Structure(Component, ABC):
         """
         return self.best_of_root(R, floor)[0]
 
-    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
-        """The same penalty less its least value, and that value, where it could hide a small loss; ``None`` where it cannot.
-
-        Parameters
-        ----------
-        n_tasks : int
-            The number of tasks.
-
-        Returns
-        -------
-        tuple of Structure and float, or None
-            The shifted penalty, and the constant.
-        """
-        return None
-
-    def remembering(self) -> Structure:
-        """The structure for one run of a solver: a copy of its own, where it gains from what it found a step before."""
-        return self
-
-    def whitened(self, R: Array) -> Array | None:
-        """``R`` in the units in which ``F*(R'R)`` is 0 as long as no singular value exceeds 1, where there are such units.
+    def squared_norm(self, R: Array, A: Array) -> float:
+        """``tr(A^+ R'R)``; ``inf`` where ``R`` is not in the range of ``A``.
 
         Parameters
         ----------
         R : ndarray of shape (n_rows, n_tasks)
             A root of ``S = R'R``.
+        A : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
 
         Returns
         -------
-        ndarray of shape (n_rows, n_tasks) or None
-            The scaled root.
+        float
+            The structured squared norm.
         """
-        return None
+        return inverse_quadratic(R, *np.linalg.eigh(symmetric(A)), rank_tol=1e-15, outside_tol=1e-14)
 
-    def __add__(self, other: Any) -> Structure:
-        """Both penalties on the same ``A``."""
-        from .penalty_sum import added  # a sum is a structure itself
+    def moments(self, R: Array) -> Array:
+        """The second moments of ``R`` that the penalty depends on: ``R'R``.
 
-        return added(self, other) if isinstance(other, Structure) else NotImplemented
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            Weights, scaled by ``sqrt(alpha)``.
 
-    def __rmul__(self, factor: Any) -> Structure:
-        """The penalty, that many times."""
-        from .penalty_sum import scaled
-
-        return scaled(self, factor)
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            ``R'R``.
+        """
+        return R.T @ R
 
     def root(self, A: Array) -> Array:
         """A tall ``L`` with ``A = LL'``.
@@ -279,45 +304,8 @@ class Structure(Component, ABC):
         """
         return psd_root(A)
 
-    def charge(self, R: Array, A: Array) -> float:
-        """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A``.
-
-        Parameters
-        ----------
-        R : ndarray of shape (n_rows, n_tasks)
-            A root of ``S = R'R``.
-        A : ndarray of shape (n_tasks, n_tasks)
-            Symmetric positive semidefinite.
-
-        Returns
-        -------
-        float
-            The structured squared norm.
-        """
-        a, V = np.linalg.eigh(symmetric(A))
-        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
-        inside = a > 1e-15 * max(a[-1], 0.0)
-        if squared_norm[~inside].sum() > 1e-14 * squared_norm.sum():
-            return np.inf
-        return float((squared_norm[inside] / a[inside]).sum())
-
-    def moments(self, R: Array) -> Array:
-        """What the structure sees of ``R``: ``R'R``.
-
-        Parameters
-        ----------
-        R : ndarray of shape (n_rows, n_tasks)
-            Weights, scaled by ``sqrt(alpha)``.
-
-        Returns
-        -------
-        ndarray of shape (n_tasks, n_tasks)
-            ``R'R``.
-        """
-        return R.T @ R
-
     def inverse_trace(self, A: Array) -> float:
-        """``tr A^-1``: what a barrier charges.
+        """``tr A^-1``, the barrier.
 
         Parameters
         ----------
@@ -331,8 +319,114 @@ class Structure(Component, ABC):
         """
         return float((1 / np.maximum(np.linalg.eigvalsh(symmetric(A)), 1e-300)).sum())
 
+    def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
+        """``F - min F`` and ``min F``, for penalties whose large minimum would hide a small loss; else ``None``.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        tuple of Structure and float, or None
+            The shifted penalty, and the constant.
+        """
+        return None
+
+    # --- optional: the dual bound -------------------------------------------------------------------------------
+
+    def ray(self, S: Array, near: Array | None = None) -> Ray:
+        """``F*`` along the ray ``c S``, which the dual bound scales into the domain of ``F*``.
+
+        Parameters
+        ----------
+        S : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+        near : ndarray of shape (n_tasks, n_tasks), default=None
+            The current structure, as in ``conjugate``.
+
+        Returns
+        -------
+        Ray
+            The largest ``c`` with a finite ``F*(c S)``, and the function ``c -> F*(c S)``.
+        """
+        return Ray(np.inf, lambda c: self.conjugate(c * S, near))
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        """The ray of ``S = R'R``, for structures that are more accurate without forming ``S``.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+        near : ndarray of shape (n_tasks, n_tasks), default=None
+            The current structure, as in ``conjugate``.
+
+        Returns
+        -------
+        Ray
+            As ``ray`` gives.
+        """
+        return self.ray(R.T @ R, near)
+
+    def whitened(self, R: Array) -> Array | None:
+        """``R`` rescaled such that ``F*(R'R) = 0`` if and only if no singular value exceeds 1; ``None`` if impossible.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``S = R'R``.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_tasks) or None
+            The scaled root.
+        """
+        return None
+
+    # --- optional: proximal steps -------------------------------------------------------------------------------
+
+    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
+        """``prox(A - step gradient, step)``, or an inexact prox that decreases the objective almost as much.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            The current structure.
+        gradient : ndarray of shape (n_tasks, n_tasks)
+            The gradient of the smooth part at ``A``.
+        step : float
+            Step length.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, n_tasks)
+            The next structure.
+        """
+        return self.prox(A - step * gradient, step)
+
+    def longest_step(self, A: Array, least: float = 0.0) -> float:
+        """The largest useful step length of a proximal step from ``A``; longer ones make an iterative prox fail.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            The current structure.
+        least : float, default=0.0
+            A lower bound for the norm of ``A``.
+
+        Returns
+        -------
+        float
+            The step length; ``inf`` where there is no such limit.
+        """
+        return np.inf
+
+    # --- optional: terms, and tasks that are added later --------------------------------------------------------
+
     def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:
-        """The terms of a predictor with ``width`` features and so many tasks: one, unless the structure splits the weights.
+        """The terms of a predictor with this structure: one, unless the structure splits the weights.
 
         Parameters
         ----------
@@ -344,127 +438,70 @@ class Structure(Component, ABC):
         Returns
         -------
         tuple of Term
-            The terms, whose predictions add up.
+            The terms, whose predictions are added.
         """
-        from .terms import Term  # a term holds a structure
-        from .variables import seated
+        from .terms import Term, variable_of  # a term holds a structure
 
-        return (Term(slice(0, width), seated(self)),)
+        return (Term(slice(0, width), variable_of(self)),)
 
-    def ray(self, S: Array, near: Array | None = None) -> Ray:
-        """``F*`` along ``c S``: what shrinks a dual candidate into the domain of ``F*``.
-
-        Parameters
-        ----------
-        S : ndarray of shape (n_tasks, n_tasks)
-            Symmetric positive semidefinite.
-        near : ndarray of shape (n_tasks, n_tasks), default=None
-            The structure at hand, as in ``conjugate``.
-
-        Returns
-        -------
-        Ray
-            The largest ``c`` with a finite ``F*(c S)``, and the function ``c -> F*(c S)``.
-        """
-        return Ray(np.inf, lambda c: self.conjugate(c * S, near))
-
-    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        """The ray of ``S = R'R``; for structures that can do better than to form ``S``.
-
-        Parameters
-        ----------
-        R : ndarray of shape (n_rows, n_tasks)
-            A root of ``S = R'R``.
-        near : ndarray of shape (n_tasks, n_tasks), default=None
-            The structure at hand, as in ``conjugate``.
-
-        Returns
-        -------
-        Ray
-            As ``ray`` gives.
-        """
-        return self.ray(R.T @ R, near)
-
-    def bind(self, tasks: Any) -> Structure:
-        """The structure for tasks of these names, in this order; most do not care what tasks are called.
-
-        Parameters
-        ----------
-        tasks : sequence
-            Names of the tasks, in the order of the data.
-
-        Returns
-        -------
-        Structure
-            The structure in this order.
-        """
-        return self
-
-    def newcomer(self, n_tasks: int) -> tuple[Array, float] | None:
-        """How one more task would join ``n_tasks`` old ones, where the structure itself says so.
-
-        The weights of the old tasks in its conditional mean, and the variance that is left; ``None`` where nothing is said.
+    def new_task_conditional(self, n_tasks: int) -> tuple[Array, float] | None:
+        """The conditional distribution of one more task given ``n_tasks`` others; ``None`` if the structure has none.
 
         Parameters
         ----------
         n_tasks : int
-            The number of tasks that are there.
+            The number of existing tasks.
 
         Returns
         -------
         tuple of ndarray of shape (n_tasks,) and float, or None
-            Weights of the old tasks in the conditional mean, and the conditional variance.
+            Weights of the existing tasks in the conditional mean, and the conditional variance.
         """
         return None
 
-    @property
-    def needs_task_matrix(self) -> bool:
-        """Whether solvers need ``A`` itself, ``T x T``; not where it may sit on the features."""
-        return not (self.either_side or self.on_features)
 
-    def check_size(self, n_tasks: int) -> None:
-        """Raise ``ValueError`` before anyone makes a ``T x T`` matrix that is too large.
+@dataclass
+class Multipliers:
+    """The multipliers ``N`` that one run found last, from which its next inner iteration starts."""
 
-        Parameters
-        ----------
-        n_tasks : int
-            The number of tasks.
-        """
-        if n_tasks > factors.LARGEST_ARRAY and self.needs_task_matrix:
-            raise ValueError(
-                f"{type(self).__name__} needs matrices of {n_tasks} x {n_tasks} tasks ({factors.gibibytes(n_tasks)} each), and "
-                f"stops at {factors.LARGEST_ARRAY} tasks; take a structure that may sit on the features (Trace, Frobenius, "
-                "Schatten, UnitTrace, Independent, FeatureSelection), or fit groups of tasks"
-            )
-
-    def check_tasks(self, n_tasks: int) -> None:
-        """Raise ``ValueError`` when the structure cannot describe this many tasks.
-
-        Parameters
-        ----------
-        n_tasks : int
-            The number of tasks.
-        """
+    N: Array | None = None
+    from_prox: bool = False  # whether a proximal step found them, so that they give a tight dual bound
 
 
-class Remembering(Structure):
-    """A structure whose prox is a search for multipliers, which a copy for one run remembers from step to step."""
+class IterativeStructure(Structure):
+    """A structure whose prox maximises over multipliers ``N``; the copy of one run keeps them between steps."""
 
-    _N: Array | None = None
-    _remembers = False
-    _proves = False  # whether what is remembered belongs to the structure at hand
+    _run: Multipliers | None = None  # of a copy that for_run made
 
     @property
-    def steepness(self) -> float:
-        """The size of the gradients of the penalty's parts, which may cancel: what multipliers are measured in."""
+    def gradient_size(self) -> float:
+        """The size of the gradients of the penalty's summands, the unit of the multipliers."""
         return 1.0
 
     def longest_step(self, A: Array, least: float = 0.0) -> float:
-        """Multipliers move by ``A`` over the length of the step in each round of the search."""
+        """A multiple of the norm of ``A``: one inner iteration moves the multipliers by ``A / step``."""
         size = float(np.linalg.norm(A))
-        return 3 * max(size, least) / self.steepness if size > 0 and self.searched else np.inf
+        return 3 * max(size, least) / self.gradient_size if size > 0 and self.iterative else np.inf
 
-    def remembering(self) -> Structure:
+    def for_run(self) -> Structure:
         twin = copy.copy(self)
-        twin._remembers = True
+        twin._run = Multipliers()
         return twin
+
+    @property
+    def _last_multipliers(self) -> Array | None:
+        return None if self._run is None else self._run.N
+
+    def _keep(self, N: Array | None, from_prox: bool = False) -> None:
+        """Store multipliers as the next warm start of this run."""
+        if self._run is not None:
+            self._run = Multipliers(N, from_prox or self._run.from_prox)
+
+    def _multipliers_for_bound(self, zeros: Array, find: Callable[[Array | None], Array | None]) -> Array | None:
+        """Those of the last proximal step; before the first step of a run zeros; otherwise those that ``find`` computes."""
+        run, last = self._run, self._last_multipliers
+        if run is not None and (last is None or run.from_prox):
+            return zeros if last is None else last
+        N = find(last)
+        self._keep(N)
+        return N

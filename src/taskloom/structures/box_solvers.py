@@ -1,4 +1,4 @@
-"""Convex and concave functions on a box: what every question about an l1 penalty comes down to."""
+"""Convex minimisation and concave maximisation over a box, the duals of l1 penalties."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def maximise_in_box(
     bound: float,
     n_steps: int = 500,
 ) -> Array:
-    """Maximise a concave ``f`` (value, gradient) over ``|x| <= bound`` by spectral projected gradients.
+    """Maximise a concave ``f`` (value, gradient) over ``|x| <= bound`` by the spectral projected gradient method.
 
-    ``f`` may be ``-inf`` outside its domain; ``x`` must start inside. The step length is Barzilai and Borwein's, the
-    acceptance rule looks back over the last few values; where rounding hides the gain, the gradients decide.
+    ``f`` may be ``-inf`` outside its domain, which contains the initial ``x``. Step lengths are Barzilai and Borwein's; the
+    line search is nonmonotone. Where the increase is below rounding, the gradients decide whether a step is accepted.
     """
     value, gradient = f(x)
     recent, length = [value], 1.0 / max(float(np.abs(gradient).max(initial=0.0)), 1e-30)
@@ -28,22 +28,22 @@ def maximise_in_box(
         if np.abs(move).max(initial=0.0) <= 1e-14 * bound:
             break
         for _ in range(40):
-            new_value, new_slope = f(x + move)
-            size, bend = float(np.vdot(move, move)), float(np.vdot(move, gradient - new_slope))
+            new_value, new_gradient = f(x + move)
+            size, curvature_along = float(np.vdot(move, move)), float(np.vdot(move, gradient - new_gradient))
             if new_value >= min(recent) + 1e-4 * float(np.vdot(gradient, move)):
                 break
-            if new_value >= value - 1e-12 * abs(value) and bend <= size / length:
+            if new_value >= value - 1e-12 * abs(value) and curvature_along <= size / length:
                 break
             move = move / 2
         else:
             break
-        x, value, gradient = x + move, new_value, new_slope
-        length = min(max(size / bend if bend > 0 else 10 * length, 1e-30), 1e30)
+        x, value, gradient = x + move, new_value, new_gradient
+        length = min(max(size / curvature_along if curvature_along > 0 else 10 * length, 1e-30), 1e30)
         recent = [*recent[-8:], value]
     return x
 
 
-def climb(
+def accelerated_ascent(
     image: Callable[[Array], Array],
     gradient_of: Callable[[Array], Array],
     x: Array,
@@ -52,18 +52,18 @@ def climb(
     enough: Callable[[Array], float],
     n_steps: int = 500,
 ) -> tuple[Array, Array]:
-    """Maximise a concave function with gradient ``gradient_of(image(x))`` over ``|x| <= bound``: the last image, and its ``x``.
+    """Maximise a concave function with gradient ``gradient_of(image(x))`` over ``|x| <= bound``; return ``image(x)`` and ``x``.
 
-    The gradient changes by at most ``1 / length`` times a move, so the step is known, and Nesterov's momentum (given up
-    whenever it points downhill) needs no values. At most ``bound sum |gradient| - <x, gradient>`` is left to gain: ``enough``
-    of that may stay, and what rounding may hide.
+    Nesterov's accelerated gradient method with step ``length``, the inverse Lipschitz constant of the gradient; the momentum is
+    reset whenever it points downhill. Stops when the gap ``bound sum |gradient| - <x, gradient>`` is at most
+    ``enough(image(x))`` or rounding.
     """
     ahead, momentum = x, 1.0
     for _ in range(n_steps):
         point, found = ahead, image(ahead)
         gradient = gradient_of(found)
-        most = bound * float(np.abs(gradient).sum())
-        if most - float(np.vdot(point, gradient)) <= max(enough(found), 1e-14 * most):
+        support = bound * float(np.abs(gradient).sum())
+        if support - float(np.vdot(point, gradient)) <= max(enough(found), 1e-14 * support):
             break
         new = np.clip(point + length * gradient, -bound, bound)
         if np.abs(new - point).max(initial=0.0) <= 1e-14 * bound:
@@ -76,8 +76,8 @@ def climb(
     return found, point
 
 
-def _solved(H: Array, rhs: Array) -> Array:
-    """A system that is positive definite up to rounding."""
+def _solve(H: Array, rhs: Array) -> Array:
+    """Solve a system that is positive definite up to rounding."""
     try:
         return cho_solve(cho_factor(H, lower=True, check_finite=False), rhs, check_finite=False)
     except LinAlgError:
@@ -92,36 +92,35 @@ def newton_in_box(
     enough: float,
     n_steps: int = 60,
 ) -> Array:
-    """Minimise a convex ``f`` over ``low <= x <= high`` by Newton steps on the entries that no bound holds (Bertsekas 1982).
+    """Minimise a convex ``f`` over ``low <= x <= high`` by the projected Newton method (Bertsekas 1982).
 
-    ``f`` gives value, gradient and, for some of the entries, the curvature between them; the value is ``inf`` outside its
-    domain. Ends where no entry would move by more than ``enough`` along its gradient. Where rounding hides the gain, the
-    gradients decide.
+    ``f`` gives value, gradient and a function from indices to that block of the Hessian; the value is ``inf`` outside the
+    domain. Stops when no entry of the projected gradient exceeds ``enough``. Where the decrease is below rounding, the
+    projected gradients decide whether a step is accepted.
     """
 
-    def left(x: Array, gradient: Array) -> float:
+    def residual(x: Array, gradient: Array) -> float:
         return float(np.abs(x - np.clip(x - gradient, low, high)).max(initial=0.0))
 
     value, gradient, curvature = f(x)
     for _ in range(n_steps):
-        if (rest := left(x, gradient)) <= enough:
+        if (size := residual(x, gradient)) <= enough:
             break
-        edge = np.minimum(rest, 1e-3 * (high - low))
+        edge = np.minimum(size, 1e-3 * (high - low))
         free = np.flatnonzero(~((x <= low + edge) & (gradient > 0) | (x >= high - edge) & (gradient < 0)))
         move = -gradient
         if free.size:
             H = curvature(free)
-            size = np.sqrt(np.maximum(np.diag(H), 1e-300))
-            alike = H / np.outer(size, size) + 1e-13 * np.eye(free.size)
-            move[free] = -_solved(alike, gradient[free] / size) / size
+            scale = np.sqrt(np.maximum(np.diag(H), 1e-300))
+            move[free] = -_solve(H / np.outer(scale, scale) + 1e-13 * np.eye(free.size), gradient[free] / scale) / scale
         for shorter in 0.5 ** np.arange(30):
             new = np.clip(x + shorter * move, low, high)
-            new_value, new_slope, new_curvature = f(new)
+            new_value, new_gradient, new_curvature = f(new)
             if new_value <= value + 1e-4 * float(gradient @ (new - x)) and new_value < value:
                 break
-            if new_value <= value + 1e-13 * abs(value) and left(new, new_slope) < 0.9 * rest:
+            if new_value <= value + 1e-13 * abs(value) and residual(new, new_gradient) < 0.9 * size:
                 break
         else:
             break
-        x, value, gradient, curvature = new, new_value, new_slope, new_curvature
+        x, value, gradient, curvature = new, new_value, new_gradient, new_curvature
     return x

@@ -78,7 +78,7 @@ class Clusters(Structure):
     def _spread(self) -> float:
         return 1 / self.between - 1 / self.within
 
-    def leaves_no_choice(self, n_tasks: int) -> bool:
+    def is_singleton(self, n_tasks: int) -> bool:
         """Whether the set holds a single structure for so many tasks.
 
         Parameters

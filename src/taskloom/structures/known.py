@@ -106,7 +106,7 @@ class KnownStructure(Structure):
 class _AnyNumberOfTasks(KnownStructure):
     """A known structure that knows what it would be with one more task."""
 
-    def newcomer(self, n_tasks: int) -> tuple[Array, float]:
+    def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
         A = self.matrix(n_tasks + 1)
         beta = np.linalg.solve(A[:-1, :-1], A[:-1, -1])
         return beta, float(A[-1, -1] - beta @ A[:-1, -1])
@@ -135,10 +135,10 @@ class Independent(_AnyNumberOfTasks):
             return super().value(A)
         return 0.0 if not np.any(A.L) and bool(np.all(A.own == 1)) else np.inf
 
-    def charge(self, R: Array, A: Any) -> float:
-        return float(np.vdot(R, R)) if isinstance(A, factors.FactoredStructure) else super().charge(R, A)
+    def squared_norm(self, R: Array, A: Any) -> float:
+        return float(np.vdot(R, R)) if isinstance(A, factors.FactoredStructure) else super().squared_norm(R, A)
 
-    def newcomer(self, n_tasks: int) -> tuple[Array, float]:
+    def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
         return np.zeros(n_tasks), 1.0
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:

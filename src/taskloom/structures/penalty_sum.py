@@ -1,9 +1,9 @@
-"""Sums of structures: several penalties on the same ``A``.
+"""Sums of penalties on the same ``A``.
 
     F(A) = sum_k w_k F_k(A),     F*(S) = min over sum_k S_k >= S of sum_k w_k F_k*(S_k / w_k)
 
-Any split of ``S`` proves a bound. The prox is found by splitting as well: each member has its own prox, and the multipliers
-that make them agree are the split that is exact at the optimum.
+Every split of ``S`` gives an upper bound on ``F*``. The prox is computed by dual ascent with the prox of each member; its
+multipliers are the split that is exact at the optimum.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import numpy as np
 
 from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
-from .base import Array, Ray, Remembering, Structure
-from .l1_penalty import FEW, Relations, off_diagonal
-from .sparse import LogDet, Sparse
+from .base import Array, IterativeStructure, Ray, Structure, largest_finite
+from .sparse import INNER_STEPS, L1Structure, LogDet, Sparse, off_diagonal
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
 from .term_sum import SplitStructure
 
-ROUNDS = 5_000  # of proxes in one closed step; where the median problem needs some hundreds
+MAX_PROXES = 5_000  # inner iterations of one best structure; a median problem needs some hundreds
 
 
 class _Part(NamedTuple):
@@ -32,14 +31,17 @@ class _Part(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """What a sum is made of: members with a prox in closed form, the first of which lands where all are finite, and ``l1``."""
+    """The summands: members with a prox in closed form, and the weight ``l1`` of ``sum_{t != s} |A_ts|``.
+
+    The first member is the one with the smallest domain, so that its prox has a finite ``F``.
+    """
 
     parts: list[_Part]
     l1: float
 
     @property
     def invariant(self) -> bool:
-        """Whether everything but ``l1`` sees eigenvalues alone."""
+        """Whether every member is a function of the eigenvalues."""
         return all(isinstance(part.structure, SpectralStructure) for part in self.parts)
 
     @property
@@ -47,19 +49,19 @@ class _Parts(NamedTuple):
         return self.l1 == 0 and self.invariant
 
     def value(self, A: Array) -> float:
-        """``F(A)``, of a matrix or of eigenvalues alone."""
+        """``F(A)`` of a matrix, or of a vector of eigenvalues."""
         if A.ndim == 1:
             return sum(part.weight * part.structure.f(A) for part in self.parts)  # type: ignore[attr-defined]
         off = self.l1 * float(np.abs(off_diagonal(A)).sum())
         return sum((part.weight * part.structure.value(A) for part in self.parts), start=off)
 
 
-def _taken_apart(members: Sequence[Structure], weights: Sequence[float], n_tasks: int) -> _Parts:
-    """Everything of the form ``tr A - mu log det A`` is one part, whatever it was written as."""
+def _summands(members: Sequence[Structure], weights: Sequence[float], n_tasks: int) -> _Parts:
+    """The summands, where all members of the form ``tr A - mu log det A`` are merged into one."""
     parts, traces, mu, l1 = [], 0.0, 0.0, 0.0
     for weight, member in zip(map(float, weights), members, strict=True):
-        if isinstance(member, Relations):
-            traces, mu, l1 = traces + weight, mu + weight * member.strengths[0], l1 + weight * member.strengths[1]
+        if isinstance(member, L1Structure):
+            traces, mu, l1 = traces + weight, mu + weight * member.mu_and_l1[0], l1 + weight * member.mu_and_l1[1]
         elif isinstance(member, (Schatten, SchattenNorm)) and member.p == 1:
             traces += weight
         else:
@@ -68,15 +70,15 @@ def _taken_apart(members: Sequence[Structure], weights: Sequence[float], n_tasks
         parts.append(_Part(traces, LogDet(mu / traces) if mu > 0 else Sparse(0.0)))
     identity = np.eye(n_tasks)
 
-    def freedom(part: _Part) -> tuple[bool, bool]:
-        """Sets come first, then members that keep ``A`` from being singular."""
+    def domain_size(part: _Part) -> tuple[bool, bool]:
+        """Sort key: bounded domains first, then domains of nonsingular matrices."""
         return bool(np.isfinite(part.structure.value(1e3 * identity))), bool(np.isfinite(part.structure.value(0 * identity)))
 
-    return _Parts(sorted(parts, key=freedom), l1)
+    return _Parts(sorted(parts, key=domain_size), l1)
 
 
 @dataclass(eq=False, repr=False)
-class Sum(Remembering):
+class Sum(IterativeStructure):
     """``F(A) = sum_k weights[k] F_k(A)``; ``Trace() + 0.5 * Sparse(0.1)`` is another way to write one.
 
     Parameters
@@ -104,7 +106,7 @@ class Sum(Remembering):
             if isinstance(member, SplitStructure):
                 raise ValueError(f"Sum needs structures of one A; {name} splits the weights and has several")
             if member.on_features:
-                raise ValueError(f"Sum needs structures on the tasks; {name} sits on the features")
+                raise ValueError(f"Sum needs structures on the tasks; {name} penalises the features")
             if not getattr(member, "convex", True):
                 raise ValueError(f"Sum needs convex members; {name} is not convex")
         weights = self._weights
@@ -116,20 +118,19 @@ class Sum(Remembering):
     def check_tasks(self, n_tasks: int) -> None:
         for member in self.members:
             member.check_tasks(n_tasks)
-        self._check_room(n_tasks)
+        self._check_intersection(n_tasks)
 
-    def _check_room(self, n_tasks: int) -> None:
-        """Members that are sets must have an ``A`` in common: then the prox lands next to each of them."""
+    def _check_intersection(self, n_tasks: int) -> None:
+        """The bounded domains must intersect, which holds if the prox of their sum is close to each of them."""
         bounded = [member for member in self.members if not np.isfinite(member.value(1e3 * np.eye(n_tasks)))]
         if len(bounded) < 2:
             return
         A = Sum(bounded).prox(np.eye(n_tasks), 1.0)
-        apart = max(float(np.linalg.norm(member.prox(A, 1e-6) - A)) for member in bounded)
+        distance = max(float(np.linalg.norm(member.prox(A, 1e-6) - A)) for member in bounded)
         names = " and ".join(repr(member) for member in bounded)
-        if not apart <= 1e-3 * float(np.linalg.norm(A)):
+        if not distance <= 1e-3 * float(np.linalg.norm(A)):
             raise ValueError(
-                f"no A satisfies {names} for {n_tasks} tasks: their sum is infinite everywhere; change a parameter of one of "
-                "them"
+                f"no A satisfies {names} for {n_tasks} tasks: the sum is infinite everywhere; change a parameter of one of them"
             )
 
     @property
@@ -144,34 +145,34 @@ class Sum(Remembering):
         return Sum([member.bind(tasks) for member in self.members], self.weights)
 
     @property
-    def searched(self) -> bool:
+    def iterative(self) -> bool:
         return True
 
     @property
-    def steepness(self) -> float:
+    def gradient_size(self) -> float:
         return float(sum(self._weights))
 
     def value(self, A: Array) -> float:
         return float(sum(w * member.value(A) for w, member in zip(self._weights, self.members, strict=True)))
 
     def _parts(self, n_tasks: int) -> _Parts:
-        return _taken_apart(self.members, self._weights, n_tasks)
+        return _summands(self.members, self._weights, n_tasks)
 
-    # --- the prox -----------------------------------------------------------------------------------------------
+    # --- prox -----------------------------------------------------------------------------------------------
 
     def prox(self, A: Array, step: float) -> Array:
-        return self._prox_and_split(A, step)[0]
+        return self._prox_and_multipliers(A, step)[0]
 
     def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
-        """As exact as a step of this size deserves, from the split of the step before."""
-        B, self._N = self._prox_and_split(A - step * gradient, step, self._N, A)
-        self._proves = True
+        """An inexact prox, accurate relative to the length of the step, from the multipliers of the step before."""
+        B, M = self._prox_and_multipliers(A - step * gradient, step, self._last_multipliers, A)
+        self._keep(M, from_prox=True)
         return B
 
-    def _prox_and_split(
+    def _prox_and_multipliers(
         self, A: Array, step: float, M: Array | None = None, origin: Array | None = None
     ) -> tuple[Array, Array | None]:
-        """The prox, and the multipliers; where all members are spectral, from eigenvalues alone."""
+        """The prox and the multipliers, computed on the eigenvalues where all members are spectral."""
         parts = self._parts(len(A))
         if parts.spectral:
             a, V = np.linalg.eigh(symmetric(A))
@@ -179,41 +180,40 @@ class Sum(Remembering):
             return compose(b, V), None if m is None else (V * m[:, None, :]) @ V.T
         return _split(parts, symmetric(A), step, M, origin)[:2]
 
-    # --- the step -----------------------------------------------------------------------------------------------
+    # --- best structure -----------------------------------------------------------------------------------------------
 
     def best_structure(self, S: Array) -> Array:
         parts = self._parts(len(S))
-        if parts.spectral or (parts.invariant and not np.any(S)):  # l1 costs nothing at a multiple of the identity
+        if parts.spectral or (parts.invariant and not np.any(S)):  # l1 is zero at a multiple of the identity
             s, V = psd_eigh(S)
             a, m = _descend(parts._replace(l1=0.0), s, None)
-            if self._remembers and parts.spectral and m is not None and np.any(S):  # a bound looks for its split from here
-                self._N = (V * m[:, None, :]) @ V.T
+            if parts.spectral and m is not None and np.any(S):
+                self._keep((V * m[:, None, :]) @ V.T)
             return compose(a, V)
-        A, M = _descend(parts, symmetric(S), self._N)
-        if self._remembers:
-            self._N = M
+        A, M = _descend(parts, symmetric(S), self._last_multipliers)
+        self._keep(M)
         return A
 
     def first_structure(self, R: Array, floor: float) -> Array:
-        """The prox around the root of the squared_norm: a start needs no search."""
+        """The prox at ``(R'R + floor I)^(1/2)``, without an iteration of its own."""
         _, s, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < R.shape[1])
-        squared_norm = np.full(R.shape[1], floor)
-        squared_norm[: s.size] += s**2
-        size = float(np.sqrt(squared_norm).mean())
-        around = compose(np.sqrt(squared_norm), Vt.T)
-        return self._prox_and_split(around, 1e-3 * size if size > 0 else 1.0, None, 0 * around)[0]
+        a = np.full(R.shape[1], floor)
+        a[: s.size] += s**2
+        a = np.sqrt(a)
+        size, A = float(a.mean()), compose(a, Vt.T)
+        return self._prox_and_multipliers(A, 1e-3 * size if size > 0 else 1.0, None, 0 * A)[0]
 
-    # --- the bound ----------------------------------------------------------------------------------------------
+    # --- dual bound ----------------------------------------------------------------------------------------------
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
-        """The first part takes what the multipliers of the others leave of ``c S``."""
+        """The split gives the multipliers to all members but the first, which gets ``c S`` minus their sum."""
         (first, *others), _ = parts = self._parts(len(S))
         M = self._multipliers(parts, S, near)
         rest, taken = 0.0, np.zeros_like(S)
         for k, (weight, member) in enumerate(others):
             share = M[k] / weight
             ray = member.ray(share, near)
-            shrink = 1.0 if np.isfinite(ray.conjugate(1.0)) else min(1.0, ray.reach * (1 - 1e-14))
+            shrink = 1.0 if np.isfinite(ray.conjugate(1.0)) else min(1.0, ray.max_scale * (1 - 1e-14))
             rest += weight * ray.conjugate(shrink)
             taken = taken + weight * shrink * share
         if parts.l1 > 0:
@@ -222,34 +222,24 @@ class Sum(Remembering):
         def bound(c: float) -> float:
             return first.weight * first.structure.conjugate((c * S - taken) / first.weight, near) + rest
 
-        if np.isfinite(bound(1.0)):
-            return Ray(1.0, lambda c: bound(c) if c <= 1 else np.inf)
-        low, high = 0.0, 1.0
-        for _ in range(45):
-            middle = (low + high) / 2
-            low, high = (middle, high) if np.isfinite(bound(middle)) else (low, middle)
-            if low > 0 and high - low <= 1e-12 * low:
-                break
-        return Ray(low, lambda c: bound(c) if c <= low else np.inf)
+        max_scale = largest_finite(bound, n_steps=45)
+        return Ray(max_scale, lambda c: bound(c) if c <= max_scale else np.inf)
 
     def _multipliers(self, parts: _Parts, S: Array, near: Array | None) -> Array:
-        if self._N is not None and self._proves:
-            return self._N
-        if self._N is None and self._remembers:  # before the first step any split will do
-            return np.zeros((len(parts.parts), *S.shape))
-        near = np.zeros_like(S) if near is None else near
-        size = max(float(np.trace(near)), 1e-12)
-        M = _split(parts, symmetric(near + size * S), size, self._N, None)[1]
-        if self._remembers:
-            self._N = M
+        def find(last: Array | None) -> Array | None:
+            A = np.zeros_like(S) if near is None else near
+            size = max(float(np.trace(A)), 1e-12)
+            return _split(parts, symmetric(A + size * S), size, last, None)[1]
+
+        M = self._multipliers_for_bound(np.zeros((len(parts.parts), *S.shape)), find)
         return np.zeros((0, *S.shape)) if M is None else M
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return self.ray(S, near).conjugate(1.0)
 
 
-def _energy(A: Array, S: Array) -> tuple[float, Array]:
-    """``tr(A^-1 S)`` and its gradient, of matrices or of eigenvalues alone."""
+def _smooth_part(A: Array, S: Array) -> tuple[float, Array]:
+    """``tr(A^-1 S)`` and its gradient, of matrices or of vectors of eigenvalues."""
     a, V = (A, None) if A.ndim == 1 else np.linalg.eigh(symmetric(A))
     if a.min() <= 1e-14 * max(float(a.max()), TINY):
         return np.inf, np.zeros_like(A)
@@ -260,10 +250,10 @@ def _energy(A: Array, S: Array) -> tuple[float, Array]:
 
 
 def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | None]:
-    """``argmin_A tr(A^-1 S) + F(A)`` and its multipliers: proximal gradient steps, their lengths Barzilai and Borwein's.
+    """``argmin_A tr(A^-1 S) + F(A)`` and its multipliers, by proximal gradient steps with Barzilai and Borwein's lengths.
 
-    Where ``S`` is zero, the prox itself, repeated, finds the least ``F``. Near the boundary of the cone a step can ask for
-    ever shorter lengths, each a search of its own: the rounds of all of them together are bounded.
+    Where ``S`` is zero, the proximal point method minimises ``F``. Near the boundary of the cone steps may become ever shorter,
+    each with an iterative prox: the total number of inner iterations is bounded.
     """
     size = float(np.sqrt((S.sum() if S.ndim == 1 else np.trace(S)) / len(S)))
     start = np.full(len(S), size) if S.ndim == 1 else size * np.eye(len(S))
@@ -274,25 +264,25 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
             if np.abs(A - before).max() <= 1e-13 * np.abs(A).max():
                 break
         return A, M
-    squared_norm, gradient = _energy(A, S)
-    value, length = squared_norm + parts.value(A), size
+    smooth, gradient = _smooth_part(A, S)
+    value, length = smooth + parts.value(A), size
     recent, best = [value], (value, A)
-    while spent < ROUNDS:
+    while spent < MAX_PROXES:
         B, M, rounds = _split(parts, A - length * gradient, length, M, None)
         spent += rounds
-        squared_norm, new_slope = _energy(B, S)
+        smooth, new_gradient = _smooth_part(B, S)
         move = B - A
-        moved, value = float(np.vdot(move, move)), squared_norm + parts.value(B)
+        moved, value = float(np.vdot(move, move)), smooth + parts.value(B)
         if value > max(recent[-5:]) - 1e-4 * moved / (2 * length):
             if moved <= 1e-30 * float(np.vdot(A, A)):
                 break
             length /= 3
             continue
         if moved <= 1e-28 * float(np.vdot(A, A)):
-            break  # what is left is rounding, and bends in no way
-        bend = float(np.vdot(move, new_slope - gradient))
-        length = moved / bend if bend > 0 else 3 * length
-        A, gradient = B, new_slope
+            break  # the difference of the gradients is rounding
+        curvature = float(np.vdot(move, new_gradient - gradient))
+        length = moved / curvature if curvature > 0 else 3 * length
+        A, gradient = B, new_gradient
         recent.append(value)
         best = min(best, (value, A), key=itemgetter(0))
         if len(recent) > 12 and max(recent[-12:]) - min(recent[-12:]) <= 1e-14 * abs(value):
@@ -301,43 +291,45 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
 
 
 def _prox(part: _Part, x: Array, step: float) -> Array:
-    """Of a matrix, or of eigenvalues alone."""
+    """The prox of one member, at a matrix or at a vector of eigenvalues."""
     if x.ndim == 1:
         return part.structure.f_prox(x, step * part.weight)  # type: ignore[attr-defined]
     return part.structure.prox(x, step * part.weight)
 
 
 def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array | None) -> tuple[Array, Array | None, int]:
-    """``argmin_B step F(B) + ||B - A||^2 / 2`` by accelerated ascent on the multipliers, given up whenever it points downhill.
+    """``argmin_B step F(B) + ||B - A||^2 / 2``, its multipliers, and the number of iterations.
 
-    ``B`` is the prox of the first part at ``A - step sum(M)``; every other part answers with a prox of its own (Moreau), ``l1``
-    with a clip. With an ``origin``, a few rounds will do, or fewer if the parts agree within a tenth of the step from there.
+    Accelerated gradient ascent on the multipliers ``M``, with the momentum reset whenever it points downhill. ``B`` is the prox
+    of the first member at ``A - step sum(M)``; the multipliers of the others follow from their proxes (Moreau), those of ``l1``
+    from a clip. With an ``origin`` the prox is inexact: at most ``INNER_STEPS`` iterations, or until the members agree within a
+    tenth of ``||B - origin||``.
     """
     first, *others = parts.parts
     q = len(others) + (parts.l1 > 0)
     if q == 0:
         return _prox(first, A, step), None, 1
-    reach = q * step
+    scale = q * step
     x = np.zeros((q, *A.shape)) if M is None else M
-    ahead, momentum = x, 1.0
-    rounds = FEW if origin is not None else 5000 if A.ndim == 1 else 500  # those on eigenvalues cost next to nothing
-    for k in range(rounds):
-        B, point = _prox(first, A - step * ahead.sum(axis=0), step), ahead
-        V = point + B / reach
+    extrapolated, momentum = x, 1.0
+    n_steps = INNER_STEPS if origin is not None else 5000 if A.ndim == 1 else 500  # steps on eigenvalues are cheap
+    for k in range(n_steps):
+        B, point = _prox(first, A - step * extrapolated.sum(axis=0), step), extrapolated
+        V = point + B / scale
         new = np.empty_like(V)
         for j, part in enumerate(others):
-            new[j] = V[j] - _prox(part, reach * V[j], reach) / reach
+            new[j] = V[j] - _prox(part, scale * V[j], scale) / scale
         if parts.l1 > 0:
             new[-1] = np.clip(off_diagonal(V[-1]), -parts.l1, parts.l1)
-        apart = reach * float(np.linalg.norm(new - point))
-        if apart <= (
+        change = scale * float(np.linalg.norm(new - point))
+        if change <= (
             1e-13 * float(np.linalg.norm(B) + np.linalg.norm(A)) if origin is None else 0.1 * float(np.linalg.norm(B - origin))
         ):
             break
         if k > 0 and float(np.vdot(new - point, new - x)) < 0:
             momentum = 1.0
         grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = new + (momentum - 1) / grown * (new - x)
+        extrapolated = new + (momentum - 1) / grown * (new - x)
         x, momentum = new, grown
     if parts.l1 > 0:
         new[-1] = np.clip(new[-1], -parts.l1, parts.l1)
@@ -346,19 +338,19 @@ def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array 
 
 def added(one: Structure, other: Structure) -> Sum:
     """The sum of two structures, either of which may be a sum."""
-    (members, weights), (more, heavier) = _written_out(one), _written_out(other)
-    return Sum([*members, *more], [*weights, *heavier])
+    (members, weights), (more, their_weights) = _members_and_weights(one), _members_and_weights(other)
+    return Sum([*members, *more], [*weights, *their_weights])
 
 
 def scaled(structure: Structure, factor: float) -> Sum:
     """A structure times a positive number."""
     if not (is_number(factor) and factor > 0):
         raise ValueError(f"a structure can be multiplied by a positive number, got {factor!r}")
-    members, weights = _written_out(structure)
+    members, weights = _members_and_weights(structure)
     return Sum(members, [factor * weight for weight in weights])
 
 
-def _written_out(structure: Structure) -> tuple[list[Structure], list[float]]:
+def _members_and_weights(structure: Structure) -> tuple[list[Structure], list[float]]:
     if isinstance(structure, Sum):
         return list(structure.members), list(structure._weights)
     return [structure], [1.0]

@@ -9,7 +9,7 @@ from .._component import is_number
 from .feature_selection import FeatureSelection
 from .spectral import Trace
 from .term_sum import SplitStructure
-from .variables import EntryNorms, FeatureMatrix, TaskMatrix, TaskNorms, Variable
+from .terms import EntryNorms, FeatureMatrix, TaskMatrix, TaskNorms, Variable
 
 
 @dataclass(eq=False, repr=False)

@@ -1,25 +1,295 @@
-"""Sparse relations: most pairs of tasks have nothing to do with each other."""
+"""Sparse task covariances: ``Sparse`` and ``LogDet``, an l1 penalty on the off-diagonal entries of ``A``.
+
+    F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts| = max_N  <I + N, A> - mu log det A
+
+over the symmetric ``N`` with zero diagonal and ``|N_ts| <= l1``. Best structure, prox and conjugate are smooth concave maximum
+problems in ``N`` whose inner minimum over ``A`` has a closed form. Every feasible ``N`` gives an upper bound on ``F*``.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import wraps
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from .._component import is_number
-from .base import Array, Structure
-from .l1_penalty import Relations
+from .._linalg import column_squares, compose, inverse_quadratic, sum_of_ratios, symmetric
+from .base import Array, IterativeStructure, Ray, Structure
+from .box_solvers import accelerated_ascent, maximise_in_box
+from .spectral import TINY, SpectralStructure
+
+SHRINKAGE = (1.0, *(1 - 10.0**-k for k in range(10, 0, -1)))  # factors of N that are tried for a bound
+RELATIVE_RIDGE = 1e-14  # added to a singular R'R, relative to its trace; the penalty rises by the square root of it, 1e-7
+INNER_STEPS = 10  # eigendecompositions of an inexact proximal step, which starts from the N of the step before
+
+
+def off_diagonal(A: Array) -> Array:
+    """``A`` with a diagonal of zeros."""
+    A = A.copy()
+    np.fill_diagonal(A, 0.0)
+    return A
+
+
+def _with_l1(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Use the method of ``SpectralStructure``, which is in closed form, where ``l1`` is zero."""
+
+    @wraps(method)
+    def choose(self: L1Structure, *args: Any, **options: Any) -> Any:
+        if self.mu_and_l1[1] > 0:
+            return method(self, *args, **options)
+        return getattr(super(L1Structure, self), method.__name__)(*args, **options)
+
+    return choose
+
+
+class L1Structure(IterativeStructure, SpectralStructure):
+    """``F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|`` with ``mu >= 0``; subclasses define ``mu`` and ``l1``.
+
+    The copy of one run keeps the last ``N`` as a warm start: it changes little between proximal steps of any length, and at the
+    optimum it gives the exact dual bound.
+    """
+
+    @property
+    @abstractmethod
+    def mu_and_l1(self) -> tuple[float, float]:
+        """``mu`` and ``l1``."""
+
+    @property
+    def iterative(self) -> bool:
+        return self.mu_and_l1[1] > 0
+
+    def f(self, a: Array) -> float:
+        mu = self.mu_and_l1[0]
+        if mu == 0:
+            return float(np.sum(a))
+        return float(np.sum(a - mu * np.log(a))) if np.all(a > 0) else np.inf
+
+    def f_best(self, s: Array) -> Array:
+        mu = self.mu_and_l1[0]
+        return (mu + np.sqrt(mu**2 + 4 * s)) / 2
+
+    def f_conjugate(self, s: Array) -> float:
+        mu = self.mu_and_l1[0]
+        if mu == 0:
+            return 0.0 if np.max(s, initial=0.0) <= 1 else np.inf
+        return float(np.sum(mu * np.log(mu / (1 - s)) - mu)) if np.all(s < 1) else np.inf
+
+    def f_max_scale(self, s: Array) -> float:
+        return (1 - 1e-15 if self.mu_and_l1[0] > 0 else 1.0) / max(float(np.max(s, initial=0.0)), TINY)
+
+    def f_prox(self, a: Array, step: float) -> Array:
+        shifted, mu = a - step, self.mu_and_l1[0]
+        if mu == 0:
+            return np.maximum(shifted, 0.0)
+        root = np.hypot(shifted, 2 * np.sqrt(step * mu))  # the other form below avoids cancellation where shifted < 0
+        return np.where(shifted >= 0, (shifted + root) / 2, 2 * step * mu / np.where(shifted >= 0, 1.0, root - shifted))
+
+    def for_run(self) -> Structure:
+        return super().for_run() if self.iterative else self
+
+    @_with_l1
+    def value(self, A: Array) -> float:
+        mu, l1 = self.mu_and_l1
+        plain = float(np.trace(A)) if mu == 0 else self.f(np.linalg.eigvalsh(symmetric(A)))
+        return plain + l1 * float(np.abs(off_diagonal(A)).sum())
+
+    # --- best structure -----------------------------------------------------------------------------------------------
+
+    @_with_l1
+    def best_structure(self, S: Array) -> Array:
+        s, V = np.linalg.eigh(symmetric(S))
+        return self._maximise_dual(np.sqrt(np.maximum(s, 0.0))[:, None] * V.T)
+
+    @_with_l1
+    def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
+        """The better one of what the iteration finds and the best diagonal structure (where ``R'R`` is nearly singular)."""
+        A = self._maximise_dual(self._regularised_root(R, floor))
+        norm = inverse_quadratic(R, *np.linalg.eigh(symmetric(A)))
+        penalty = norm + self.value(A) if np.isfinite(norm) else np.inf
+        squares = column_squares(R)
+        d = self.f_best(squares + floor)
+        diagonal_penalty = sum_of_ratios(squares, d) + self.f(d)
+        return (A, penalty) if penalty <= diagonal_penalty else (np.diag(d), diagonal_penalty)
+
+    @_with_l1
+    def first_structure(self, R: Array, floor: float) -> Array:
+        """The best structure without ``l1``, in closed form."""
+        return super().best_of_root(R, floor)[0]
+
+    def _regularised_root(self, R: Array, floor: float) -> Array:
+        """A root of ``R'R + floor I`` with as few rows as its rank."""
+        if self.mu_and_l1[0] == 0:  # a small ridge, because I + N must be definite on the null space of R too
+            floor = max(floor, RELATIVE_RIDGE * float(np.vdot(R, R)))
+        if floor > 0:
+            R = np.vstack([R, np.sqrt(floor) * np.eye(R.shape[1])])
+        _, s, Vt = np.linalg.svd(R, full_matrices=False)
+        keep = s > 1e-14 * s[0]
+        return s[keep, None] * Vt[keep]
+
+    def _maximise_dual(self, R: Array) -> Array:
+        if len(R) == 0:
+            return np.diag(self.f_best(np.zeros(R.shape[1])))
+        dual = self._step_dual(R)
+        start = self._last_multipliers
+        if start is None or not np.isfinite(dual(start)[0]):
+            start = np.zeros((R.shape[1], R.shape[1]))
+
+        def objective(N: Array) -> tuple[float, Array]:
+            value, A = dual(N)
+            return value, off_diagonal(A)  # N has no diagonal
+
+        N = maximise_in_box(objective, start, self.mu_and_l1[1])
+        self._keep(N)
+        return dual(N)[1]
+
+    def _step_dual(self, R: Array) -> Callable[[Array], tuple[float, Array]]:
+        """The dual function ``N -> min_A tr(A^-1 R'R) + <I + N, A> - mu log det A``, and the minimiser ``A``.
+
+        With ``I + N = CC'``, the condition ``A (I + N) A = R'R + mu A`` is a quadratic equation for the eigenvalues of
+        ``C'AC``. For ``mu = 0``, ``A = R'(R(I + N)R')^(-1/2)R``, and ``I + N`` must be definite on the row space of ``R`` only.
+        """
+        mu = self.mu_and_l1[0]
+
+        def without_log_det(N: Array) -> tuple[float, Array]:
+            e, E = np.linalg.eigh(symmetric(R @ R.T + R @ N @ R.T))
+            if e[0] <= -1e-13 * e[-1]:
+                return -np.inf, np.zeros_like(N)
+            e = np.maximum(e, 1e-16 * max(e[-1], TINY))
+            RE = R.T @ E
+            return 2 * float(np.sqrt(e).sum()), (RE / np.sqrt(e)) @ RE.T
+
+        def with_log_det(N: Array) -> tuple[float, Array]:
+            C = _cholesky(np.eye(len(N)) + N)
+            if C is None:
+                return -np.inf, np.zeros_like(N)
+            RC = R @ C
+            s, V = np.linalg.eigh(symmetric(RC.T @ RC))
+            s = np.maximum(s, 0.0)
+            x = (mu + np.sqrt(mu**2 + 4 * s)) / 2
+            value = float((s / x + x - mu * np.log(x)).sum()) + 2 * mu * float(np.log(np.diag(C)).sum())
+            half = solve_triangular(C, V, lower=True, trans="T", check_finite=False)
+            return value, (half * x) @ half.T
+
+        return with_log_det if mu > 0 else without_log_det
+
+    # --- prox -----------------------------------------------------------------------------------------------
+
+    @_with_l1
+    def prox(self, A: Array, step: float) -> Array:
+        return self._prox_and_dual(A, step)[0]
+
+    @_with_l1
+    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
+        """An inexact prox, accurate relative to the length of the step, from the ``N`` of the step before."""
+        B, N = self._prox_and_dual(A - step * gradient, step, self._last_multipliers, A)
+        self._keep(N, from_prox=True)
+        return B
+
+    def _prox_and_dual(self, A: Array, step: float, N: Array | None = None, origin: Array | None = None) -> tuple[Array, Array]:
+        """The prox ``B(N)``, which is the prox without ``l1`` at ``A - step N``, at the optimal ``N``; and that ``N``.
+
+        With an ``origin`` the prox is inexact: its duality gap is at most a tenth of ``||B - origin||^2 / step``.
+        """
+        l1 = self.mu_and_l1[1]
+
+        def B(N: Array) -> Array:
+            a, V = np.linalg.eigh(symmetric(A - step * N))
+            return compose(self.f_prox(a, step), V)
+
+        def enough(B: Array) -> float:
+            return 0.1 * float(np.sum((B - origin) ** 2)) / step if origin is not None else 0.0
+
+        start = np.clip(off_diagonal(A) / step, -l1, l1) if N is None else N
+        return accelerated_ascent(B, off_diagonal, start, l1, 1 / step, enough, 500 if origin is None else INNER_STEPS)
+
+    # --- dual bound ----------------------------------------------------------------------------------------------
+
+    def ray(self, S: Array, near: Array | None = None) -> Ray:
+        s, V = np.linalg.eigh(symmetric(S))
+        if not self.iterative:  # in a sum S may be indefinite, and the log det depends on negative eigenvalues
+            return Ray(self.f_max_scale(s), lambda c: float(self.f_conjugate(c * s)))
+        return self.ray_of_root(np.sqrt(np.maximum(s, 0.0))[:, None] * V.T, near)
+
+    @_with_l1
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        """``F*(cS) <= -mu log det(I + N - cS) + constant`` for every ``N`` with ``c S < I + N``.
+
+        The bound is exact at the optimum, with the ``N`` of the prox around ``near``.
+        """
+        mu = self.mu_and_l1[0]
+        C, s = self._feasible_factor(R, near)
+        level = R.shape[1] * (mu * np.log(mu) - mu) - 2 * mu * float(np.log(np.diag(C)).sum()) if mu > 0 else 0.0
+        max_scale = self.f_max_scale(s)
+
+        def bound(c: float) -> float:
+            if c > max_scale:
+                return np.inf
+            return level - mu * float(np.log1p(-c * s).sum()) if mu > 0 else 0.0
+
+        return Ray(max_scale, bound)
+
+    def whitened(self, R: Array) -> Array | None:
+        """For ``mu = 0`` and the ``N`` of the last proximal step: ``R'R <= I + N = CC'`` bounds the values of ``R C^-T``."""
+        if self._last_multipliers is None or not self._run.from_prox or self.mu_and_l1[0] > 0:  # type: ignore[union-attr]
+            return None
+        return solve_triangular(self._feasible_factor(R, None)[0], R.T, lower=True, check_finite=False).T
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        return self.ray(S, near).conjugate(1.0)
+
+    def _feasible_factor(self, R: Array, near: Array | None) -> tuple[Array, Array]:
+        """``C`` with ``CC' = I + N``, and the eigenvalues of ``C^-1 R'R C^-T``: the largest one bounds ``c``.
+
+        ``I + N`` is singular at the optimum where ``R'R`` is, and may be indefinite before: ``N`` is shrunk as long as the
+        bound on ``c`` improves.
+        """
+        zeros = np.zeros((R.shape[1], R.shape[1]))
+
+        def find(last: Array | None) -> Array:
+            A = zeros if near is None else near
+            size = max(float(np.trace(A)), 1e-12)
+            return self._prox_and_dual(A + size * R.T @ R, size, last)[1]
+
+        N: Any = self._multipliers_for_bound(zeros, find)
+        best, last = (np.eye(len(N)), _squares(R)), np.inf
+        for share in SHRINKAGE:
+            C = _cholesky(np.eye(len(N)) + share * N)
+            if C is None:
+                continue
+            s = _squares(solve_triangular(C, R.T, lower=True, check_finite=False).T)
+            if s[-1] > last:
+                break
+            best, last = ((C, s) if s[-1] < best[1][-1] else best), s[-1]
+        return best
+
+
+def _cholesky(R: Array) -> Array | None:
+    """The lower Cholesky factor; ``None`` where ``R`` is not positive definite by a margin of 1e-12."""
+    try:
+        C = np.linalg.cholesky(R)
+    except np.linalg.LinAlgError:
+        return None
+    return C if float(np.diag(C).min()) > 1e-6 else None
+
+
+def _squares(R: Array) -> Array:
+    """The squared singular values of ``R``, ascending."""
+    return np.maximum(np.linalg.eigvalsh(R @ R.T if len(R) < R.shape[1] else R.T @ R), 0.0)
 
 
 @dataclass(eq=False, repr=False)
-class Sparse(Relations):
-    """``F(A) = tr A + l1 sum_{t != s} |A_ts|``: a trace penalty that also zeroes relations.
+class Sparse(L1Structure):
+    """``F(A) = tr A + l1 sum_{t != s} |A_ts|``: a trace penalty that also sets covariances of tasks to zero.
 
     Parameters
     ----------
     l1 : float, default=0.1
-        Price of relations between tasks (off the diagonal); at least 0.
+        Regularisation strength of the off-diagonal entries of ``A``; at least 0.
     """
 
     l1: float = 0.1
@@ -30,22 +300,22 @@ class Sparse(Relations):
             raise ValueError(f"Sparse needs l1 >= 0, got l1={self.l1!r}")
 
     @property
-    def strengths(self) -> tuple[float, float]:
+    def mu_and_l1(self) -> tuple[float, float]:
         return 0.0, self.l1
 
 
 @dataclass(eq=False, repr=False)
-class LogDet(Relations):
-    """``F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|``: no task direction dies, and few relations live.
+class LogDet(L1Structure):
+    """``F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|``: a nonsingular, sparse covariance of the tasks.
 
-    Lozano and Sindhwani's penalty, made convex. Without ``l1`` it sees the eigenvalues of ``A`` alone.
+    A convex form of the penalty of Lozano and Sindhwani. With ``l1=0`` it is a function of the eigenvalues of ``A``.
 
     Parameters
     ----------
     mu : float, default=1.0
-        Strength of the barrier ``-log det A``; greater than 0.
+        Weight of the barrier ``-log det A``; greater than 0.
     l1 : float, default=0.0
-        Price of relations between tasks (off the diagonal); at least 0.
+        Regularisation strength of the off-diagonal entries of ``A``; at least 0.
     """
 
     mu: float = 1.0
@@ -63,17 +333,17 @@ class LogDet(Relations):
         return self.l1 > 0
 
     @property
-    def strengths(self) -> tuple[float, float]:
+    def mu_and_l1(self) -> tuple[float, float]:
         return self.mu, self.l1
 
-    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
+    def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         if self.l1 > 0:
             return None
-        return _LogDetAboveLeast(self.mu), n_tasks * (self.mu - self.mu * float(np.log(self.mu)))
+        return _ShiftedLogDet(self.mu), n_tasks * (self.mu - self.mu * float(np.log(self.mu)))
 
 
-class _LogDetAboveLeast(LogDet):
-    """``sum (a - mu - mu log(a / mu))``: zero at ``A = mu I``, so that beside it a loss of 1e-30 is still seen."""
+class _ShiftedLogDet(LogDet):
+    """``F(A) - min F = sum (a - mu - mu log(a / mu))``, zero at ``A = mu I``: a loss of 1e-30 is not lost in the sum."""
 
     def f(self, a: Array) -> float:
         more = a / self.mu - 1
@@ -82,5 +352,5 @@ class _LogDetAboveLeast(LogDet):
     def f_conjugate(self, s: Array) -> float:
         return -self.mu * float(np.log1p(-s).sum()) if np.all(s < 1) else np.inf
 
-    def above_constant(self, n_tasks: int) -> tuple[Structure, float] | None:
+    def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         return None

@@ -82,7 +82,7 @@ class SpectralStructure(Structure):
             Eigenvalues of the proximal point.
         """
 
-    def f_reach(self, s: Array) -> float:
+    def f_max_scale(self, s: Array) -> float:
         """The largest ``c`` with a finite ``f_conjugate(c s)``.
 
         Parameters
@@ -124,7 +124,7 @@ class SpectralStructure(Structure):
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         s = spectrum(S)
-        return Ray(self.f_reach(s), lambda c: float(self.f_conjugate(c * s)))
+        return Ray(self.f_max_scale(s), lambda c: float(self.f_conjugate(c * s)))
 
 
 class EitherSide(SpectralStructure):
@@ -155,9 +155,9 @@ class EitherSide(SpectralStructure):
     def value(self, A: Any) -> float:
         return float(self.f(A.spectrum())) if isinstance(A, factors.FactoredStructure) else super().value(A)
 
-    def charge(self, R: Array, A: Any) -> float:
+    def squared_norm(self, R: Array, A: Any) -> float:
         if not isinstance(A, factors.FactoredStructure):
-            return super().charge(R, A)
+            return super().squared_norm(R, A)
         a, V, own = A.eigen()
         squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
         outside = float(np.vdot(rest := R - RV @ V.T, rest))
@@ -180,7 +180,7 @@ class EitherSide(SpectralStructure):
             The derivative in each eigenvalue.
         """
 
-    def land(self, Q: Array) -> Array:
+    def project_factor(self, Q: Array) -> Array:
         """The factor that ``Q`` stands for, inside the domain of ``F``.
 
         Parameters
@@ -276,7 +276,7 @@ class Schatten(EitherSide):
             return a / (1 + 2 * step)
         return np.where(a > 0, _bracketed_root(np.maximum(a, TINY), step * self.p, self.p - 1), 0.0)
 
-    def f_reach(self, s: Array) -> float:
+    def f_max_scale(self, s: Array) -> float:
         return 1 / max(float(np.max(s, initial=0.0)), TINY) if self.p == 1 else np.inf
 
 
@@ -344,7 +344,7 @@ class SchattenNorm(EitherSide):
     def f_conjugate(self, s: Array) -> float:
         return 0.0 if self._norm(s, self._dual_power()) <= 1 else np.inf
 
-    def f_reach(self, s: Array) -> float:
+    def f_max_scale(self, s: Array) -> float:
         return 1 / max(self._norm(s, self._dual_power()), TINY)
 
     def f_prox(self, a: Array, step: float) -> Array:
@@ -402,7 +402,7 @@ class UnitTrace(EitherSide):
         excess = (np.cumsum(falling) - 1) / np.arange(1, a.size + 1)
         return np.maximum(a - excess[np.nonzero(falling > excess)[0][-1]], 0.0)
 
-    def land(self, Q: Array) -> Array:
+    def project_factor(self, Q: Array) -> Array:
         return Q / max(float(np.linalg.norm(Q)), TINY)
 
     def pull_back(self, Q: Array, gradient: Array) -> Array:

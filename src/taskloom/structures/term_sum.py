@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .base import Array, Ray, Structure
-from .terms import Term
-from .variables import TaskMatrix, Variable, seated
+from .terms import TaskMatrix, Term, Variable, variable_of
 
 
 @dataclass(eq=False, repr=False)
@@ -42,7 +41,7 @@ class TermSum(Structure):
         super().__post_init__()
         given = [each for each in self.structures if isinstance(each, Structure)]
         decouple = all(each.on_features or each.either_side for each in given) and max(self.widths) <= 3 * self.n_tasks
-        self.variables = [seated(each, decouple) if isinstance(each, Structure) else each for each in self.structures]
+        self.variables = [variable_of(each, decouple) if isinstance(each, Structure) else each for each in self.structures]
 
     @classmethod
     def of(cls, structures: list[Structure], widths: list[int], n_tasks: int) -> TermSum:
@@ -87,8 +86,8 @@ class TermSum(Structure):
     def value(self, A: Array) -> float:
         return sum(m.value(a) for m, a in zip(self.variables, self.split(A), strict=True))
 
-    def charge(self, R: Array, A: Array) -> float:
-        return sum(m.charge(r, a) for m, r, a in zip(self.variables, self.features_of(R), self.split(A), strict=True))
+    def squared_norm(self, R: Array, A: Array) -> float:
+        return sum(m.squared_norm(r, a) for m, r, a in zip(self.variables, self.features_of(R), self.split(A), strict=True))
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         found = [m.best(r, floor) for m, r in zip(self.variables, self.features_of(R), strict=True)]
@@ -104,7 +103,7 @@ class TermSum(Structure):
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         nearby: list[Array | None] = [None] * len(self.variables) if near is None else list(self.split(near))
         rays = [m.ray(r, a) for m, r, a in zip(self.variables, self.features_of(R), nearby, strict=True)]
-        return Ray(min(ray.reach for ray in rays), lambda c: float(sum(ray.conjugate(c) for ray in rays)))
+        return Ray(min(ray.max_scale for ray in rays), lambda c: float(sum(ray.conjugate(c) for ray in rays)))
 
     def root(self, A: Array) -> Any:
         return [m.root(a) for m, a in zip(self.variables, self.split(A), strict=True)]

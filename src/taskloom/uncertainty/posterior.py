@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 
 from .._component import is_number
 from .._linalg import one_thread, psd_eigh
-from ..features import Matrix, densely, row_squares, weighted_gram
+from ..features import Matrix, row_squares, to_dense, weighted_gram
 from ..problem import Problem
 from .prior import Prior, Turning, turns_of
 
@@ -200,13 +200,13 @@ class _Dense(ABC):
     def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
         self.alpha, self.n_tasks = problem.alpha, len(prior.R)
         self.prior = prior
-        self.phi = densely(problem.features[seen.row])
+        self.phi = to_dense(problem.features[seen.row])
         self.seen = seen
         self.intercept = problem.fit_intercept
         self.E = np.eye(self.n_tasks)[seen.task] if self.intercept else np.zeros((seen.row.size, 0))
 
     def variance(self, phi: Matrix, outside: Array) -> Array:
-        phi = densely(phi)
+        phi = to_dense(phi)
         out = np.empty((len(phi), self.n_tasks))
         height = max(1, BLOCK // max(self.seen.row.size, self.prior.n_columns(phi.shape[1])))
         for first in range(0, len(phi), height):

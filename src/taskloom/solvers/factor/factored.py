@@ -72,7 +72,7 @@ class _FactoredRun(FactorRun):
 
     def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
         problem = self.problem
-        landed = self.structure.land(Q)
+        landed = self.structure.project_factor(Q)
         fit = self.side.supervise(landed)
         # alpha tr(D^+ WW') + ridge ||W||^2 = <W, Z> / 2 at the minimum over the tasks
         value = problem.loss_term(fit.z) + float(np.vdot(fit.W, fit.Z)) / 2
@@ -84,7 +84,7 @@ class _FactoredRun(FactorRun):
     def _iterate(self, fit: Supervised) -> Iterate:
         if self.structure.known:
             return Iterate(fit.W, fit.b, fit.z, fit.gradients)
-        value = self.structure.f(np.linalg.svd(self.structure.land(self.Q), compute_uv=False) ** 2)
+        value = self.structure.f(np.linalg.svd(self.structure.project_factor(self.Q), compute_uv=False) ** 2)
         return Iterate(fit.W, fit.b, fit.z, fit.gradients, penalty=fit.norm + value)
 
     def step(self, gap: float) -> Iterate:

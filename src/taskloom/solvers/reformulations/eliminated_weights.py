@@ -34,7 +34,7 @@ class Eliminated:
         if not isinstance(side, TaskSide) or not isinstance(side.shared, DiagonalInputs):
             return None
         structure = problem.structure
-        return None if problem.ridge or structure.known or structure.searched else Eliminated(problem, side.shared)
+        return None if problem.ridge or structure.known or structure.iterative else Eliminated(problem, side.shared)
 
     def at(self, A: Array) -> tuple[float, Array, Array, Array]:
         """``h(A)``, its gradient, and the dual candidate ``G' / (2 alpha)`` as a product of two matrices."""
@@ -54,8 +54,8 @@ class Eliminated:
         """The duality gap at ``A``; under a trace penalty that of the mended dual candidate, to second order."""
         structure, S = self.problem.structure, -gradient
         if structure.whitened(S) is not S:
-            reach, conjugate = structure.ray(S)
-            share = min(reach, 1.0)
+            max_scale, conjugate = structure.ray(S)
+            share = min(max_scale, 1.0)
             return abs(structure.value(A) + conjugate(share) - share * float(np.vdot(A, S)))
         s, V = np.linalg.eigh(S)
         complementary = float(np.trace(A)) - float(np.einsum("ij,ij->j", V, A @ V) @ np.minimum(s, 1.0))

@@ -14,7 +14,7 @@ from ...problem import Problem
 from ...problem.solution import Solution, SolvedTerms, Start
 from ...structures.factored_matrix import FactoredStructure, diagonal
 from ...structures.term_sum import TermSum
-from ...structures.variables import EntryNorms, FeatureMatrix, TaskNorms, Variable
+from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
 
 Array = np.ndarray
 

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from ...problem import Problem
 from ...structures.term_sum import TermSum
-from ...structures.variables import EntryNorms, FeatureMatrix, TaskNorms
+from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms
 from .batched_newton import Batch, newton
 from .newton_systems import Columns, Design, Direction, Gram, Intercepts, OneEach, OnePerTask
 from .sides import Side, Supervised, ridged, smaller

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, NoReturn
 
-from .base import Array, Structure
+from ..base import Array, Structure
 
 
 class NonConvex(Structure):
@@ -42,7 +42,7 @@ class NonConvex(Structure):
         """
 
     @abstractmethod
-    def learns_less_than(self) -> tuple[Structure, float]:
+    def convex_bound(self) -> tuple[Structure, float]:
         """A convex structure, and the share of ``alpha`` at which it penalises weights near zero no more than this one does.
 
         It says at which strength there is nothing left to learn.

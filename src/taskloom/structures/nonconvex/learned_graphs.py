@@ -13,13 +13,13 @@ import numpy as np
 from scipy.linalg import LinAlgError, helmert
 from scipy.optimize import minimize
 
-from .._component import is_number
-from .._linalg import psd_root, symmetric
-from .base import Array, Structure
-from .box_solvers import newton_in_box
+from ..._component import is_number
+from ..._linalg import psd_root, symmetric
+from ..base import Array, Structure
+from ..box_solvers import newton_in_box
+from ..known import Independent
+from .base import NonConvex
 from .graphical_lasso import DENSE, graphical_lasso, inverse, shrink
-from .known import Independent
-from .nonconvex import NonConvex
 
 ROUNDING = 1e-8  # the least share of the penalty that gradients of the structure are measured in: rounding hides the rest
 WIDEST = 1e13  # the largest edge, in units of gamma: tasks that it joins differ in the thirteenth digit of A
@@ -69,7 +69,7 @@ class LearnedGraph(NonConvex):
         if not (is_number(self.sparsity) and self.sparsity >= 0):
             raise ValueError(f"LearnedGraph needs sparsity >= 0, got sparsity={self.sparsity!r}")
 
-    def learns_less_than(self) -> tuple[Structure, float]:
+    def convex_bound(self) -> tuple[Structure, float]:
         return Independent(), self.gamma
 
     def precision(self, w: Array, n_tasks: int) -> Array:
@@ -93,7 +93,7 @@ class LearnedGraph(NonConvex):
         np.fill_diagonal(P, self.gamma - P.sum(axis=1))
         return P
 
-    def remembering(self) -> Structure:
+    def for_run(self) -> Structure:
         twin = copy.copy(self)
         twin._made = deque(maxlen=RECENT)
         return twin
@@ -253,7 +253,7 @@ class SparsePrecision(NonConvex):
         if not (is_number(self.eps) and self.eps > 0):
             raise ValueError(f"SparsePrecision needs eps > 0, got eps={self.eps!r}")
 
-    def learns_less_than(self) -> tuple[Structure, float]:
+    def convex_bound(self) -> tuple[Structure, float]:
         return Independent(), self.mu / self.eps
 
     def value(self, A: Array) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from .._linalg import symmetric
-from .base import Array
-from .box_solvers import newton_in_box
+from ..._linalg import symmetric
+from ..base import Array
+from ..box_solvers import newton_in_box
 
 SHORTER = 3.0 ** -np.arange(40)  # the lengths that a search tries
 DENSE = 1200  # pairs of tasks, up to which their curvature fits into a matrix

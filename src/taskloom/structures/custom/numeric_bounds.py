@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .._linalg import compose, psd_eigh, symmetric
-from .base import Array, Ray
+from ..._linalg import compose, psd_eigh, symmetric
+from ..base import Array, Ray
 
 TINY = np.finfo(float).tiny
 LIFTS = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)  # shares of the identity that make room where S is singular
@@ -45,7 +45,7 @@ def support(F: Penalty, M: Array, step: float) -> Support:
     return Support(N, P, float(np.vdot(N, P)) - F.value(P))
 
 
-def reach(S: Array, N: Array) -> float:
+def max_scale(S: Array, N: Array) -> float:
     """The largest ``c`` with ``c S <= N``; 1 where ``S <= N`` is all that can be said, for a gradient may be indefinite."""
     n, V = np.linalg.eigh(N)
     if not n[0] > 0:
@@ -100,7 +100,7 @@ def _supports(F: Penalty, S: Array, near: Array) -> Iterator[tuple[float, float]
     below = float(np.vdot(S, near)) - F.value(near)
     for size, lift in PLACES:
         N, P, bound = support(F, near + size * unit * (S + lift * level * np.eye(len(S))), size * unit)
-        far = reach(S, N)
+        far = max_scale(S, N)
         below = max(below, float(np.vdot(S - N, P)) + bound)
         if far > 0 and np.isfinite(bound):
             yield far, bound

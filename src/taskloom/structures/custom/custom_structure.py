@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._linalg import symmetric
+from ..._linalg import symmetric
+from ..base import Array, Ray, Structure, largest_finite
 from . import numeric_bounds as bounds
-from .base import Array, Ray, Structure
 from .cvxpy_penalty import ConicPenalty
 
 
@@ -146,23 +146,10 @@ class CustomStructure(Structure):
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         conjugate = self._own("conjugate")
         if conjugate is not None:
-            reach = _reach(lambda c: float(conjugate(c * S)))
-            return Ray(reach, lambda c: float(conjugate(c * S)) if c <= reach else np.inf)
+            max_scale = largest_finite(lambda c: float(conjugate(c * S)))
+            return Ray(max_scale, lambda c: float(conjugate(c * S)) if c <= max_scale else np.inf)
         least, at_zero = self._least(len(S))
         return bounds.ray(self._oracle(len(S)), S, least if near is None else near, at_zero)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return self.ray(S, near).conjugate(1.0)
-
-
-def _reach(along: Any) -> float:
-    """The largest ``c <= 1`` with a finite ``along(c)``, by bisection: beyond 1 nobody asks."""
-    if np.isfinite(along(1.0)):
-        return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.isfinite(along(middle)) else (low, middle)
-        if high - low <= 1e-15 * high:
-            break
-    return low

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._linalg import compose, psd_eigh
-from .base import Array
+from ..._linalg import compose, psd_eigh
+from ..base import Array
 
 TOLERANCES = (1e-10, 1e-8)
 SOLVED = ("optimal", "optimal_inaccurate")

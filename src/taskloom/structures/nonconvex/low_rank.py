@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._linalg import psd_root, symmetric
-from .base import Array, Structure
-from .nonconvex import NonConvex
-from .spectral import Trace
+from ..._linalg import psd_root, symmetric
+from ..base import Array, Structure
+from ..spectral import Trace
+from .base import NonConvex
 
 
 @dataclass(eq=False, repr=False)
@@ -41,7 +41,7 @@ class LowRank(NonConvex):
         if not isinstance(self.specific, bool | np.bool_):
             raise ValueError(f"LowRank needs specific=True or False, got {self.specific!r}")
 
-    def learns_less_than(self) -> tuple[Structure, float]:
+    def convex_bound(self) -> tuple[Structure, float]:
         return Trace(), 1.0  # a larger set, and the same penalty
 
     def value(self, A: Array) -> float:

@@ -1,0 +1,1 @@
+"""Penalties that users write: by methods, or as CVXPY expressions."""
