@@ -1,11 +1,11 @@
-"""Small problems on the paths of large ones: thresholds (``reformulations/krylov.py``, kernels) are lowered."""
+"""Small problems on the paths of large ones: thresholds (``solvers/subspaces.py``, kernels) are lowered."""
 
 from __future__ import annotations
 
 import os
 
 import taskloom.features.kernels
-from taskloom.solvers.reformulations import krylov as grown
+from taskloom.solvers import subspaces
 
 ASKED = "TASKLOOM_ATTACK_GROWS"  # in the environment, which workers have from their parent
 
@@ -14,6 +14,7 @@ def grow_if_asked() -> None:
     """A basis for two features and more, one direction at a time, up to nearly all of them; a factor for every kernel."""
     if ASKED not in os.environ:
         return
-    taskloom.features.kernels.LARGE = taskloom.features.kernels.GROWING = grown.GROWING = grown.WORTHWHILE = 2
-    taskloom.features.kernels.PER_TASK = grown.PER_TASK = 0
-    grown.MOST, grown.DEPTH = 0.95, 1
+    taskloom.features.kernels.LARGE = taskloom.features.kernels.GROWING = 2
+    subspaces.GROWING = subspaces.MIN_FEATURES_FOR_KRYLOV = 2
+    taskloom.features.kernels.PER_TASK = subspaces.PER_TASK = 0
+    subspaces.MAX_BASIS_SHARE, subspaces.KRYLOV_DEPTH = 0.95, 1

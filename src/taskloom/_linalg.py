@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from threadpoolctl import ThreadpoolController
 
 Array = np.ndarray
@@ -101,6 +102,39 @@ def project_simplex(X: Array) -> Array:
     level = (np.cumsum(ordered, axis=0) - 1) / rank  # what to take off, were these the positive ones
     last = np.count_nonzero(ordered > level, axis=0) - 1
     return np.maximum(X - level[last, np.arange(X.shape[1])], 0.0)
+
+
+MIN_FACTORED_UNKNOWNS = 64  # smaller systems are solved anew: the calls of a factorisation cost more than the arithmetic
+
+
+def solve_spd(M: Array, rhs: Array) -> Array:
+    """Each system once; where one is singular by rounding, all are lifted by a trace of themselves."""
+    try:
+        return np.linalg.solve(M, rhs)
+    except np.linalg.LinAlgError:
+        lift = 1e-12 * np.trace(M, axis1=-2, axis2=-1)[..., None, None]
+        return np.linalg.solve(M + lift * np.eye(M.shape[-1]), rhs)
+
+
+class Positive:
+    """Systems that are solved more than once. A single large one is factored for good.
+
+    Small ones are solved together each time: calls, not arithmetic, are what they cost. So is one that rounding has made
+    indefinite.
+    """
+
+    def __init__(self, M: Array):
+        self.M = M
+        self._factor: tuple[Array, bool] | None = None
+        self._fails = len(M) > 1 or M.shape[-1] < MIN_FACTORED_UNKNOWNS
+
+    def solve(self, rhs: Array) -> Array:
+        if self._factor is None and not self._fails:
+            try:
+                self._factor = cho_factor(self.M[0], lower=True, check_finite=False)
+            except LinAlgError:
+                self._fails = True
+        return solve_spd(self.M, rhs) if self._factor is None else cho_solve(self._factor, rhs[0], check_finite=False)[None]
 
 
 class _OneThread:

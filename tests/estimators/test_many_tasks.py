@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import taskloom
 from taskloom import FactoredStructure, MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
-from taskloom.design import Observations, grouping
+from taskloom.design import Observations, observations
 from taskloom.estimators.inspection.task_order import every_pair
 from taskloom.structures import factored_matrix as factors
 
@@ -19,7 +19,7 @@ from taskloom.structures import factored_matrix as factors
 def few(monkeypatch):
     """From 6 tasks on structures are factored, and systems go in pieces of a few tasks."""
     monkeypatch.setattr(factors, "DENSE_TASKS", 5)
-    monkeypatch.setattr(grouping, "BATCH", 1000)
+    monkeypatch.setattr(observations, "MAX_BATCH_ENTRIES", 1000)
 
 
 def long_table(T=12, d=4, n=6, seed=0, ragged=False, shuffled=False, rank=2):
@@ -37,7 +37,7 @@ def long_table(T=12, d=4, n=6, seed=0, ragged=False, shuffled=False, rank=2):
 def dense(model, X, y, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(factors, "DENSE_TASKS", 2000)
-        patch.setattr(grouping, "BATCH", 1 << 20)
+        patch.setattr(observations, "MAX_BATCH_ENTRIES", 1 << 20)
         return clone(model).fit(X, y)
 
 
@@ -163,7 +163,7 @@ class TestSolutions:
         values = []
         for rows in (np.arange(len(X)), order):
             for most in (1 << 20, 1000):
-                monkeypatch.setattr(grouping, "BATCH", most)
+                monkeypatch.setattr(observations, "MAX_BATCH_ENTRIES", most)
                 seen = Observations.build(np.arange(len(X)), task[rows], y[rows], 12)
                 found = solve(Problem(X[rows, :-1], seen, loss, "trace", 0.05), tol=1e-9)
                 assert found.certificate.optimal

@@ -73,7 +73,7 @@ def test_steps_far_from_the_end_do_not_lead_astray(monkeypatch):
     monkeypatch.setattr(SmoothRun, "_newton_step", lambda run: steps.append(run) or plain(run))
     assert solve(problem, "smooth", tol=1e-6).certificate.optimal
     few = len(steps)
-    monkeypatch.setattr(smooth, "FAR", np.inf)
+    monkeypatch.setattr(smooth, "MAX_NEWTON_DECREASE", np.inf)
     assert solve(problem, "smooth", tol=1e-6).certificate.optimal
     assert few < len(steps) - few
 

@@ -9,11 +9,11 @@ from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.design import Observations
 from taskloom.losses.mixed import Mixed
 from taskloom.solvers import Reweighted
-from taskloom.solvers.auto import choose
 from taskloom.solvers.base import Run
 from taskloom.solvers.factor import fitted_tasks
 from taskloom.solvers.factor.fitted_tasks import FittedPoint
 from taskloom.solvers.factor.reweighted import ReweightedRun
+from taskloom.solvers.solve import choose
 from taskloom.solvers.supervised.sides import FeatureSide
 
 SMOOTH = [losses.Logistic(), losses.SquaredHinge(), losses.Huber(0.5), losses.Squared()]

@@ -110,7 +110,7 @@ def test_few_products_tell_whether_inputs_are_even(decay):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("share", [1.1, 0.1, 1e-3, 1e-5])
 def test_tables_reach_what_proximal_steps_reach(share, fit_intercept, monkeypatch):
-    monkeypatch.setattr(table_block, "WORTHWHILE", 0)
+    monkeypatch.setattr(table_block, "MIN_ENTRIES_FOR_TABLE", 0)
     problem = gaps(fit_intercept=fit_intercept)
     assert TableWithGaps.suits(problem.design)
     problem = problem.at(share * alpha_max(problem))

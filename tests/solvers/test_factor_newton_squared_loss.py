@@ -266,7 +266,7 @@ def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
     problem = problem.at(0.01 * alpha_max(problem))
     assert blocks_module.single_precision(problem.design.stacked_tasks[0]) is None  # too few numbers to spare any traffic
     expected = solve(problem, "projected", tol=1e-9).certificate.primal
-    monkeypatch.setattr(blocks_module, "WORTHWHILE", 0)
+    monkeypatch.setattr(blocks_module, "MIN_ENTRIES_FOR_SINGLE_PRECISION", 0)
     monkeypatch.setattr(task_blocks, "inverse_roots", picky)
     again = Problem(problem.features, problem.observations, "squared", "trace", problem.alpha)
     assert np.isclose(solve(again, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)

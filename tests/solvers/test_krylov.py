@@ -9,11 +9,10 @@ import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, alpha_max, path, solve
 from taskloom.features.factorizations import cholesky, pivoted_cholesky
 from taskloom.problem import Start
+from taskloom.solvers import subspaces
 from taskloom.solvers.base import Iterate
 from taskloom.solvers.record import Record
-from taskloom.solvers.reformulations import krylov
-from taskloom.solvers.reformulations.eigenbasis import EigenbasisForm
-from taskloom.solvers.reformulations.krylov import KrylovBasis, first_form
+from taskloom.solvers.subspaces import EigenbasisForm, KrylovBasis, first_form
 
 rng = np.random.default_rng(0)
 N, T = 240, 6
@@ -30,8 +29,8 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def _few_features_are_enough(monkeypatch):
-    monkeypatch.setattr(krylov, "GROWING", 100)
-    monkeypatch.setattr(krylov, "WORTHWHILE", 100)
+    monkeypatch.setattr(subspaces, "GROWING", 100)
+    monkeypatch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 100)
 
 
 def form_of(problem, start=None):
@@ -55,7 +54,7 @@ def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit
     problem = problem_of(kernel, loss, structure, gaps, fit_intercept=fit_intercept)
     assert isinstance(form_of(problem), KrylovBasis)
     with monkeypatch.context() as patch:
-        patch.setattr(krylov, "WORTHWHILE", 10**9)
+        patch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 10**9)
         assert not isinstance(form_of(problem), KrylovBasis)
         sure = solve(problem, tol=1e-7)
     for tol in (1e-3, 1e-6):
@@ -126,7 +125,7 @@ def test_directions_that_are_worth_nothing_stay_out():
         sizes.append(len(found.basis.V))
     assert sizes[0] < sizes[1]
     first = form_of(Problem(FEATURES["rough"], flat))
-    assert len(first.V) <= 2 * krylov.DEPTH
+    assert len(first.V) <= 2 * subspaces.KRYLOV_DEPTH
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -197,7 +196,7 @@ def test_no_basis_where_there_cannot_be_one(monkeypatch):
     assert form_of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax")) is None  # no faster
     assert form_of(Problem(phi, Y, "huber", "feature_selection")) is None
     assert type(form_of(Problem(phi, np.tile(Y, 6)))) is EigenbasisForm  # too many tasks
-    monkeypatch.setattr(krylov, "GROWING", 1000)
+    monkeypatch.setattr(subspaces, "GROWING", 1000)
     assert type(form_of(Problem(phi, Y))) is EigenbasisForm  # too few features, and none of them small
     assert isinstance(form_of(Problem(phi, Y, "huber")), KrylovBasis)
     assert isinstance(form_of(Problem(FEATURES["smooth"], Y)), KrylovBasis)

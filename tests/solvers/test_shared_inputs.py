@@ -6,10 +6,9 @@ import pytest
 from taskloom import Problem, solve, structures
 from taskloom.design import Observations, batches
 from taskloom.problem.dual_projection import project_dual
-from taskloom.solvers.reformulations.eigenbasis import EigenbasisForm
-from taskloom.solvers.reformulations.eliminated_weights import Eliminated
-from taskloom.solvers.supervised.coupled import Coupled
-from taskloom.solvers.supervised.coupled_least_squares import CoupledSquares
+from taskloom.solvers.proximal import Eliminated
+from taskloom.solvers.subspaces import EigenbasisForm
+from taskloom.solvers.supervised.coupled import Coupled, CoupledSquares
 from taskloom.solvers.supervised.sides import TaskSide
 
 N, D, T = 60, 40, 5

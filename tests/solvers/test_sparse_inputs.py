@@ -16,8 +16,8 @@ from taskloom._linalg import psd_root
 from taskloom.design import Observations
 from taskloom.features import LinearFeatures, build_features
 from taskloom.features import kernels as features
+from taskloom.solvers.supervised.newton_systems import SparseColumns
 from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
-from taskloom.solvers.supervised.sparse_columns import SparseColumns
 
 rng = np.random.default_rng(0)
 

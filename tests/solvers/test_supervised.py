@@ -9,10 +9,9 @@ import zoo
 from scipy.optimize import minimize
 
 from taskloom import Problem, losses, structures
-from taskloom._linalg import psd_root
+from taskloom._linalg import Positive, psd_root
 from taskloom.design import Observations, batches
 from taskloom.losses import Hinge
-from taskloom.solvers.supervised.positive_definite import Positive
 from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
 
 rng = np.random.default_rng(0)

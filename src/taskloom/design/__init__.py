@@ -1,8 +1,7 @@
 """The data of a problem: features, groupings, weights and targets, their layouts and their decompositions."""
 
 from .design import Design
-from .grouping import Grouping, TaskBatch, batches
 from .inputs import Inputs
-from .observations import Observations, task_strengths
+from .observations import Grouping, Observations, TaskBatch, batches, task_strengths
 
 __all__ = ["Design", "Grouping", "Inputs", "Observations", "TaskBatch", "batches", "task_strengths"]

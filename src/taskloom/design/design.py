@@ -10,16 +10,13 @@ import numpy as np
 from scipy.sparse import diags_array, issparse
 
 from ..features import Matrix, as_csr, entries, weighted_gram
-from .eigenbasis import DiagonalInputs, Eigenbasis
-from .input_spectrum import InputSpectrum
+from .input_spectrum import InputSpectrum, MeanGram
 from .inputs import Inputs
-from .mean_gram import MeanGram
-from .observations import Observations
-from .shared_inputs import SharedInputs, SparseSharedInputs, separable_weights
+from .observations import Observations, Value
+from .shared_inputs import DiagonalInputs, Eigenbasis, SharedInputs, SparseSharedInputs, separable_weights
 from .smooth_loss_tasks import SmoothLossTasks, smooth_loss_tasks
 from .stacked_inputs import GramTasks, StackedTasks, single_precision, stacked_tasks
 from .table_with_gaps import TableWithGaps
-from .value import Value
 
 Array = np.ndarray
 # Between these sizes no square, and no product of the squares that a fit makes, leaves the range of double precision.

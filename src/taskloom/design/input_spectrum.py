@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._linalg import psd_eigh
+from ..features import weighted_gram
+from .shared_inputs import orthogonal_columns
+
+if TYPE_CHECKING:
+    from .design import Design
 
 Array = np.ndarray
-EVEN = 0.4  # of all directions that must be filled for inputs to count as alike in all of them
-DIAGONAL = 1e-12  # what products of different columns may leave, beside the largest
-PROBES = 4  # products with the moments that tell whether inputs are even
+MIN_FILLED_SHARE = 0.4  # inputs count as isotropic if their effective dimension is this share of the number of features
+DIAGONAL_TOLERANCE = 1e-12  # largest off-diagonal entry of a diagonal matrix, relative to its largest diagonal entry
+N_PROBES = 4  # random vectors that estimate the Frobenius norm of the second moments
 
 
 class InputSpectrum:
@@ -34,7 +41,7 @@ class InputSpectrum:
     @classmethod
     def of(cls, moments: Array) -> InputSpectrum:
         filled = _filled(moments)
-        return cls(filled, filled >= EVEN * len(moments), moments)
+        return cls(filled, filled >= MIN_FILLED_SHARE * len(moments), moments)
 
     @classmethod
     def along(cls, variances: Array, U: Array | None) -> InputSpectrum:
@@ -49,10 +56,10 @@ class InputSpectrum:
 
         The mean of ``||M s||^2`` over random signs ``s`` is ``||M||^2``, and little varies where eigenvalues are alike.
         """
-        if d >= 8 * PROBES and total > 0:
+        if d >= 8 * N_PROBES and total > 0:
             shares = product(_signs(d)) / total
-            square = float(np.vdot(shares, shares)) / PROBES
-            if 0 < square * EVEN * d <= 1:
+            square = float(np.vdot(shares, shares)) / N_PROBES
+            if 0 < square * MIN_FILLED_SHARE * d <= 1:
                 return cls(min(1 / square, d), True)
         return cls.of(moments())
 
@@ -60,7 +67,7 @@ class InputSpectrum:
     def _basis(self) -> tuple[Array, Array | None]:
         assert self.moments is not None
         k = np.diag(self.moments)
-        if np.abs(self.moments - np.diag(k)).max(initial=0.0) <= DIAGONAL * k.max(initial=0.0):
+        if np.abs(self.moments - np.diag(k)).max(initial=0.0) <= DIAGONAL_TOLERANCE * k.max(initial=0.0):
             return k, None
         return psd_eigh(self.moments)
 
@@ -81,7 +88,7 @@ class InputSpectrum:
 
 @lru_cache(maxsize=8)
 def _signs(d: int) -> Array:
-    return np.random.default_rng(0).choice([-1.0, 1.0], size=(d, PROBES))
+    return np.random.default_rng(0).choice([-1.0, 1.0], size=(d, N_PROBES))
 
 
 def _filled(moments: Array) -> float:
@@ -89,3 +96,39 @@ def _filled(moments: Array) -> float:
     total = float(np.trace(moments) if moments.ndim == 2 else moments.sum())
     shares = moments / total if total > 0 else np.ones((1, 1))  # fourth powers of the inputs themselves may overflow
     return 1 / float(np.vdot(shares, shares))
+
+
+MIN_FEATURES_TO_CHECK = 200  # with fewer features a decomposition costs less than the check for orthogonal columns
+
+
+class MeanGram:
+    """Eigenvalues ``g`` and eigenvectors ``U`` of the mean over tasks of ``Phi_t' V_t Phi_t``, each task centred.
+
+    Features of a kernel may be orthogonal once their mean is off: then all rows alike are close enough to the tasks' mean.
+    """
+
+    def __init__(self, design: Design):
+        seen = design.observations
+        by_row = np.bincount(seen.row, weights=seen.weight, minlength=design.n_rows)
+        self.U: Array | None = None
+        if (k := _orthogonal(design)) is not None:
+            self.g = k * (by_row.mean() / design.n_tasks)
+            return
+        total = weighted_gram(design.features, by_row)
+        if design.fit_intercept:
+            means = design.weight_correlations / np.sqrt(seen.task_weights)
+            total = total - means @ means.T
+        self.g, self.U = psd_eigh(total / design.n_tasks)
+
+    def inward(self, X: Array) -> Array:
+        return X if self.U is None else self.U.T @ X
+
+    def outward(self, X: Array) -> Array:
+        return X if self.U is None else self.U @ X
+
+
+def _orthogonal(design: Design) -> Array | None:
+    phi = design.features
+    if issparse(phi) or design.n_features < MIN_FEATURES_TO_CHECK:
+        return None
+    return orthogonal_columns(phi, phi.mean(axis=0) if design.fit_intercept else None)

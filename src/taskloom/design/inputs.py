@@ -9,8 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..features import Matrix
-from .grouping import Grouping, TaskBatch
-from .value import Value
+from .observations import Grouping, TaskBatch, Value
 
 Array = np.ndarray
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from .._linalg import psd_eigh
 from ..features import weighted_gram
-from .mean_gram import orthogonal_columns
+from .observations import Observations
 
 if TYPE_CHECKING:
     from .design import Design
 
 Array = np.ndarray
+ORTHOGONALITY_TOLERANCE = 1e-13  # largest off-diagonal product of orthogonal columns, relative to the largest squared norm
 
 
 def separable_weights(design: Design) -> tuple[Array, Array] | None:
@@ -37,6 +38,19 @@ def separable_weights(design: Design) -> tuple[Array, Array] | None:
     s = np.zeros(design.n_rows)
     s[rows] = share
     return s, c
+
+
+def orthogonal_columns(phi: Array, mean: Array | None = None) -> Array | None:
+    """The squared norms of the columns (less their ``mean``), where these are orthogonal: then nothing is left to decompose.
+
+    Two products tell: were the Gram matrix not diagonal, it would move a random vector otherwise than its diagonal does.
+    """
+    n, r = phi.shape
+    mean = np.zeros(r) if mean is None else mean
+    k = np.einsum("ij,ij->j", phi, phi) - n * mean**2
+    x = np.random.default_rng(0).normal(size=(r, 2))
+    off = phi.T @ (phi @ x) - n * np.outer(mean, mean @ x) - k[:, None] * x
+    return np.maximum(k, 0.0) if np.abs(off).max(initial=0.0) <= ORTHOGONALITY_TOLERANCE * k.max(initial=0.0) else None
 
 
 class SharedInputs:
@@ -130,3 +144,68 @@ class SparseSharedInputs(SharedInputs):
 
     def _moments_along(self, Q: Array) -> tuple[Array, Array]:
         return Q.T @ self.gram @ Q, Q.T @ self.cross
+
+
+MIN_RELATIVE_SINGULAR_VALUE = 1e-10  # singular values below this share of the largest are dropped as rounding
+
+
+class DiagonalInputs(SharedInputs):
+    """The decomposition of features that are diagonal already."""
+
+    V = None
+
+    def __init__(self, d: Array, targets: Array, c: Array):
+        self.c, self.fit_intercept = c, False
+        self.k, self.d = d**2, d
+        self.targets = targets * np.sqrt(c)
+        self.rows = np.ascontiguousarray(self.targets.T)
+        self.projected = d[:, None] * self.targets
+
+    def decompose(self) -> None:
+        """Nothing is left to do."""
+
+    def _moments_along(self, Q: Array) -> tuple[Array, Array]:
+        P = self.d[:, None] * Q
+        return P.T @ P, P.T @ self.targets
+
+
+class Eigenbasis:
+    """Coordinates along the eigenvectors of shared inputs, and the way there and back."""
+
+    def __init__(self, design: Design, inputs: SharedInputs):
+        inputs.decompose()
+        order = np.argsort(inputs.k)[::-1]
+        d = np.sqrt(inputs.k[order])
+        keep = d > MIN_RELATIVE_SINGULAR_VALUE * max(float(d[0]), np.finfo(float).tiny)
+        keep[0] = True
+        self.kept, self.n_features = order[keep], len(order)
+        self.V = None if inputs.V is None else inputs.V[:, self.kept]
+        self.inputs, d = inputs, d[keep]
+        along = inputs.projected[self.kept] / np.sqrt(inputs.c)
+        targets = np.divide(along, d[:, None], where=d[:, None] > 0, out=np.zeros_like(along))
+        self.diagonal = DiagonalInputs(d, targets, inputs.c)
+        r, T = targets.shape
+        self.observations = Observations(
+            np.tile(np.arange(r), T), np.repeat(np.arange(T), r), targets.T.ravel(), np.repeat(inputs.c, r), T
+        )
+        seen = design.observations
+        whole = float(seen.weight @ (seen.y - inputs.y_mean[seen.task]) ** 2)
+        self.constant = whole - float(np.sum(inputs.c * targets**2))  # of the loss, which no weights can change
+
+    def inward(self, W: Array) -> Array:
+        """Weights along the eigenvectors."""
+        return W[self.kept] if self.V is None else self.V.T @ W
+
+    def outward(self, W: Array) -> tuple[Array, Array]:
+        """Weights and intercepts of the original features."""
+        if self.V is None:
+            outside = np.zeros((self.n_features, W.shape[1]))
+            outside[self.kept] = W
+        else:
+            outside = self.V @ W
+        return outside, self.inputs.intercepts(outside)
+
+    def features(self, phi: Array) -> Array:
+        """Features of other inputs along the eigenvectors."""
+        centred = phi - self.inputs.x_mean
+        return centred[:, self.kept] if self.V is None else centred @ self.V

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._array_api import times, times_transposed
-from .grouping import TaskBatch
 from .input_spectrum import InputSpectrum
+from .observations import TaskBatch
 from .task_data import shrunk
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._array_api import row_products, times, times_transposed
-from .grouping import BATCH
 from .input_spectrum import InputSpectrum
+from .observations import MAX_BATCH_ENTRIES
 from .table_with_gaps import TableWithGaps
 from .task_data import Grams, Stack, along
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .design import Design
 
 Array = np.ndarray
-WORTHWHILE = 20_000  # numbers, below which single precision saves nothing
+MIN_ENTRIES_FOR_SINGLE_PRECISION = 20_000  # with fewer entries single precision saves no time
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def _spread(data: list[StackedTasks | GramTasks], d: int) -> InputSpectrum:
 def _pieces(design: Design) -> Iterator[tuple[Array | slice, Array, Array, Array]]:
     """Tasks of similar size, with their inputs, targets and weights; all at once where they are of one size and not many."""
     seen, stacked = design.observations, design.inputs.stacked
-    if stacked is not None and stacked.shape[0] * stacked.shape[1] * max(stacked.shape[1], 32) <= BATCH:
+    if stacked is not None and stacked.shape[0] * stacked.shape[1] * max(stacked.shape[1], 32) <= MAX_BATCH_ENTRIES:
         yield slice(None), stacked, seen.y.reshape(stacked.shape[:2]), seen.weight.reshape(stacked.shape[:2])
         return
     for batch in seen.grouping.batches:
@@ -138,7 +138,7 @@ def _gathered(data: list[StackedTasks | GramTasks]) -> list[StackedTasks | GramT
         m = block.length
         if out and type(out[-1][0]) is type(block) and out[-1][0].length == m:
             count = sum(other.n_tasks for other in out[-1]) + block.n_tasks
-            if count * m * max(m, 32) <= BATCH:
+            if count * m * max(m, 32) <= MAX_BATCH_ENTRIES:
                 out[-1].append(block)
                 continue
         out.append([block])
@@ -154,7 +154,7 @@ def single_precision(
     data: Sequence[StackedTasks | GramTasks | TableWithGaps],
 ) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
     """The blocks in single precision, where their units leave room for it and there is traffic to be spared."""
-    if sum(block.inputs.size for block in data) < WORTHWHILE:
+    if sum(block.inputs.size for block in data) < MIN_ENTRIES_FOR_SINGLE_PRECISION:
         return None
     seen = np.concatenate([part for block in data for part in (block.size, block.squares)])
     safe = bool(np.all((seen < 1e8) & ((seen > 1e-8) | (seen == 0))))

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .design import Design
 
 Array = np.ndarray
-WORTHWHILE = 2e5  # numbers in the inputs of all observations, below which nothing is to be gained
-TALL = 20  # rows for each feature, from which on tasks by their products are cheaper
+MIN_ENTRIES_FOR_TABLE = 2e5  # entries (observations x features) below which a shared table saves no time
+MAX_ROWS_PER_FEATURE = 20  # with more rows per feature, Gram matrices of the tasks are cheaper
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +43,12 @@ class TableWithGaps:
     def filled(design: Design) -> bool:
         """Where many numbers are shared: most of the places of a large table have a target."""
         N = design.observations.y.size
-        return N * design.n_features >= WORTHWHILE and design.n_rows * design.n_tasks <= 4 * N
+        return N * design.n_features >= MIN_ENTRIES_FOR_TABLE and design.n_rows * design.n_tasks <= 4 * N
 
     @staticmethod
     def suits(design: Design) -> bool:
         """Where it is filled, and tasks by their products would not be cheaper."""
-        return TableWithGaps.filled(design) and design.n_rows <= TALL * design.n_features
+        return TableWithGaps.filled(design) and design.n_rows <= MAX_ROWS_PER_FEATURE * design.n_features
 
     @classmethod
     def of(cls, design: Design) -> TableWithGaps:

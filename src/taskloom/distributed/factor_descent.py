@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from .._linalg import compose, psd_eigh, symmetric
-from ..problem.dual_scaling import best_on_ray
-from ..solvers.factor.lbfgs import Memory
+from ..problem.problem import best_on_ray
+from ..solvers.factor.factored import Memory
 from ..solvers.supervised.sides import ridged
 from .worker_sums import What, unpacked
 

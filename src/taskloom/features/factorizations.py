@@ -1,7 +1,7 @@
 """Kernel matrices as features, cheaply: ``Phi`` with ``K = Phi Phi'``, and readers with ``k(x, X) readers = phi(x)``.
 
 Three ways, each for large matrices. A Cholesky factor costs a tenth of the eigendecomposition, and a solver that looks for the
-few directions that count (``reformulations.krylov``) needs no more. Close to singular it is pivoted: as many columns as the
+few directions that count (``solvers.subspaces``) needs no more. Close to singular it is pivoted: as many columns as the
 kernel has dimensions that rounding can tell. Where tasks are many or rows are few, the eigenvectors of the *centred* matrix:
 with intercepts and shared rows, those are the ones that make everything diagonal.
 """

@@ -18,7 +18,7 @@ Array = np.ndarray
 SMALL = 100_000  # entries of a sparse matrix, zeros included, up to which a dense one is the better choice
 Matrix: TypeAlias = np.ndarray | csr_array  # features are dense, or sparse by rows
 LARGE = 400  # rows from which a kernel matrix is worth a look at how to decompose it
-GROWING = 1000  # and from which its eigenvectors cost more than a fit without them (solvers/reformulations/krylov.py)
+GROWING = 1000  # and from which its eigenvectors cost more than a fit without them (solvers/subspaces.py)
 PER_TASK = 8  # features for each task, below which such a fit takes in most of them
 _TAKES = {  # which of gamma, degree and coef0 a named kernel understands
     "rbf": ("gamma",),

@@ -20,11 +20,11 @@ from .._linalg import symmetric
 from .problem import Problem
 
 Array = np.ndarray
-SOFT = 1e-4  # a task with fewer observations than there are directions does what it can; no bound needs more
-FAR = 1.5  # singular values beyond this mean that the iterate is too far away for repair to pay
-CUT = 1e-3  # how much of the excess may stay: what is left is shrunk away
+RELATIVE_RIDGE = 1e-4  # of the least-squares systems of the tasks, which may be underdetermined; relative to the mean diagonal
+MAX_SINGULAR_VALUE = 1.5  # beyond this the iterate is too far from the optimum for a projection to pay
+CG_TOLERANCE = 1e-3  # relative residual; what remains of the excess is removed by scaling the candidate
+ACTIVE_SINGULAR_VALUE = 0.97  # singular values above this reach the bound 1, or may once the others have changed
 LARGEST_COPY = 2e8  # numbers in the inputs of all observations, up to which they may be stacked by task
-ACTIVE = 0.97  # directions above this touch the bound, or will once the others have moved
 
 
 def project_dual(problem: Problem, G: Array, Z: Array, W: Array, prepare: bool = True) -> Array | None:
@@ -48,10 +48,10 @@ def project_dual_pair(
         return None, None
     shared = units is root and problem.observations.grouping.same_rows
     squares, vectors = _left_vectors(root.T if shared else units)
-    touching = squares > ACTIVE**2
+    touching = squares > ACTIVE_SINGULAR_VALUE**2
     s, vectors = np.sqrt(squares[touching]), vectors[:, touching]
     own = units is root and not shared
-    if s.size == 0 or not (own or s[-1] > 1) or s[-1] >= FAR:
+    if s.size == 0 or not (own or s[-1] > 1) or s[-1] >= MAX_SINGULAR_VALUE:
         return None, None
     cut = np.maximum(1 - 1 / s, 0.0)
     if shared:
@@ -89,7 +89,7 @@ def _turned_back(problem: Problem, G: Array, U: Array, s: Array, root: Array, W:
     ease = sum(np.einsum("bkk,bk->k", K, V_part**2) for K, V_part in parts)
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
     lift = np.minimum(np.maximum(1 - s, 0.0), ease / np.sqrt(problem.alpha) * weight)
-    M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CUT)
+    M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CG_TOLERANCE)
     change = problem.predict(2 * np.sqrt(problem.alpha) * (V @ M @ U.T).T, np.zeros(problem.n_tasks))
     if problem.fit_intercept:  # the changes of each task must add up to zero
         change = change - problem.observations.task_means(change)[problem.observations.task]
@@ -153,6 +153,8 @@ def _least_change(X: Array, target: Array) -> Array:
     m, q = X.shape[1:]
     Xt = X.transpose(0, 2, 1)
     gram = np.matmul(X, Xt) if q > m else np.matmul(Xt, X)
-    lift = SOFT * np.trace(gram, axis1=1, axis2=2) / q + np.finfo(float).tiny  # one observation alone has nothing to move
+    lift = (
+        RELATIVE_RIDGE * np.trace(gram, axis1=1, axis2=2) / q + np.finfo(float).tiny
+    )  # one observation alone has nothing to move
     gram = gram + lift[:, None, None] * np.eye(gram.shape[-1])
     return (np.linalg.solve(gram, np.matmul(X, target)) if q > m else np.matmul(X, np.linalg.solve(gram, target)))[..., 0]

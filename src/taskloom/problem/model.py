@@ -1,4 +1,4 @@
-"""Targets and a structure: a problem but for its strength."""
+"""The targets of a problem as a value: a design and a loss, and the best constant predictions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,203 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
-from ..design.value import Value
+from ..design import Design, Observations
+from ..design.observations import Value
+from ..design.shared_inputs import SharedInputs
 from ..features import to_dense
+from ..losses import Loss, RowLoss
 from ..structures import Structure
 from ..structures.term_sum import TermSum
 from ..structures.terms import Term
-from .targets import Targets
+from .intercepts import balanced, best_constants
+from .whole_rows import check_rows, row_gradients
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Targets(Value):
+    """A loss on the observations of a design; ``original`` is set where these are the targets of another form of a problem."""
+
+    design: Design
+    loss: Loss
+    original: Targets | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.loss, RowLoss):
+            check_rows(self.loss, self.observations, self.design.fit_intercept)
+
+    def with_loss(self, loss: Loss) -> Targets:
+        """The same data under another loss."""
+        return Targets(self.design, loss)
+
+    def with_features(self, features: Array) -> Targets:
+        """The same targets of other features of the same rows."""
+        return Targets(self.design.with_features(features), self.loss, self.original)
+
+    @property
+    def observations(self) -> Observations:
+        return self.design.observations
+
+    def loss_term(self, z: Array) -> float:
+        """``sum_i v_i loss(y_i, z_i)``."""
+        return float(self.observations.weight @ self.loss.value(self.observations.y, z))
+
+    # --- the intercept-only model -------------------------------------------------------------------------------
+
+    @cached_property
+    def best_constants(self) -> Array:
+        """The constant that minimises the loss of each task; 0 where there are no intercepts."""
+        if not self.design.fit_intercept:
+            return np.zeros(self.design.n_tasks)
+        return best_constants(self.loss, self.observations)
+
+    @cached_property
+    def scale(self) -> float:
+        """The loss term of the intercept-only model (of the zero predictor when there is no intercept)."""
+        if self.original is not None:
+            return self.original.scale
+        scale = self.loss_term(self.best_constants[self.observations.task])
+        if scale < -1e-12 * (1 + float(np.abs(self.observations.y).max(initial=0.0))):
+            raise ValueError(
+                f"a loss must not be negative, got {scale:.3g} for constant predictions; add a function of y to it"
+            )
+        return max(scale, 0.0)
+
+    @cached_property
+    def rounding_floor(self) -> float:
+        """What rounding alone may leave of the loss where every target is constant: less than that counts as zero."""
+        if self.original is not None:
+            return self.original.rounding_floor
+        seen = self.observations
+        if not self.loss.of_differences:
+            return 0.0
+        off = np.finfo(float).eps * (4 + seen.counts[seen.task]) * np.abs(seen.y)
+        return float(seen.weight @ self.loss.value(np.zeros_like(off), off))
+
+    @cached_property
+    def gradient_unit(self) -> float:
+        """The scale; where constants predict everything, up to rounding, the loss of predicting zero instead."""
+        nothing = self.loss_term(np.zeros(self.observations.y.size))
+        return self.scale if self.scale > 1e-24 * nothing else nothing or 1.0
+
+    # --- other forms of the same targets ------------------------------------------------------------------------
+
+    @property
+    def shared_inputs(self) -> SharedInputs | None:
+        """Under the squared loss: the decomposition of inputs that all tasks share."""
+        return self.design.shared_inputs if self.loss.quadratic else None
+
+    @cached_property
+    def in_eigenbasis(self) -> Targets | None:
+        """Under the squared loss with shared inputs: the targets along the eigenvectors of the inputs."""
+        if not self.loss.quadratic or self.design.eigenbasis is None:
+            return None
+        return Targets(self.design.along_eigenvectors, self.loss, original=self)
+
+    @cached_property
+    def centering(self) -> Centering | None:
+        """The shift of features and targets to zero, where they lie far from it."""
+        return Centering.of(self.design, self.loss, self.best_constants)
+
+    @cached_property
+    def centred(self) -> Targets:
+        """The targets after that shift."""
+        return self if self.centering is None else Targets(self.centering.apply(self.design), self.loss)
+
+    # --- dual candidates ----------------------------------------------------------------------------------------
+
+    def dual_candidate(self, gradients: Array) -> Array:
+        """``G = -v s`` from gradients of the loss, moved until the conjugate is finite and intercepts are balanced."""
+        seen, fit_intercept = self.observations, self.design.fit_intercept
+        if isinstance(self.loss, RowLoss):
+            return -seen.weight * row_gradients(seen, gradients, fit_intercept)
+        if self.loss.quadratic:  # any gradient has a finite conjugate
+            return -seen.weight * (gradients - seen.task_means(gradients)[seen.task] if fit_intercept else gradients)
+        lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(seen.y))
+        s = np.clip(gradients, lower, upper)
+        if fit_intercept:
+            s = balanced(seen, s, lower, upper)
+        return -seen.weight * s
+
+    def shifted_correlations(self, gradients: Array, G: Array, Z: Array) -> Array | None:
+        """``Phi'G`` for a candidate ``G`` that differs from ``-v gradients``, whose ``Z`` is known, by one shift for each task.
+
+        ``None`` where it does not: then nothing but the product itself will do.
+        """
+        if self.loss.quadratic and not self.design.fit_intercept:
+            return Z  # nothing was shifted
+        seen = self.observations
+        step = G / seen.weight + gradients
+        shift = step[seen.starts[:-1]]
+        if np.any(np.abs(step - shift[seen.task]) > 1e-14 * np.abs(gradients).max(initial=0.0)):
+            return None
+        return Z + self.design.weight_correlations * shift
+
+    def conjugate_term(self, gradients: Array) -> float:
+        """``sum_i v_i loss*(y_i, s_i)``."""
+        return float(self.observations.weight @ self.loss.conjugate(self.observations.y, gradients))
+
+
+@dataclass(frozen=True, eq=False)
+class Centering:
+    """Features, and targets of losses that see differences only, moved to zero where they lie far from it.
+
+    With intercepts that is the same problem, better conditioned: nothing large cancels any more.
+    """
+
+    features: Array  # what is taken off every row
+    targets: Array  # what is taken off the targets of each task
+
+    @classmethod
+    def of(cls, design: Design, loss: Loss, constants: Array) -> Centering | None:
+        """The shift that pays, if any does; ``constants`` are the best constant predictions."""
+        if not design.fit_intercept:
+            return None
+        features, targets = _feature_offset(design), _target_offset(design, loss, constants)
+        if features is None and targets is None:
+            return None
+        nothing = np.zeros(design.n_features), np.zeros(design.n_tasks)
+        return cls(nothing[0] if features is None else features, nothing[1] if targets is None else targets)
+
+    def apply(self, design: Design) -> Design:
+        """The shifted data."""
+        seen = design.observations
+        features = design.features - self.features if np.any(self.features) else design.features
+        return Design.build(features, seen.with_targets(seen.y - self.targets[seen.task]), design.fit_intercept)
+
+    def inward(self, W: Array, b: Array) -> tuple[Array, Array]:
+        """Weights and intercepts for the shifted data."""
+        return W, b + self.features @ W - self.targets
+
+    def outward(self, W: Array, b: Array) -> tuple[Array, Array]:
+        """Weights and intercepts for the original data."""
+        return W, b - self.features @ W + self.targets
+
+
+def _target_offset(design: Design, loss: Loss, constants: Array) -> Array | None:
+    """The best constants, where targets lie far from zero; a squared loss is solved in one step and needs no help."""
+    if loss.quadratic or not loss.of_differences:
+        return None
+    seen = design.observations
+    deviation = seen.sum_by_task(np.abs(seen.y - constants[seen.task])) / seen.counts
+    return constants if np.any(np.abs(constants) > 10 * deviation) else None
+
+
+def _feature_offset(design: Design) -> Array | None:
+    """The mean of the features, where they lie far from zero. Sparse features stay where they are: moved, they are dense."""
+    if issparse(design.features):
+        return None
+    seen, rows = design.features, design.observations.row
+    if not np.array_equal(rows, np.arange(design.n_rows)):
+        rows = np.unique(rows)  # rows that nobody observed have no say
+        seen = seen if rows.size == design.n_rows else seen[rows]
+    mean = seen.mean(axis=0)
+    squares = np.einsum("ij,ij->j", seen, seen) / len(seen)  # what cancels here lies far from zero anyway
+    deviation = np.sqrt(np.maximum(squares - mean**2, 0.0))
+    return mean if np.any(np.abs(mean) > 3 * deviation) else None
 
 
 @dataclass(frozen=True, eq=False)

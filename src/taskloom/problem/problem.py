@@ -7,22 +7,22 @@ D(G)       = - sum_i v_i loss*(y_i, -G_i / v_i) - F*(Z1'Z1 / (4 alpha)) - ||Z2||
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 
 from .._component import is_number
 from ..design import Design, Inputs, Observations
-from ..design.value import Value
+from ..design.observations import Value
 from ..features import Matrix
 from ..losses import Loss, as_loss
 from ..structures import Structure, as_structure
 from ..structures.terms import Term
-from .dual_scaling import best_on_ray
-from .model import Model
-from .targets import Targets
+from .model import Model, Targets
 
 Array = np.ndarray
 
@@ -466,3 +466,14 @@ class Problem(Value):
         if self.scale <= self.rounding_floor and gap <= max(self.rounding_floor, 1e-12 * size):
             return 0.0
         return gap / self.scale if self.scale > 0 else np.inf
+
+
+def best_on_ray(bound: Callable[[float], float], max_scale: float) -> float:
+    """The largest ``bound(c)`` over ``0 <= c <= 1`` within the domain, ``c^2 <= max_scale``; ``bound`` is concave."""
+    top, nudge = min(1.0, float(np.sqrt(max_scale))), 1e-15
+    while not np.isfinite(best := bound(top)) and top > 1e-300:  # rounding at the very edge of the domain
+        top, nudge = top * (1 - nudge), min(2 * nudge, 0.5)
+    if bound(top * (1 - 1e-4)) > best:
+        inner = minimize_scalar(lambda c: -bound(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-12 * top})
+        best = max(best, float(-inner.fun))
+    return best

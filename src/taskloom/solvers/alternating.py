@@ -9,11 +9,9 @@ import numpy as np
 
 from ..problem import Problem
 from ..problem.solution import Start
-from .anderson import Extrapolation
-from .barrier import UnsupervisedStep
 from .base import Iterate, Run, Solver
-from .supervised.choose_side import choose_side
-from .supervised.sides import Supervised, TaskSide
+from .supervised import choose_side
+from .supervised.sides import Side, Supervised, TaskSide
 
 Array = np.ndarray
 
@@ -124,3 +122,76 @@ class _AlternatingRun(Run):
         """The objective of (S^delta) at this structure, tasks eliminated."""
         value = self.problem.loss_term(fit.z) + fit.norm + self.problem.structure.value(self.A)
         return value + self.structure_step.cost(self.A)
+
+
+class UnsupervisedStep:
+    """``A <- argmin alpha tr(A^-1 (W'W + delta^2 I)) + F(A)``; ``delta`` is given, or tied to the gap.
+
+    Tied to the gap, the barrier falls only once it is what keeps the gap open: at the minimum of (S^delta) the gap is
+    about twice what the barrier adds. A barrier that falls earlier freezes directions that still have to turn, which is
+    how alternation comes to stall. Structures that keep ``A`` away from singular need no barrier at all.
+    """
+
+    def __init__(self, problem: Problem, side: Side, delta: float | None):
+        self.problem, self.side = problem, side
+        self.tied = delta is None
+        self.height = 0.0 if delta is None else delta**2
+        self.wanted = self.tied and not (problem.structure.known or problem.structure.interior)
+
+    def __call__(self, W: Array) -> Array:
+        """The structure for these weights."""
+        if self.wanted and self.height == 0.0:
+            self.height = 1e-4 * float(np.vdot(W, W)) / self.side.dim
+        root = np.sqrt(self.problem.alpha) * self.side.moment_root(W)
+        return self.problem.structure.best_of_root(root, self.problem.alpha * self.height)[0]
+
+    def cost(self, A: Array) -> float:
+        """``alpha delta^2 tr(A^-1)``: what the barrier adds to the objective at ``A``."""
+        if self.height == 0.0:
+            return 0.0
+        return self.problem.alpha * self.height * self.problem.structure.inverse_trace(A)
+
+    def lower(self, A: Array, gap: float) -> bool:
+        """Lower a tied barrier if it is time; True when it fell, for then the map of the iteration is another one."""
+        if not self.wanted or gap > 3 * self.cost(A):
+            return False
+        self.height *= 0.2
+        return True
+
+
+class Extrapolation:
+    """Combine the last few images of ``x -> g(x)`` so that their residuals nearly cancel.
+
+    Weights are combined, not structures: a straight line between two structures leaves the cone where the tasks turn,
+    a line between two sets of weights does not.
+    """
+
+    def __init__(self, memory: int):
+        self.memory = memory
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the past, as when the map has changed."""
+        self.points: list[Array] = []
+        self.images: list[Array] = []
+
+    def __call__(self, x: Array, image: Array) -> Array:
+        """The next point, given that ``x`` was mapped to ``image``; ``image`` itself while there is nothing to combine."""
+        if self.memory == 0:
+            return image
+        self.points = [*self.points, x][-self.memory - 1 :]
+        self.images = [*self.images, image][-self.memory - 1 :]
+        if len(self.points) < 2:
+            return image
+        residuals = [(g - p).ravel() for p, g in zip(self.points, self.images, strict=True)]
+        differences = np.stack([residuals[-1] - r for r in residuals[:-1]], axis=1)
+        gram = differences.T @ differences
+        gram += 1e-12 * np.trace(gram) * np.eye(len(gram))
+        try:
+            shares = np.linalg.solve(gram, differences.T @ residuals[-1])
+        except np.linalg.LinAlgError:  # two steps that did not move at all
+            return image
+        combined = image
+        for share, past in zip(shares, self.images[:-1], strict=True):
+            combined = combined + share * (past - image)
+        return combined

@@ -12,6 +12,7 @@ import numpy as np
 from .._component import Component
 from ..problem import Problem
 from ..problem.solution import Start
+from ..structures.known import Rooted
 
 Array = np.ndarray
 
@@ -111,3 +112,19 @@ class Solver(Component, ABC):
 def needs_convex(name: str, problem: Problem) -> str:
     """The refusal of a solver that has no use for a structure that is not convex."""
     return f'solver="{name}" needs a convex structure, which {problem.structure!r} is not; use solver="auto"'
+
+
+def stationarity(problem: Problem, point: Iterate) -> tuple[float, Array]:
+    """The larger of the two gradients, and the dual candidate of the tasks behind it."""
+    structure: Any = problem.structure
+    assert point.A is not None
+    assert point.norm is not None
+    G = problem.dual_candidate(point.gradients)
+    Z = problem.correlate(G)
+    primal = problem.loss_term(point.z) + point.norm
+    dual = problem.with_structure(Rooted(structure.root(point.A))).dual(G, point.W, Z=Z)
+    gap = max(primal - dual, 4 * np.finfo(float).eps * abs(primal))
+    Z1 = Z - 2 * problem.ridge * point.W
+    unit = problem.targets.gradient_unit
+    in_structure = structure.residual(point.A, Z1.T @ Z1 / (4 * problem.alpha), unit, point.factor)
+    return max(float(np.sqrt(gap / unit)), in_structure), G

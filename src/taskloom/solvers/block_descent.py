@@ -12,8 +12,7 @@ from ..features import weighted_gram
 from ..problem import Problem
 from ..problem.solution import Start
 from ..structures import factored_matrix as factors
-from .anderson import Extrapolation
-from .barrier import UnsupervisedStep
+from .alternating import Extrapolation, UnsupervisedStep
 from .base import Iterate, Run, Solver, needs_convex
 from .supervised.sides import FeatureSide, TaskSide
 

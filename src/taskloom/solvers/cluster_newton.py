@@ -26,9 +26,9 @@ from .base import Iterate, Run, Solver
 from .proximal import Proximal
 
 Array = np.ndarray
-FAR = 1e-2  # a relative predicted decrease above this is far from the end
-STEPS = 12  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.2  # the share of the tolerance below which a predicted decrease is worth a certificate
+MAX_NEWTON_DECREASE = 1e-2  # relative to the scale; with a larger predicted decrease steps use the majorant, not the Hessian
+MAX_STEPS_PER_CERTIFICATE = 12  # Newton steps after which a certificate is computed, whatever the predicted decrease
+MIN_PREDICTED_DECREASE_SHARE = 0.2  # share of the tolerance at which the predicted decrease is worth a certificate
 
 
 @dataclass(eq=False, repr=False)
@@ -122,7 +122,7 @@ class ClusterPoint:
         """Far from the end with the structure at hand, which bends no less than the norm: its steps do not lead astray."""
         alpha, shift = self.problem.alpha, self.shift
         majorant = self.norm.majorant(alpha, shift)
-        far = float(np.vdot(self.gradient, majorant(self.gradient))) / 2 > FAR * self.problem.scale
+        far = float(np.vdot(self.gradient, majorant(self.gradient))) / 2 > MAX_NEWTON_DECREASE * self.problem.scale
         return majorant if far else self.norm.inverse(alpha, shift)
 
     @cached_property
@@ -177,7 +177,7 @@ class SmoothRun(Run):
         self.loss = SquaredLoss(problem)
         self.means = problem.design.means
         self.here = ClusterPoint(problem, self.loss, self._first() if start is None else np.ascontiguousarray(start[0].T))
-        self.enough = PROMISE * tol * problem.scale
+        self.enough = MIN_PREDICTED_DECREASE_SHARE * tol * problem.scale
         self.fresh = True
         self.fallback: Run | None = None
 
@@ -206,7 +206,7 @@ class SmoothRun(Run):
         if self.fallback is not None:
             return self.fallback.step(gap)
         moved = self.fresh
-        for k in range(STEPS):
+        for k in range(MAX_STEPS_PER_CERTIFICATE):
             if self.here.predicted_decrease <= self.enough and (k or self.fresh):
                 break
             if not self._newton_step():

@@ -7,20 +7,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import lsq_linear
 
-from ..features import entries
+from ..features import entries, to_dense
 from ..losses import RowLoss
 from ..problem import Problem
+from ..problem.intercepts import balanced
 from ..problem.solution import Solution, Start
 from ..structures.base import Ray, Structure
 from .base import Solver
-from .gradients_at_zero import least_gradients
 from .smoothing import SmoothedProblem
 from .solve import solve
 from .supervised.sides import FeatureSide
 
 Array = np.ndarray
-FOUND = 1e-6  # of the loss: as nearly as a conjugate is known that has no closed form
+NUMERIC_CONJUGATE_TOLERANCE = 1e-6  # accuracy of a numerical conjugate, relative to the loss of the intercept-only model
 
 
 def alpha_max(problem: Problem) -> float:
@@ -53,7 +54,7 @@ def alpha_max(problem: Problem) -> float:
 
     nothing = structure.ray_of_root(0 * root).conjugate(1.0)
     if _numeric(structure):
-        conjugate, room = _found_along(structure, root, size), FOUND * problem.scale
+        conjugate, room = _found_along(structure, root, size), NUMERIC_CONJUGATE_TOLERANCE * problem.scale
     else:
         conjugate, room = lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0), 0.0
 
@@ -233,3 +234,35 @@ def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
             before = (solutions[-2].W - solutions[-3].W, solutions[-2].b - solutions[-3].b)
             W, b = W + 0.1 * first[0] + 0.5 * (first[0] - before[0]), b + 0.1 * first[1] + 0.5 * (first[1] - before[1])
     return Start(W, b, last.length, last.basis)
+
+
+SUBGRADIENT_OFFSET = 1e-7  # distance from a nonsmooth point at which one-sided derivatives are taken, relative to the residuals
+BALANCE_WEIGHT = 1e3  # weight of the equation that the gradients of a task add up to zero, relative to the others
+MAX_NONSMOOTH_PER_TASK = 2000  # predictions of one task at nonsmooth points; a least-squares problem over more is too large
+
+
+def least_gradients(problem: Problem) -> Array | None:
+    """Of the gradients that make the best constants optimal, those whose ``Z`` is shortest; ``None`` where there are too many.
+
+    Tasks are on their own here: least squares in a box, and with intercepts the gradients of a task add up to zero.
+    """
+    seen = problem.observations
+    constants = problem.best_constants
+    z = constants[seen.task]
+    beside = SUBGRADIENT_OFFSET * SmoothedProblem(problem).width
+    steep = problem.loss.smoothed(np.zeros(seen.y.size), 1e-2 * beside)  # nearly the loss itself, with a gradient everywhere
+    lower, upper = steep.gradient(seen.y, z - beside), steep.gradient(seen.y, z + beside)
+    free = upper - lower > 1e-6 * np.maximum(np.abs(lower), np.abs(upper))
+    if seen.sum_by_task(free.astype(float)).max() > MAX_NONSMOOTH_PER_TASK:
+        return None
+    s = np.where(free, (lower + upper) / 2, lower)
+    for t in np.flatnonzero(seen.sum_by_task(free.astype(float)) > 0):
+        mine = slice(seen.starts[t], seen.starts[t + 1])
+        rows = to_dense(problem.features[seen.row[mine]]) * seen.weight[mine, None]
+        if problem.fit_intercept:
+            rows = np.column_stack([rows, BALANCE_WEIGHT * seen.weight[mine] * np.abs(rows).max(initial=1e-300)])
+        own = free[mine]
+        fixed = -(s[mine] * ~own) @ rows
+        found = lsq_linear(rows[own].T, fixed, (lower[mine][own], upper[mine][own]), tol=1e-12)
+        s[mine][own] = found.x
+    return balanced(seen, s, lower, upper) if problem.fit_intercept else s

@@ -12,21 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._linalg import symmetric
+from ..design.shared_inputs import DiagonalInputs
 from ..problem import Problem
 from ..problem.solution import Start
 from ..structures import Clusters
 from .base import Iterate, Run, Solver, needs_convex
-from .reformulations.eliminated_weights import Eliminated
-from .supervised.choose_side import choose_side
-from .supervised.sides import Supervised
+from .supervised import choose_side
+from .supervised.sides import Side, Supervised, TaskSide
 
 Array = np.ndarray
-MOVES = 16  # cheap moves after which a certificate is due, whatever their own estimate of the gap says
-EXACT, CURVED = 1e-6, 1e-7  # the shares of the gap that conjugate gradients may leave: in all, and in each Newton step
-TROUBLE = 4  # halvings of a step after which it may be the tasks, not the step, that are not good enough
-SLOW, SELDOM = 64, 4  # moves before the first alternating step that is a search, and how many times fewer these are
-LITTLE = 1e-3  # of the objective: smaller structures take steps as long as those of this size
-CLOSE = 0.5  # the share of the tolerance at which an estimate of the gap is worth a certificate
+MAX_MOVES_PER_CERTIFICATE = 16  # proximal steps after which a certificate is computed, whatever the estimate of the gap
+# How far above their minimum the tasks may stay, as a share of the gap: under the squared loss, and for a Newton step.
+FIT_GAP_SHARE, NEWTON_GAP_SHARE = 1e-6, 1e-7
+HALVINGS_BEFORE_REFINING = 4  # halvings of a step length after which the tasks are fitted more accurately
+# Where the best structure has no closed form: proximal steps before the first alternating step, and how much rarer these are.
+MOVES_BEFORE_ITERATIVE_ALTERNATION, ITERATIVE_ALTERNATION_FACTOR = 64, 4
+MIN_TRACE_SHARE = 1e-3  # of the objective; structures with a smaller trace take steps as if they had this one
+CERTIFICATE_GAP_SHARE = 0.5  # share of the tolerance at which the estimated gap is worth a certificate
 
 
 @dataclass(eq=False, repr=False)
@@ -75,8 +78,8 @@ class _ProximalRun(Run):
     def __init__(self, settings: Proximal, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
-        self.quick, self.goal = Eliminated.of(problem, self.side), CLOSE * tol * problem.scale
-        self.exact = EXACT if problem.loss.quadratic else CURVED
+        self.quick, self.goal = Eliminated.of(problem, self.side), CERTIFICATE_GAP_SHARE * tol * problem.scale
+        self.exact = FIT_GAP_SHARE if problem.loss.quadratic else NEWTON_GAP_SHARE
         self.side.enough = 1e-4 * problem.scale
         if start is not None:
             W = start[0]
@@ -117,7 +120,7 @@ class _ProximalRun(Run):
     def step(self, gap: float) -> Iterate:
         if np.isfinite(gap):
             self.side.enough = self.exact * gap
-        for _ in range(MOVES):
+        for _ in range(MAX_MOVES_PER_CERTIFICATE):
             if not self.fresh and not self.problem.structure.known:
                 self._move()
                 self.moves += 1
@@ -136,7 +139,10 @@ class _ProximalRun(Run):
         """Where the best structure is a search of its own: seldom, and only once proximal steps alone have proved slow."""
         if not self.problem.structure.iterative:
             return self.moves % self.settings.alternate == 0
-        return self.moves >= SLOW and self.moves % (SELDOM * self.settings.alternate) == 0
+        return (
+            self.moves >= MOVES_BEFORE_ITERATIVE_ALTERNATION
+            and self.moves % (ITERATIVE_ALTERNATION_FACTOR * self.settings.alternate) == 0
+        )
 
     def _close(self) -> bool:
         """Whether a certificate is due: always, where the fit that it needs is at hand."""
@@ -159,9 +165,9 @@ class _ProximalRun(Run):
 
     def _refine(self) -> bool:
         """Learn the tasks better from here on; whether that is possible."""
-        if self.quick is not None or self.exact <= CURVED:
+        if self.quick is not None or self.exact <= NEWTON_GAP_SHARE:
             return False
-        self.side.enough, self.exact = self.side.enough * CURVED / self.exact, CURVED
+        self.side.enough, self.exact = self.side.enough * NEWTON_GAP_SHARE / self.exact, NEWTON_GAP_SHARE
         self.here = self._at(self.here.A)
         self.values = [self.here.value]
         return True
@@ -169,10 +175,10 @@ class _ProximalRun(Run):
     def _move(self) -> None:
         here, worst = self.here, max(self.values[-self.settings.look_back :])
         for k in range(60):
-            if k == TROUBLE and self._refine():
+            if k == HALVINGS_BEFORE_REFINING and self._refine():
                 here, worst = self.here, self.here.value
             # A structure that is nearly nothing by accident must be able to grow: its trace may be a share of the objective.
-            self.length = min(self.length, self.problem.structure.longest_step(here.A, LITTLE * abs(here.value)))
+            self.length = min(self.length, self.problem.structure.longest_step(here.A, MIN_TRACE_SHARE * abs(here.value)))
             if not self.length > 0:
                 self.finished = "stalled"
                 return
@@ -193,3 +199,49 @@ class _ProximalRun(Run):
         self.length = min(max(best, 1e-2 * self.length), 1e2 * self.length)
         self.here = there
         self.values.append(there.value)
+
+
+RELATIVE_ROUNDING = 1e-14  # eigenvalues below this share of the largest are set to zero
+
+
+class Eliminated:
+    """``h`` of a reduced problem, its gradient, and the gap there."""
+
+    def __init__(self, problem: Problem, inputs: DiagonalInputs):
+        self.problem, self.inputs = problem, inputs
+        self.root_c = np.sqrt(inputs.c)
+
+    @staticmethod
+    def of(problem: Problem, side: Side) -> Eliminated | None:
+        """Where the problem is a reduced one and its structure sits on the tasks."""
+        if not isinstance(side, TaskSide) or not isinstance(side.shared, DiagonalInputs):
+            return None
+        structure = problem.structure
+        return None if problem.ridge or structure.known or structure.iterative else Eliminated(problem, side.shared)
+
+    def at(self, A: Array) -> tuple[float, Array, Array, Array]:
+        """``h(A)``, its gradient, and the dual candidate ``G' / (2 alpha)`` as a product of two matrices."""
+        inputs, alpha = self.inputs, self.problem.alpha
+        a, P = np.linalg.eigh(symmetric(self.root_c[:, None] * A * self.root_c))
+        a = np.where(a > RELATIVE_ROUNDING * a[-1], a, 0.0)
+        turned = P.T @ inputs.rows  # T x r: the layout in which every operation runs along the rows
+        shrunk = np.multiply.outer(a, inputs.k)
+        shrunk += alpha
+        np.divide(turned, shrunk, out=shrunk)
+        value = alpha * float(np.vdot(turned, shrunk))
+        np.multiply(shrunk, inputs.d, out=turned)
+        P *= self.root_c[:, None]
+        return value, -alpha * (P @ (turned @ turned.T) @ P.T), P, shrunk
+
+    def gap(self, A: Array, gradient: Array, P: Array, shrunk: Array) -> float:
+        """The duality gap at ``A``; under a trace penalty that of the mended dual candidate, to second order."""
+        structure, S = self.problem.structure, -gradient
+        if structure.whitened(S) is not S:
+            max_scale, conjugate = structure.ray(S)
+            share = min(max_scale, 1.0)
+            return abs(structure.value(A) + conjugate(share) - share * float(np.vdot(A, S)))
+        s, V = np.linalg.eigh(S)
+        complementary = float(np.trace(A)) - float(np.einsum("ij,ij->j", V, A @ V) @ np.minimum(s, 1.0))
+        s, V = s[s > 1], V[:, s > 1]
+        squared_norm = np.square((V.T @ P) @ shrunk).sum(axis=1) * (1 / self.inputs.c @ V**2)
+        return abs(complementary) + self.problem.alpha**2 * float((1 - 1 / np.sqrt(s)) ** 2 @ squared_norm)

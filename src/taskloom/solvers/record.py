@@ -10,14 +10,13 @@ import numpy as np
 from ..problem import Problem
 from ..problem.dual_projection import project_dual_pair
 from ..problem.solution import Certificate, History, Solution, sentence
-from .base import Iterate, Solver
-from .reformulations.eigenbasis import EigenbasisForm
-from .reformulations.krylov import KrylovBasis
-from .stationarity import stationarity
+from .base import Iterate, Solver, stationarity
+from .subspaces import EigenbasisForm, KrylovBasis
 
 Array = np.ndarray
-AGREE = 1e-9  # the share of the bounds that rounding may set between them
-REPAIRS, NEARLY = 2, 30  # a bound that misses the tolerance by less than so many times is worth another repair
+BOUND_ROUNDING = 1e-9  # relative rounding error that primal and dual values may have
+MAX_DUAL_PROJECTIONS = 2  # of one dual candidate
+MAX_GAP_TO_PROJECT_AGAIN = 30  # multiple of the tolerance below which a second projection may close the gap
 
 
 class Record:
@@ -84,7 +83,7 @@ class Record:
             return False
         problem = self.problem
         numeric = 100 if problem.structure.proof or problem.loss.proof else 1  # a bound that is found is as good as its finder
-        room = AGREE * (abs(self.primal) + abs(self.dual)) + 1e-3 * self.tol * problem.scale
+        room = BOUND_ROUNDING * (abs(self.primal) + abs(self.dual)) + 1e-3 * self.tol * problem.scale
         return self.dual - self.primal > numeric * room + problem.rounding_floor
 
     @property
@@ -126,7 +125,7 @@ class Record:
         G = problem.dual_candidate(point.gradients)
         Z = None if point.Z is None else problem.targets.shifted_correlations(point.gradients, G, point.Z)
         dual = -np.inf
-        for k in range(REPAIRS):
+        for k in range(MAX_DUAL_PROJECTIONS):
             better, its_own = (None, None) if Z is None else project_dual_pair(problem, G, Z, point.W, lifts=k == 0)
             if better is None and np.isfinite(dual):
                 break
@@ -134,7 +133,7 @@ class Record:
             dual = max(problem.dual(G, point.W, point.A, Z) + self.constant, dual)
             if dual > self.dual:
                 self.dual, self.G, self.witness = dual, G, point
-            if better is None or not self.tol < problem.relative(primal - dual) < NEARLY * self.tol:
+            if better is None or not self.tol < problem.relative(primal - dual) < MAX_GAP_TO_PROJECT_AGAIN * self.tol:
                 break
         self.latest = G, Z
         return max(primal - dual, 0.0)

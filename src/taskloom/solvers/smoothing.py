@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..problem import Problem
-from .base import Iterate
-from .stationarity import stationarity
+from .base import Iterate, stationarity
 
 
 class SmoothedProblem:

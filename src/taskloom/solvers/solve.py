@@ -10,10 +10,11 @@ import numpy as np
 
 from .._component import is_number, resolve
 from .._linalg import one_thread
+from ..design.table_with_gaps import TableWithGaps
 from ..problem import Problem
 from ..problem.solution import History, Solution, Start
+from ..structures import Clusters
 from .alternating import Alternating
-from .auto import choose
 from .base import Solver
 from .block_descent import Block
 from .cluster_newton import Smooth
@@ -22,13 +23,13 @@ from .factor.projected import Projected
 from .factor.reweighted import Reweighted
 from .proximal import Proximal
 from .record import Record
-from .reformulations.krylov import AllFeatures, KrylovBasis, first_form
-from .reformulations.stacked_terms import solve_stacked
 from .smoothing import SmoothedProblem
+from .stacked_terms import solve_stacked
+from .subspaces import AllFeatures, KrylovBasis, first_form
 
 Array = np.ndarray
-HIDDEN = 1e-6  # a loss this much smaller than a constant of the penalty is measured without it
-PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
+MIN_RELATIVE_SCALE = 1e-6  # a loss smaller than this share of the penalty's constant is measured without that constant
+MAX_STALLED_ITERATIONS = 300  # iterations without a decrease of the gap after which a fit stops as stalled
 
 
 def as_solver(solver: str | Solver, problem: Problem) -> Solver:
@@ -82,7 +83,7 @@ def solve(
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got max_iter={max_iter!r}")
     apart = problem.structure.shifted_to_zero(problem.n_tasks)
-    if apart is not None and problem.scale < HIDDEN * abs(apart[1]):
+    if apart is not None and problem.scale < MIN_RELATIVE_SCALE * abs(apart[1]):
         inner = problem.with_structure(apart[0])
         found = solve(inner, solver, tol=tol, max_iter=max_iter, time_limit=time_limit, start=start, callback=callback)
         return _raised(found, apart[1])
@@ -212,7 +213,7 @@ def _iterate(
         stop = limits.callback is not None and limits.callback(record.history)
         if record.shortfall <= record.tol and run.finished != "change":
             return "optimal" if record.convex else "stationary"
-        if record.idle >= PATIENCE:
+        if record.idle >= MAX_STALLED_ITERATIONS:
             return "stalled"
         if kinks is not None:
             gap = min(kinks.gap(point), gap)
@@ -233,3 +234,57 @@ def _iterate(
             run = solver.begin(record.problem if kinks is None else kinks.problem, Start(record.W, record.b), record.tol)
             gap = np.inf
     return "max_iter"
+
+
+MAX_COPIED_ENTRIES = 2e8  # entries of a copy of the inputs with one row for each observation
+MAX_SYSTEM_ENTRIES = 3e7  # entries of the linear systems of all tasks
+MIN_TASKS_FOR_PROXIMAL = 50  # with fewer tasks and a nonsmooth loss, L-BFGS on a factor converges faster than proximal steps
+
+
+def choose(problem: Problem) -> Solver:
+    """Variable projection, with Newton, proximal or quasi-Newton steps on the structure or its factor; or one exact step.
+
+    Newton's method, on the factor (trace) or on the weights (clusters), is the fastest by far where it applies: under the
+    squared loss on any inputs (trace: benchmarks/fig1.py and shared_inputs.py), or on those that tasks do not share (clusters);
+    under other losses, and with kinks, on any inputs (benchmarks/losses.py).
+
+    Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
+    has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
+    with a low-rank optimum under a loss with kinks. Alternation needs a single step where ``A`` is known.
+    """
+    structure = problem.stacked().structure
+    if structure.task_factor:
+        return Factored()
+    if structure.known or not structure.convex:
+        return Alternating()
+    if isinstance(structure, Clusters) and structure.is_singleton(problem.n_tasks):
+        return Proximal()  # one coupled fit
+    shared, several = problem.targets.shared_inputs is not None, problem.n_tasks > 1
+    if (
+        several
+        and (shared or TableWithGaps.suits(problem.design) or _copies_fit(problem))
+        and Projected().accepts(problem) is None
+    ):
+        return Projected()
+    if not shared and _copies_fit(problem) and Smooth().accepts(problem) is None:
+        return Smooth()
+    if _models_pay(problem):
+        return Reweighted()
+    if structure.either_side:
+        large = min(problem.n_tasks, problem.n_features) > 300
+        if large or (structure.low_rank and not problem.loss.smooth and problem.n_tasks < MIN_TASKS_FOR_PROXIMAL):
+            return Factored()
+    return Proximal()
+
+
+def _copies_fit(problem: Problem) -> bool:
+    """Whether there is room for the inputs once for each observation: where tasks share rows but see different ones."""
+    return problem.observations.y.size * problem.n_features <= MAX_COPIED_ENTRIES
+
+
+def _models_pay(problem: Problem) -> bool:
+    """Whether Newton's method on the factor has room for the inputs and for the systems of the tasks."""
+    if problem.n_tasks < 2 or problem.loss.quadratic or Reweighted().accepts(problem) is not None:
+        return False
+    columns = max(40, min(problem.n_tasks, problem.n_features) // 2)
+    return _copies_fit(problem) and problem.n_tasks * columns**2 <= MAX_SYSTEM_ENTRIES

@@ -19,10 +19,12 @@ from ..factor.newton import FactorNewton
 from ..factor.objective import Point
 from .evidence import Evidence
 
-FORCING = 0.05  # the share to which conjugate gradients bring the residual of a Newton system
-PATIENCE = 3  # rounds without progress, after which more detail of the same kind is no use
-FINEST = 1e-26  # of the scale; a predicted decrease is a square, and a bound that needs shrinking loses its root
-SINGLE = "Iterations ran in single precision (float32), the certificate in double: for gaps below about 1e-5 pass float64."
+FORCING = 0.05  # relative residual of the Newton systems
+MAX_STALLED_ROUNDS = 3  # rounds without progress after which the basis is enlarged to all directions
+MIN_RELATIVE_DECREASE = 1e-26  # predicted decrease, relative to the scale, below which steps stop
+SINGLE_PRECISION_NOTE = (
+    "Iterations ran in single precision (float32), the certificate in double: for gaps below about 1e-5 pass float64."
+)
 
 
 class Inputs(Protocol):
@@ -104,7 +106,7 @@ def _iterate(book: _Book, alpha: float, max_iter: int, time_limit: float | None,
     walk, idle, last = set_out(), 0, np.inf
     for _ in range(max_iter):
         moved = walk.advance()
-        while not moved and not walk.stuck and walk.enough > FINEST * inputs.scale:
+        while not moved and not walk.stuck and walk.enough > MIN_RELATIVE_DECREASE * inputs.scale:
             moved = walk.advance()  # the gap asks for more than the last predicted decrease: go on until a step pays
         book.record(walk.here)
         if callback is not None:
@@ -112,7 +114,7 @@ def _iterate(book: _Book, alpha: float, max_iter: int, time_limit: float | None,
         if book.relative_gap <= book.tol:
             return "optimal"
         idle, last = idle + 1 if book.relative_gap > 0.9 * last else 0, book.relative_gap
-        start = inputs.finer(walk.here, structure, book.tol, moved, tired=idle >= PATIENCE)
+        start = inputs.finer(walk.here, structure, book.tol, moved, tired=idle >= MAX_STALLED_ROUNDS)
         if start is not None:
             walk = set_out(start)
         elif not moved:
@@ -169,6 +171,6 @@ class _Book:
             self.history.add(1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
         picked = f"Newton on the factor, on {self.inputs.place}"
         message = sentence(status, self.relative_gap, None, len(self.history), self.tol, picked)
-        message = f"{message} {SINGLE}" if self.inputs.single else message
+        message = f"{message} {SINGLE_PRECISION_NOTE}" if self.inputs.single else message
         certificate = Certificate(self.primal, self.dual, self.gap, self.relative_gap, status, message)
         return Outcome(self.point, certificate, self.history)

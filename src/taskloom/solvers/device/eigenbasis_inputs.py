@@ -17,7 +17,7 @@ from ..factor.objective import Point
 from .evidence import DualCandidate, Evidence
 
 Array = Any
-BLOCK = 1 << 27  # numbers of the inputs that are read at a time
+MAX_BLOCK_ENTRIES = 1 << 27  # entries of the inputs that are read at a time
 
 
 class Shared:
@@ -82,7 +82,7 @@ class EigenbasisInputs(Shared):
         super().__init__(X, Y := double(Y), s, c, alpha, fit_intercept)
         xp, (n, d) = self.xp, X.shape
         self.x_mean = self._double(np.zeros(d))
-        rows = max(BLOCK // d, 1)
+        rows = max(MAX_BLOCK_ENTRIES // d, 1)
         pieces = [slice(first, min(first + rows, n)) for first in range(0, n, rows)]
         if fit_intercept:
             self.x_mean = sum(self.s[some] @ self._double(X[some, :]) for some in pieces)

@@ -1,6 +1,6 @@
 """A kernel on a device: few directions of its ``n x n`` matrix, grown by what the certificate asks for; or all of them.
 
-What ``reformulations.krylov`` does on the host, in coefficients of the rows. Weights are ``Phi'C`` with ``C = S w``, and with
+What ``subspaces.KrylovBasis`` does on the host, in coefficients of the rows. Weights are ``Phi'C`` with ``C = S w``, and with
 
     S'KS = I,     (KS)'(KS) = diag(d^2),
 
@@ -23,7 +23,7 @@ from ...design.task_data import Rows, TaskBlock
 from ...features import GROWING, PER_TASK
 from ...structures import Structure
 from ..factor.objective import Point
-from ..reformulations.krylov import DEPTH, FAINT, MOST, SAFE, UNSEEN
+from ..subspaces import FIRST_OMITTED_SHARE, KRYLOV_DEPTH, MAX_BASIS_SHARE, OMITTED_VALUE_SHARE, STRUCTURE_RIDGE_SHARE
 from .eigenbasis_inputs import Shared, first_kept
 from .evidence import Evidence
 
@@ -122,12 +122,12 @@ class KernelInputs(Shared):
         """
         n, S, P = self.Y.shape[0], self.S, self.P
         new, product = self._outside(cast(block, P.dtype), S, P, least)
-        for k in range(DEPTH):
+        for k in range(KRYLOV_DEPTH):
             if k > 0:
                 new, product = self._outside(product, S, P, 0.0)
             if new.shape[1] == 0:
                 break
-            if S.shape[1] + new.shape[1] > MOST * n:
+            if S.shape[1] + new.shape[1] > MAX_BASIS_SHARE * n:
                 self.crowded = True
                 return False
             S, P = self.xp.concat([S, new], axis=1), self.xp.concat([P, product], axis=1)
@@ -153,7 +153,9 @@ class KernelInputs(Shared):
             noise = len(squares) * 10 * float(self.xp.finfo(block.dtype).eps) * max(float(squares[-1]), 0.0)
             kept = squares > max(noise, np.finfo(float).tiny)
             if not again:
-                kept &= np.cumsum(np.maximum(squares, 0.0)) > (FAINT * float(squares.sum()) if least is None else least)
+                kept &= np.cumsum(np.maximum(squares, 0.0)) > (
+                    FIRST_OMITTED_SHARE * float(squares.sum()) if least is None else least
+                )
             scaled = like(V[:, kept] / np.sqrt(squares[kept]), block)
             block, product = block @ scaled, product @ scaled
         return block, product
@@ -169,9 +171,9 @@ class KernelInputs(Shared):
         C = self.coefficients(point)
         values = self.K @ C
         A = np.eye(C.shape[1]) if structure.known else structure.best_structure(self.alpha * to_numpy(C.T @ values))
-        root = psd_root(A + UNSEEN * float(np.trace(A)) / len(A) * np.eye(len(A)))
+        root = psd_root(A + STRUCTURE_RIDGE_SHARE * float(np.trace(A)) / len(A) * np.eye(len(A)))
         asked = self._slopes(self.Y - values) @ like(root, values)
-        if tired or not self._grow(asked, SAFE * tol * self.scale * 4 * self.alpha):
+        if tired or not self._grow(asked, OMITTED_VALUE_SHARE * tol * self.scale * 4 * self.alpha):
             if moved and not (tired or self.crowded):
                 return None
             self.whole = True

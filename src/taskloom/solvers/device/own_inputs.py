@@ -15,7 +15,7 @@ from ..factor.objective import Point
 from .evidence import DualCandidate, Evidence
 
 Array = Any
-BATCH = 1 << 27  # numbers in the systems of the tasks that are solved together: enough to fill a card, and to fit on it
+MAX_BATCH_ENTRIES = 1 << 27  # entries in the systems of tasks that are solved together: they fill a GPU and fit in its memory
 
 
 class OwnInputs:
@@ -34,7 +34,7 @@ class OwnInputs:
         self.X, self.seen, self.alpha, self.fit_intercept = X, observations, alpha, fit_intercept
         self.xp = namespace(X)
         self.single, self.place = X.dtype == self.xp.float32, place(X)
-        self.batches = batches(observations.counts, observations.starts, BATCH)
+        self.batches = batches(observations.counts, observations.starts, MAX_BATCH_ENTRIES)
         self.order = np.concatenate([batch.tasks for batch in self.batches])
         self.data: list[TaskBlock] = []
         self.scale, means = 0.0, []

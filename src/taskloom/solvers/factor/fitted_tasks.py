@@ -22,8 +22,8 @@ from ...problem import Problem
 from .objective import Point, joined
 
 Array = np.ndarray
-MAX_STEPS = 100
-FLAT = 0.1  # of the gradient at the start of a step, at which its end is flat enough
+MAX_NEWTON_STEPS = 100  # Newton steps for one task at one factor
+MAX_DERIVATIVE_SHARE = 0.1  # the line search stops where the directional derivative has fallen to this share
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,8 @@ class _Batch:
                 g = self.gradients(z + t[:, None] * dz)
                 rise = np.einsum("bm,bm->b", g, dz) + linear + t * curvature
             rise = np.where(np.isnan(rise), np.inf, rise)
-            far = (rise > np.where(t == 1, 0.9, FLAT) * -fall) & (-fall > 1e-6 * enough)
-            near = (rise < FLAT * fall) & (t < 1)
+            far = (rise > np.where(t == 1, 0.9, MAX_DERIVATIVE_SHARE) * -fall) & (-fall > 1e-6 * enough)
+            near = (rise < MAX_DERIVATIVE_SHARE * fall) & (t < 1)
             if not np.any(far | near):
                 break
             high, up = np.where(far, t, high), np.where(far, rise, up)
@@ -103,7 +103,7 @@ class Fitted:
         self.beta, self.z, self.h, self.R = beta, times(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
         batch, active, z = _Batch(self.P, self.block.y, self.block.v, self.loss), np.arange(n), self.z
         g = batch.gradients(z)
-        for _ in range(MAX_STEPS):
+        for _ in range(MAX_NEWTON_STEPS):
             h = batch.curvatures(z)
             R = self._system(batch, z, h)
             gradient = times_transposed(batch.P, g) + ridge * beta

@@ -32,20 +32,18 @@ from ...design.task_data import TaskBlock, eye_like, typical
 from .objective import TINY, Point, joined
 
 Array = Any  # of any of the libraries
-STEPS = 8  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.2  # the share of the tolerance below which a predicted decrease is worth a certificate
-ROUNDING = 1000  # a predicted decrease below so many roundings of the value: only the gradient can tell whether a step was good
-SMALL = 0.1  # columns below this share of the mean squared_norm may go, if the dual says that they should vanish
-FADING = 0.7  # ... and if a step leaves them less than this share of their squared_norm: what stays is small, but not in vain
-SHRINK = 0.25  # of what the penalty takes off the first weights: with more, directions go that are missed later
-MILD = 0.3  # of the inputs of a task, the most that its first weights are shrunk by
-NEAR = 0.02  # of what inputs weigh: a penalty that weighs less leaves tasks nearly as they are on their own
-CLEAR = 3e-3  # of the mean singular value of weights to start from: what is above was learned, and is not left out
-FLAT = 0.1  # of the curvature that the metric expects, below which a direction is not trusted far from the end
-LONG = 0.7  # of one over the curvature: the first length of a proximal step
-COARSE = (
-    1e-7  # relative predicted_decreases above this are for single precision: half the traffic, and all the accuracy they need
-)
+MAX_STEPS_PER_CERTIFICATE = 8  # Newton steps after which a certificate is computed, whatever the predicted decrease
+MIN_PREDICTED_DECREASE_SHARE = 0.2  # share of the tolerance at which the predicted decrease is worth a certificate
+MIN_DECREASE_IN_EPS = 1000  # below this many roundings of the value, the gradient norm decides about a step
+MAX_DROPPED_COLUMN_SHARE = 0.1  # columns below this share of the mean squared norm may be dropped, if the dual agrees,
+MAX_DROPPED_COLUMN_RATIO = 0.7  # and if a step leaves less than this share of their squared norm: they are vanishing
+FIRST_SHRINKAGE_SHARE = 0.25  # share of the penalty's shrinkage of the first weights: more would drop needed directions
+MAX_FIRST_SHRINKAGE = 0.3  # largest shrinkage of the first weights, relative to the inputs of a task
+WEAK_PENALTY_SHARE = 0.02  # a penalty below this share of the inputs leaves the tasks nearly as if fitted independently
+MIN_STARTING_SINGULAR_VALUE = 3e-3  # of starting weights, relative to the mean singular value; smaller ones are dropped
+MIN_CURVATURE_SHARE = 0.1  # share of the preconditioner's curvature below which conjugate gradients stop, far from the optimum
+PROXIMAL_LENGTH_SHARE = 0.7  # first length of a proximal step, as a share of one over the curvature
+MIN_SINGLE_PRECISION_DECREASE = 1e-7  # predicted decrease, relative to the scale, above which single precision suffices
 
 
 def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: float, limit: int = 100) -> Array:
@@ -57,7 +55,7 @@ def newton_direction(point: Point, metric: Callable[[Array], Array], forcing: fl
     x, r = 0 * point.gradient, -point.gradient
     z = metric(r)
     p, size = z, dot(r, z)
-    enough, flat, length = forcing**2 * size, min(FLAT, point.lift) if point.p == 1 else 0.0, size
+    enough, flat, length = forcing**2 * size, min(MIN_CURVATURE_SHARE, point.lift) if point.p == 1 else 0.0, size
     for k in range(limit):
         Hp = point.hessian(p)
         curvature = dot(p, Hp)
@@ -117,7 +115,7 @@ class FactorNewton:
         self.light = rough
         self.dtype = data[0].dtype
         self.here = self._at(self._first_factor() if start is None else self._factor_of(start))
-        self.enough = PROMISE * tol * scale
+        self.enough = MIN_PREDICTED_DECREASE_SHARE * tol * scale
         self.stuck = False  # whether the last Newton step found nothing lower
         self.refused = False  # whether a certificate was asked for, in vain
         self.doubtful = start is not None  # a fit at another strength may lack directions
@@ -134,9 +132,9 @@ class FactorNewton:
         """The best factor for every task on its own, shrunk a little; or as the penalty would, where that is far less."""
         W = joined([block.alone(self._shrinkage) for block in self.rough or self.data])
         norm, root = (inner(W, W) / W.shape[0]) ** 0.5, self.alpha**0.5
-        if self.p == 1 and root < NEAR * norm * self._size:
+        if self.p == 1 and root < WEAK_PENALTY_SHARE * norm * self._size:
             W = self._at((root * norm) ** 0.5 * eye_like(W)).weights()
-        return self._factor_of(W, SHRINK)
+        return self._factor_of(W, FIRST_SHRINKAGE_SHARE)
 
     @property
     def _shrinkage(self) -> float:
@@ -146,7 +144,11 @@ class FactorNewton:
         """
         squares = sum(total(block.squares) for block in self.data) * self._size  # of all ``s``, times that of the size
         count = min(sum(block.n_tasks for block in self.data), self.data[0].n_features)
-        return min(MILD, (self.alpha * count / squares) ** 0.5) if self.p == 1 and squares > 0 else MILD
+        return (
+            min(MAX_FIRST_SHRINKAGE, (self.alpha * count / squares) ** 0.5)
+            if self.p == 1 and squares > 0
+            else MAX_FIRST_SHRINKAGE
+        )
 
     @cached_property
     def _size(self) -> float:
@@ -166,7 +168,7 @@ class FactorNewton:
             return like(U[:, :q] * (squared_norm[:q] / self.p) ** (0.5 / (self.p + 1)), W)
         squares, vectors = left_vectors(exact.T)
         s, root = np.sqrt(np.maximum(squares[::-1], 0.0)), self.alpha**0.5
-        q = int(np.count_nonzero(s > CLEAR * s.mean()))  # weights of a fit have the rank that they need
+        q = int(np.count_nonzero(s > MIN_STARTING_SINGULAR_VALUE * s.mean()))  # weights of a fit have the rank that they need
         if shrink > 0:
             q = min(max(40, s.size // 2), int(np.count_nonzero(s > 1e-7 * s[0])))  # what is below may point anywhere
         if shrink > 0 and self._size > 0:
@@ -177,17 +179,17 @@ class FactorNewton:
         return cast(vectors[:, vectors.shape[1] - q :] * like(largest_last, exact), W.dtype)
 
     def advance(self) -> bool:
-        """Up to ``STEPS`` Newton steps, after a proximal one where it is needed; whether anything moved."""
+        """Up to ``MAX_STEPS_PER_CERTIFICATE`` Newton steps, after a proximal one where it is needed; whether anything moved."""
         moved = self.doubtful and self._grow()
-        for k in range(STEPS):
+        for k in range(MAX_STEPS_PER_CERTIFICATE):
             metric = self.here.metric()
             predicted_decrease = inner(self.here.gradient, metric(self.here.gradient)) / 2
             if k == 0 and self.refused and not moved:
                 self.enough = min(self.enough, 0.3 * predicted_decrease)  # a round that moves nothing is no use to anybody
             coarse, settled = self.here.Q.dtype != self.dtype, predicted_decrease <= self.enough
-            if settled and not (coarse and self.enough < COARSE * self.scale):
+            if settled and not (coarse and self.enough < MIN_SINGLE_PRECISION_DECREASE * self.scale):
                 break
-            if predicted_decrease <= COARSE * self.scale:
+            if predicted_decrease <= MIN_SINGLE_PRECISION_DECREASE * self.scale:
                 self.rough = None  # from the next point on
             self.fresh = k == 0 and moved
             self.stuck = not settled and not self._newton_step(metric, predicted_decrease)
@@ -214,7 +216,7 @@ class FactorNewton:
     def _newton_step(self, metric: Callable[[Array], Array], predicted_decrease: float) -> bool:
         here, move = self.here, self._direction(metric, predicted_decrease)
         fall, t = inner(here.gradient, move), 1.0
-        blind = predicted_decrease < ROUNDING * float(namespace(here.Q).finfo(here.Q.dtype).eps) * abs(here.value)
+        blind = predicted_decrease < MIN_DECREASE_IN_EPS * float(namespace(here.Q).finfo(here.Q.dtype).eps) * abs(here.value)
         while t > 1e-6:
             whole, trimmed = self._trimmed(here.Q + t * move)
             for Q in [whole] if trimmed is whole else [trimmed, whole]:  # a column may be missed: then it stays
@@ -242,7 +244,11 @@ class FactorNewton:
         before = column_squares(
             self.here.Q.T @ whole
         )  # of the structure at hand along the same directions; times the squared_norm
-        go = (share < SMALL) & (size < (1 - 2 * share) * squared_norm) & (squared_norm**2 < FADING * before)
+        go = (
+            (share < MAX_DROPPED_COLUMN_SHARE)
+            & (size < (1 - 2 * share) * squared_norm)
+            & (squared_norm**2 < MAX_DROPPED_COLUMN_RATIO * before)
+        )
         return whole, Q @ like(V[:, ~go], Q) if go.any() else whole
 
     def _grow(self) -> bool:
@@ -276,7 +282,7 @@ class FactorNewton:
         share = double(to_numpy(row_products(outside, outside)))
         curvatures = double(to_numpy(joined([part.free * part.size for part in self.here.parts])))
         curvature = float(np.average(curvatures, weights=share / share.max()))  # in any units: squares of squares may overflow
-        length = LONG * 2 * self.alpha * (self.alpha / worst) / curvature if curvature > 0 else np.inf
+        length = PROXIMAL_LENGTH_SHARE * 2 * self.alpha * (self.alpha / worst) / curvature if curvature > 0 else np.inf
         return length if np.isfinite(length) else inner(self.here.Q, self.here.Q) / self.here.Q.shape[1]
 
     def _outside(self) -> Array:

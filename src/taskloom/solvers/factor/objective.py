@@ -26,7 +26,7 @@ from ...design.task_data import TaskBlock, eye_like
 
 Array = Any  # of any of the libraries
 TINY = float(np.finfo(float).tiny)
-INSIDE = 6.0  # the curvature within the span of ``Q``: 4 with ``W`` as it is, columns orthogonal; measured
+SPAN_CURVATURE = 6.0  # curvature within the span of ``Q``, measured; 4 at fixed ``W`` with orthogonal columns
 
 
 def joined(parts: Sequence[Array]) -> Array:
@@ -103,7 +103,7 @@ class Point:
         """With ``W`` as it is, ``tr D + alpha tr(W'D^-1 W)`` is left to bend, at the best ``D`` by about ``1 + q_j^2 / q_i^2``
         for a change of column ``j`` along column ``i``. The smaller of both curvatures counts: their inverses add up."""
         U = self.Q / like(np.sqrt(self.squared_norm), self.Q)
-        bends = like(INSIDE * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
+        bends = like(SPAN_CURVATURE * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
 
         def inverse(gradient: Array) -> Array:
             basis = cast(U, gradient.dtype)

@@ -25,14 +25,14 @@ from ...structures import Schatten
 from ..base import Iterate, Run, Solver
 from ..proximal import Proximal
 from .fitted_tasks import FittedPoint
-from .newton import SHRINK, SMALL, FactorNewton
+from .newton import FIRST_SHRINKAGE_SHARE, MAX_DROPPED_COLUMN_SHARE, FactorNewton
 
 Array = np.ndarray
-STEPS = 20  # Newton steps after which a certificate is due, whatever they think of themselves
-PROMISE = 0.05  # the share of the tolerance below which a predicted decrease is worth a certificate
-PATIENCE = 6  # rounds that do not halve the gap, after which proximal steps take over (stand-ins for kinks pause for 3 or 4)
-STRAIGHT = 1e-6  # the least curvature, as a share of the majorant, at which a dual candidate may move
-MARGIN = 0.9  # of the price of a column, below which a small one may go: a column that was wrongly let go costs a round
+MAX_STEPS_PER_CERTIFICATE = 20  # Newton steps after which a certificate is computed, whatever the predicted decrease
+MIN_PREDICTED_DECREASE_SHARE = 0.05  # share of the tolerance at which the predicted decrease is worth a certificate
+MAX_STALLED_ROUNDS = 6  # rounds that do not halve the gap, after which proximal steps take over (a new smoothing takes 3 or 4)
+MIN_CURVATURE_SHARE = 1e-6  # smallest curvature of the quadratic model, relative to the majorant
+MAX_DROPPED_GRADIENT = 0.9  # a small column is dropped if its squared dual norm is below this (it vanishes at optima below 1)
 
 
 @dataclass(eq=False, repr=False)
@@ -79,11 +79,11 @@ class FittedFactorNewton(FactorNewton):
         self.order = np.concatenate([part.batch.tasks for part in self.data])
         self.mean = np.concatenate([part.mean for part in self.data])
         self.accuracy = 2e-2 * self.scale
-        self.enough = PROMISE * tol * self.scale
+        self.enough = MIN_PREDICTED_DECREASE_SHARE * tol * self.scale
         if start is None:
             c = problem.best_constants[self.order]
             W = self._alone(c)
-            Q = self._factor_of(W, SHRINK)
+            Q = self._factor_of(W, FIRST_SHRINKAGE_SHARE)
         else:
             W = start[0].T[self.order]
             c = start[1][self.order] + row_products(self.mean, W)
@@ -118,7 +118,7 @@ class FittedFactorNewton(FactorNewton):
 
     def advance(self) -> bool:
         moved = self.doubtful and self._grow()
-        for k in range(STEPS):
+        for k in range(MAX_STEPS_PER_CERTIFICATE):
             metric = self.here.metric()
             predicted_decrease = float(np.vdot(self.here.gradient, metric(self.here.gradient))) / 2
             if k == 0:
@@ -155,7 +155,7 @@ class FittedFactorNewton(FactorNewton):
         turned, share = Q @ V, squared_norm / max(float(squared_norm.mean()), np.finfo(float).tiny)
         correlation = self.here.Z @ turned
         size = np.einsum("tq,tq->q", correlation, correlation) / (4 * self.problem.alpha)  # times the squared_norm
-        return turned, (share < SMALL) & (size < (MARGIN - 2 * share) * squared_norm)
+        return turned, (share < MAX_DROPPED_COLUMN_SHARE) & (size < (MAX_DROPPED_GRADIENT - 2 * share) * squared_norm)
 
 
 class ReweightedRun(Run):
@@ -184,7 +184,7 @@ class ReweightedRun(Run):
         except np.linalg.LinAlgError:
             moved = False
         iterate = self._iterate()
-        if not moved or self.idle == PATIENCE:
+        if not moved or self.idle == MAX_STALLED_ROUNDS:
             self.fallback = Proximal().begin(self.problem, Start(iterate.W, iterate.b), self.tol)
         return iterate
 
@@ -192,7 +192,7 @@ class ReweightedRun(Run):
         """The squared loss that is the loss around the predictions at hand, to second order; none where it is straight."""
         problem, seen = self.problem, self.problem.observations
         z = self.walk.here.by_observation(lambda part: part.z, seen.y.size)
-        h = np.maximum(problem.loss.curvature(seen.y, z), STRAIGHT * problem.loss.majorant(seen.y, z))
+        h = np.maximum(problem.loss.curvature(seen.y, z), MIN_CURVATURE_SHARE * problem.loss.majorant(seen.y, z))
         if not np.all(h > 0):
             return None
         target = z - problem.loss.gradient(seen.y, z) / h

@@ -18,11 +18,11 @@ from .interior_point import follows, interior
 from .newton_systems import Design, Intercepts
 
 Array = np.ndarray
-MAX_STEPS = 200
-TRIAL, POLISH = 8, 30  # steps before and after another way to a loss of straight pieces
-CAUTION = (1.0, 1e-2, 1e-4)  # shares of the majorant that a step expects at least, where its own curvature led astray
-PATIENCE = 25  # steps without a clear fall of the decrement, nor of the value by this share, after which only rounding is left
-FALL = 1e-6
+MAX_NEWTON_STEPS = 200
+STEPS_BEFORE_INTERIOR_POINT, STEPS_AFTER_INTERIOR_POINT = 8, 30  # Newton steps on smoothed piecewise linear losses
+DAMPING_SHARES = (1.0, 1e-2, 1e-4)  # Levenberg damping: smallest curvature of a step, as a share of the majorant
+MAX_STALLED_STEPS = 25  # steps that neither halve the decrement nor lower the value by the share below: only rounding remains
+MIN_RELATIVE_DECREASE = 1e-6
 
 
 @dataclass(eq=False)
@@ -84,15 +84,15 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
         return _one_step(batch, coef, b)
     everyone = np.arange(len(batch.y))
     if not (batch.design.direct and follows(batch.loss)):  # another way, which asks for systems that are solved exactly
-        steps = _newton_steps(batch, coef, b, everyone, MAX_STEPS)[1]
+        steps = _newton_steps(batch, coef, b, everyone, MAX_NEWTON_STEPS)[1]
         return replace(batch.finish(coef, b), steps=steps)
-    left = _newton_steps(batch, coef, b, everyone, TRIAL, cautious=False)[0]
+    left = _newton_steps(batch, coef, b, everyone, STEPS_BEFORE_INTERIOR_POINT, cautious=False)[0]
     if left.size:
         part = batch.pick(left)
         found = interior(part, coef[left], b[left])
         better = part.value(*found) < part.value(coef[left], b[left])
         coef[left[better]], b[left[better]] = found[0][better], found[1][better]
-        _newton_steps(batch, coef, b, left, POLISH)
+        _newton_steps(batch, coef, b, left, STEPS_AFTER_INTERIOR_POINT)
     return batch.finish(coef, b)
 
 
@@ -104,11 +104,11 @@ def _newton_steps(batch: Batch, coef: Array, b: Array, active: Array, limit: int
     while active.size and steps < limit:
         part = batch if active.size == len(batch.y) else batch.pick(active)
         coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active], cautious)
-        clear = (decrement < 0.5 * least[active]) | (value < lowest[active] - FALL * np.abs(value))
+        clear = (decrement < 0.5 * least[active]) | (value < lowest[active] - MIN_RELATIVE_DECREASE * np.abs(value))
         idle[active] = np.where(clear, 0, idle[active] + 1)
         least[active], lowest[active] = np.minimum(least[active], decrement), np.minimum(lowest[active], value)
         floor = np.maximum(1e-15 * np.maximum(np.abs(value), 1e-300), batch.enough)
-        active = active[(decrement > floor) & (idle[active] < PATIENCE)]
+        active = active[(decrement > floor) & (idle[active] < MAX_STALLED_STEPS)]
         steps += 1
     return active, steps
 
@@ -155,7 +155,7 @@ def _damped_step(batch: Batch, coef: Array, b: Array, cautious: bool) -> tuple[A
     t, dcoef, db, drop, reached = _search(batch, coef, plain, z, value, fixed, batch.loss.curvature(batch.y, z))
     if cautious and np.any(short := t < 0.2):
         curvature, majorant = batch.loss.curvature(batch.y, z), batch.loss.majorant(batch.y, z)
-        for share in CAUTION:
+        for share in DAMPING_SHARES:
             other = _search(batch, coef, plain, z, value, fixed, np.maximum(curvature, share * majorant))
             better = (other[4] < reached) & short
             pick = better[:, None]

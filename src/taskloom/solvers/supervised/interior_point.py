@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from .batched_newton import Batch
 
 Array = np.ndarray
-STEPS = 60
-EXACT = 1e-13  # the share of the loss at the start at which the products ``mu`` may end
-SHORT, PATIENCE = 1e-6, 3  # so many steps in a row that are so short: only rounding is left
-INSIDE = 0.99  # how much of the way to the boundary a step may take
-LONGEST, CLOSE = 2.0, 1e-8  # steps of margins under other losses: the longest, and one at which they have arrived
+MAX_INTERIOR_STEPS = 60
+COMPLEMENTARITY_TOLERANCE = 1e-13  # final sum of the complementarity products, relative to the first
+MIN_STEP_LENGTH = 1e-6
+MAX_SHORT_STEPS = 3  # shorter steps in a row, after which only rounding is left
+BOUNDARY_FRACTION = 0.99  # largest fraction of the way to the boundary of a step
+MAX_MARGIN_STEP = 2.0  # largest change of a prediction under a loss of margins, whose quadratic model is local
+MARGIN_TOLERANCE = 1e-8  # change of these predictions at which they have converged
 
 
 def follows(loss: Loss) -> bool:
@@ -67,7 +69,7 @@ class _Path:
         self.s = ends / 2
         self.below, self.above = np.abs(self.s), np.abs(self.s)  # what is left to either end: too small to be a difference
         self.short = np.zeros(len(batch.y), int)  # how many steps in a row led nowhere
-        self.far = np.where(self.margins, np.inf, 0.0).max(axis=1)  # how far margins wanted to go in the last step
+        self.margin_step = np.where(self.margins, np.inf, 0.0).max(axis=1)  # how far margins wanted to go in the last step
         self.z = np.zeros_like(batch.y) + batch.offsets(b)
         rest = np.where(self.there, self._distance(), 0.0)
         apart = 0.1 * np.abs(rest).max(axis=(0, 2)) + self.width.mean(axis=1)
@@ -91,9 +93,10 @@ class _Path:
 
     def follow(self) -> tuple[Array, Array]:
         begin = self._products()[1]
-        for _ in range(STEPS):
+        for _ in range(MAX_INTERIOR_STEPS):
             mu, total = self._products()
-            going = ((total > EXACT * begin) | (self.far > CLOSE)) & (self.short < PATIENCE)
+            unsolved = (total > COMPLEMENTARITY_TOLERANCE * begin) | (self.margin_step > MARGIN_TOLERANCE)
+            going = unsolved & (self.short < MAX_SHORT_STEPS)
             if not going.any():
                 break
             self._step(mu, going)
@@ -136,10 +139,10 @@ class _Path:
         left = np.einsum("kbm,kbm->b", self.v, ahead) / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300)
         goal = (mu * (left / mu) ** 3)[:, None]
         dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
-        t = self._length(ds, dp, dq, INSIDE)
-        self.far = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)
-        self.short = np.where(t < SHORT, self.short + 1, 0)
-        t = (going * np.minimum(t, LONGEST / np.maximum(self.far, 1e-300)))[:, None]
+        t = self._length(ds, dp, dq, BOUNDARY_FRACTION)
+        self.margin_step = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)
+        self.short = np.where(t < MIN_STEP_LENGTH, self.short + 1, 0)
+        t = (going * np.minimum(t, MAX_MARGIN_STEP / np.maximum(self.margin_step, 1e-300)))[:, None]
         self.coef, self.b, self.z = self.coef + t * dcoef, self.b + t * db, self.z + t * dz
         self.s, self.below, self.above = self.s + t * ds, below + t * ds, above - t * ds
         self.p, self.q = self.p + t * dp, self.q + t * dq

@@ -12,17 +12,16 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator, cg
 
-from ..._linalg import psd_eigh
+from ..._linalg import Positive, psd_eigh
 from ...features import Matrix, weighted_gram
 from ...problem import Problem
 from .batched_newton import Batch, newton
 from .newton_systems import Design, Direction, Intercepts, OnePerTask
-from .positive_definite import Positive
 
 Array = np.ndarray
-DENSE = 600  # largest dense system
-WORK = 2e8  # and most multiplications to set it up
-HELD = 5e6  # and most numbers to hold meanwhile
+MAX_DENSE_UNKNOWNS = 600  # unknowns of the largest dense system
+MAX_DENSE_FLOPS = 2e8  # multiplications to assemble it
+MAX_DENSE_ENTRIES = 5e6  # entries of its intermediate arrays
 
 
 def row_fit(
@@ -151,7 +150,7 @@ class RowDesign(Design):
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         (p, q), n = self.shape, len(self.rows)
-        small = p * q <= DENSE and n * (p * q) ** 2 <= WORK and n * p * p <= HELD
+        small = p * q <= MAX_DENSE_UNKNOWNS and n * (p * q) ** 2 <= MAX_DENSE_FLOPS and n * p * p <= MAX_DENSE_ENTRIES
         kind = _DenseDirection if small and self.inputs.P is not None else _IterativeDirection
         return kind(self, self.table(h), intercepts is not None)
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from .positive_definite import Positive, solve_spd
+from ..._linalg import Positive, solve_spd
+from ...features import weighted_gram
 
 Array = np.ndarray
 
@@ -230,3 +232,23 @@ class _GramDirection(Direction):
         schur = np.matmul(transposed(E), through) + self.damping[:, :, None] * np.eye(E.shape[-1])
         db = solve_spd(schur, self.intercepts.gather(step[..., 0] + coef)[..., None])
         return (step - np.matmul(through, db))[..., 0], db[..., 0]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseColumns(PrimalDesign):
+    """``X Q`` of a single batch element, kept as its factors: ``X`` (``m x d``, sparse) and ``Q`` (``d x q``)."""
+
+    X: csr_array
+    Q: Array
+
+    def gather(self, U: Array) -> Array:
+        return (self.Q.T @ (self.X.T @ U[0]))[None]
+
+    def gram(self, h: Array) -> Array:
+        return (self.Q.T @ weighted_gram(self.X, h[0]) @ self.Q)[None]
+
+    def predict(self, coef: Array) -> Array:
+        return (self.X @ (self.Q @ coef[0]))[None]
+
+    def pick(self, which: Array) -> SparseColumns:
+        return self

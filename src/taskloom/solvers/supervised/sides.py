@@ -20,14 +20,12 @@ from ...design import TaskBatch
 from ...losses import RowLoss
 from ...problem import Problem
 from .batched_newton import Batch, Fit, newton
-from .coupled import Coupled, SlowConvergenceError, Tally
-from .coupled_least_squares import CoupledSquares
+from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally
 from .multiclass_newton import RowInputs, row_fit
-from .newton_systems import Columns, Design, Gram, OneEach, OnePerTask
-from .sparse_columns import SparseColumns
+from .newton_systems import Columns, Design, Gram, OneEach, OnePerTask, SparseColumns
 
 Array = np.ndarray
-CALLS = 5e5  # multiplications in the time of the calls that one iteration of conjugate gradients takes
+FLOPS_PER_CG_CALL = 5e5  # multiplications in the time of the function calls of one conjugate-gradient iteration
 
 
 @dataclass(eq=False)
@@ -154,7 +152,7 @@ class TaskSide(Side):
         if self.creeping_limit < N or issparse(problem.features):
             return None
         dense = N * N * (N / 3 + r + q)
-        iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + CALLS
+        iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + FLOPS_PER_CG_CALL
         return Tally(dense / 2 / iteration)
 
     def _hold(self, W: Array, b: Array, z: Array, Z: Array, norm: float) -> Supervised:

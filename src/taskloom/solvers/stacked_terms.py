@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...equivalences import implied_tasks
-from ...losses import RowLoss
-from ...problem import Problem
-from ...problem.solution import Solution, SolvedTerms, Start
-from ...structures.factored_matrix import FactoredStructure, diagonal
-from ...structures.term_sum import TermSum
-from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
+from ..equivalences import implied_tasks
+from ..losses import RowLoss
+from ..problem import Problem
+from ..problem.solution import Solution, SolvedTerms, Start
+from ..structures.factored_matrix import FactoredStructure, diagonal
+from ..structures.term_sum import TermSum
+from ..structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
 
 Array = np.ndarray
 

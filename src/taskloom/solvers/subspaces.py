@@ -18,22 +18,66 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from ..._linalg import psd_eigh, psd_root
-from ...features import GROWING, PER_TASK
-from ...losses import RowLoss
-from ...problem import Problem, Targets
-from ...problem.solution import Start
-from ...structures import factored_matrix as factors
-from .eigenbasis import EigenbasisForm
+from .._linalg import psd_eigh, psd_root
+from ..features import GROWING, PER_TASK
+from ..losses import RowLoss
+from ..problem import Problem, Targets
+from ..problem.solution import Start
+from ..structures import factored_matrix as factors
 
 Array = np.ndarray
-WORTHWHILE = 200  # features, below which all are as cheap as some
-MOST = 0.5  # the largest share of the features that is worth a basis: its decomposition costs the cube
-DEPTH = 4  # how often the features are asked, for each certificate
-SAFE = 0.01  # how far below the tolerance the worth of what stays out should be
-FAINT = 1e-4  # the share of the first correlations that may stay out: nothing is known of the structure yet
-UNSEEN = 0.01  # the weight of directions that the structure at hand does not see, beside its mean: it may yet turn to them
-SAME = 1e-13  # the share of a block that is rounding (of squares)
+MIN_FEATURES_FOR_KRYLOV = 200  # with fewer features, all of them are as cheap as some
+MAX_BASIS_SHARE = 0.5  # largest basis, as a share of the features: its decomposition costs the cube of its size
+KRYLOV_DEPTH = 4  # block Krylov steps for each certificate
+OMITTED_VALUE_SHARE = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
+FIRST_OMITTED_SHARE = 1e-4  # share of the squared correlations at zero that the first basis may omit: no structure is known yet
+STRUCTURE_RIDGE_SHARE = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
+RELATIVE_ROUNDING = 1e-13  # share of the squared norm of a block that is rounding
+
+
+MIN_FEATURES_FOR_EIGENBASIS = 32  # with fewer features, an iteration is cheap as it is
+
+
+class EigenbasisForm:
+    """A problem along the eigenvectors of its features, and the way there and back."""
+
+    share: ClassVar[float] = 0.8  # of the tolerance: the bound of the original problem may be a little weaker
+    whole: ClassVar[bool] = True  # its minimum is that of the original problem
+    same_rows: ClassVar[bool] = False  # its rows are directions: duals of the original problem are computed there
+
+    def __init__(self, problem: Problem):
+        assert problem.design.eigenbasis is not None
+        self.basis = problem.design.eigenbasis
+        self.constant = self.basis.constant
+
+    @staticmethod
+    def of(problem: Problem, min_features: int = MIN_FEATURES_FOR_EIGENBASIS) -> EigenbasisForm | None:
+        """Where there is one and it pays; it turns the features, which a structure on them would not survive."""
+        if problem.structure.keeps_columns or problem.structure.is_sum or problem.n_features < min_features:
+            return None
+        return None if problem.targets.in_eigenbasis is None else EigenbasisForm(problem)
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem along the eigenvectors."""
+        assert problem.model.in_eigenbasis is not None
+        return Problem.of(problem.model.in_eigenbasis, problem.alpha, problem.ridge)
+
+    def inward(self, start: Start | None) -> Start | None:
+        """Weights to start from, along the eigenvectors."""
+        return None if start is None else start._replace(W=self.basis.inward(start.W), b=np.zeros_like(start.b))
+
+    def outward(self, W: Array, _: Array) -> tuple[Array, Array]:
+        """Weights and intercepts of the original problem."""
+        return self.basis.outward(W)
+
+    def original(self, problem: Problem, W: Array, b: Array) -> tuple[Array, Array, Array]:
+        """The same, and what they predict there."""
+        W, b = self.outward(W, b)
+        return W, b, problem.predict(W, b)
+
+    def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> None:
+        """What to try where this form, certified, was not fine enough: nothing, for nothing is left out."""
+        return
 
 
 class KrylovBasis:
@@ -46,7 +90,7 @@ class KrylovBasis:
         self.targets = problem.targets  # for which the basis is good, under any structure and strength
         self.V, self.P = V, P  # the basis, and the features along it: a row for each direction, which multiplies faster
         self.spanned = problem.with_features(P.T)
-        self.eigenbasis = EigenbasisForm.of(self.spanned, worthwhile=1)  # few features, but of many rows
+        self.eigenbasis = EigenbasisForm.of(self.spanned, min_features=1)  # few features, but of many rows
         self.centering = None if problem.loss.quadratic else self.spanned.targets.centering
         self.constant = 0.0 if self.eigenbasis is None else self.eigenbasis.constant
         self.same_rows = self.eigenbasis is None  # as those of the original problem: its duals are these
@@ -58,7 +102,7 @@ class KrylovBasis:
         return not (
             problem.structure.keeps_columns
             or problem.structure.is_sum
-            or r < max(WORTHWHILE, PER_TASK * T)
+            or r < max(MIN_FEATURES_FOR_KRYLOV, PER_TASK * T)
             or T > factors.LARGEST_ARRAY
             or issparse(problem.features)
             or not (problem.inputs.mostly_observed and problem.loss.smooth)  # else tasks are small problems of their own
@@ -74,7 +118,7 @@ class KrylovBasis:
         seen = problem.observations
         Z = problem.correlate(problem.dual_candidate(problem.loss.gradient(seen.y, problem.best_constants[seen.task])))
         nothing = np.zeros((0, problem.n_features)), np.zeros((0, problem.n_rows))
-        return _grown(problem, *nothing, Z, FAINT * float(np.vdot(Z, Z)))
+        return _grown(problem, *nothing, Z, FIRST_OMITTED_SHARE * float(np.vdot(Z, Z)))
 
     def apply(self, problem: Problem) -> Problem:
         """The problem in the span."""
@@ -110,8 +154,8 @@ class KrylovBasis:
 
     def finer(self, problem: Problem, Z: Array, A: Array, tol: float) -> KrylovBasis | EigenbasisForm | None:
         """A larger basis, by as much as this one's certificate asks for at the structure at hand, or all features."""
-        root = psd_root(A + UNSEEN * float(np.trace(A)) / len(A) * np.eye(len(A)))
-        least = SAFE * tol * problem.scale * 4 * problem.alpha
+        root = psd_root(A + STRUCTURE_RIDGE_SHARE * float(np.trace(A)) / len(A) * np.eye(len(A)))
+        least = OMITTED_VALUE_SHARE * tol * problem.scale * 4 * problem.alpha
         return _grown(problem, self.V, self.P, Z @ root, least) or EigenbasisForm.of(problem)
 
 
@@ -142,11 +186,11 @@ def _grown(problem: Problem, V: Array, P: Array, block: Array, least: float) -> 
     seen, phi, before = problem.observations, problem.features, len(V)
     weight = np.bincount(seen.row, seen.weight, minlength=problem.n_rows) / seen.weight.sum()
     new = _directions(V, block.T, least)
-    for k in range(DEPTH):
+    for k in range(KRYLOV_DEPTH):
         if k > 0:
             heard = P[len(P) - len(new) :]
             new = _directions(V, ((heard - (heard @ weight)[:, None] if problem.fit_intercept else heard) * weight) @ phi)
-        if len(V) + len(new) > MOST * problem.n_features:
+        if len(V) + len(new) > MAX_BASIS_SHARE * problem.n_features:
             return None
         V, P = np.vstack([V, new]), np.vstack([P, new @ phi.T])
     return KrylovBasis(problem, V, P) if len(V) > before else None
@@ -156,7 +200,7 @@ def _directions(V: Array, block: Array, least: float = 0.0) -> Array:
     """Orthonormal rows that span what those of ``block`` have outside the span of ``V``."""
     outside = _outside(V, block)
     squares, U = psd_eigh(outside @ outside.T)
-    keep = np.cumsum(squares) > max(least, SAME * float(np.vdot(block, block)))
+    keep = np.cumsum(squares) > max(least, RELATIVE_ROUNDING * float(np.vdot(block, block)))
     new = _orthonormal(U[:, keep].T[::-1] @ outside)
     return _orthonormal(_outside(V, new))  # small directions were normed: once more
 

@@ -1,1 +1,0 @@
-"""The same problem in another form, with the way back."""
