@@ -140,7 +140,7 @@ def cluster_norm(structure: Clusters, W: Array) -> tuple[float, Array]:
     C = W - mean
     energy, basis = np.linalg.eigh(smaller_gram(C))
     sigma = np.sqrt(np.maximum(energy, 0.0))
-    a, _ = structure.fill_up(sigma, T)
+    a, _ = structure.water_filling(sigma, T)
     turned = (C @ (basis / a)) @ basis.T if d <= T else (basis / a) @ (basis.T @ C)
     return float((sigma**2 / a).sum()) + structure.mean * T * float(mean @ mean), turned + structure.mean * mean
 

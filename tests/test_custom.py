@@ -193,7 +193,7 @@ class TestPenaltiesInCvxpy:
         A = zoo.random_psd(np.random.default_rng(0))
         assert np.isclose(F.value(A), np.trace(A))
         for twin in (clone(F), deepcopy(F), pickle.loads(pickle.dumps(F))):
-            assert not twin._known
+            assert not twin._by_size
             assert np.isclose(twin.value(A), np.trace(A))
         assert np.isclose(F.set_params(penalty=MyTrace()).value(A), np.trace(A))
         assert "bounded numerically, from its prox" in F.proof

@@ -190,7 +190,7 @@ class TestTaskGraphs:
             assert np.allclose(
                 S, [[0, 3 / 4, 2 / 4, 1 / 4], [3 / 4, 0, 2 / 4, 1 / 4], [2 / 4, 2 / 4, 0, 1 / 3], [1 / 4, 1 / 4, 1 / 3, 0]]
             )
-        with pytest.raises(ValueError, match=r"no leaf|circle"):
+        with pytest.raises(ValueError, match=r"no leaf|cycle"):
             structures.TaskGraph.from_tree({"a": "b", "b": "a"})
 
     def test_similarities_may_keep_their_nearest(self):

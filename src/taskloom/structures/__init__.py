@@ -1,4 +1,4 @@
-"""Structure penalties ``F(A)``: each brings a value, a step, a conjugate and a prox. ``Problem`` uses nothing else."""
+"""Structure penalties ``F(A)``, each with a value, a best structure, a conjugate and a proximal operator."""
 
 from inspect import isfunction
 from typing import Any
@@ -44,30 +44,7 @@ __all__ = [
     "UnitTrace",
 ]
 
-_CATALOGUE: list[type] = [
-    Clusters,
-    CustomStructure,
-    Dirty,
-    FeatureSelection,
-    Fixed,
-    Frobenius,
-    Independent,
-    LearnedGraph,
-    LogDet,
-    LowRank,
-    OutputCode,
-    OutputMetric,
-    Robust,
-    Schatten,
-    SchattenNorm,
-    SharedMean,
-    Sparse,
-    SparsePrecision,
-    Sum,
-    TaskGraph,
-    Trace,
-    UnitTrace,
-]
+_CATALOGUE: list[type] = [globals()[name] for name in __all__ if name != "Structure"]
 
 
 def as_structure(structure: Any) -> Structure:

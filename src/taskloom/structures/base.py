@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .terms import Term
 
 Array = np.ndarray
+TINY = float(np.finfo(float).tiny)
 
 
 class Ray(NamedTuple):
@@ -25,6 +26,16 @@ class Ray(NamedTuple):
 
     max_scale: float
     conjugate: Callable[[float], float]
+
+
+def linear_ray(slope: float) -> Ray:
+    """``F*(c S) = c slope``: of support functions, and of known structures."""
+    return Ray(np.inf, lambda c: c * slope)
+
+
+def indicator_ray(norm: float) -> Ray:
+    """``F*(c S)`` is 0 for ``c norm <= 1`` and infinite beyond: of penalties that are norms."""
+    return Ray(1 / max(norm, TINY), lambda c: 0.0 if c * norm <= 1 else np.inf)
 
 
 def largest_finite(bound: Callable[[float], float], n_steps: int = 200) -> float:

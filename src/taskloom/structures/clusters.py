@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from .._component import is_number
-from .._linalg import project_box_sum, symmetric
-from .base import Array, Ray, Structure
+from .._linalg import column_squares, project_box_sum, symmetric
+from .base import Array, Ray, Structure, linear_ray
 
-CLEAR = 1e-5  # singular values below this share of the largest are not known well enough from a Gram matrix
+MIN_SIGMA = 1e-5  # relative to the largest: smaller singular values are not accurate enough from a Gram matrix
 
 
 def _complement_of_mean(T: int) -> Array:
@@ -32,11 +32,11 @@ def _clipped_sums(rising: Array, levels: Array, low: float, high: float) -> Arra
 
 @dataclass(eq=False, repr=False)
 class Clusters(Structure):
-    """``A(M) = U/mean + (M - U)/between + (I - M)/within``: ``n_clusters`` groups of alike tasks (MTCL).
+    """``A(M) = U/mean + (M - U)/between + (I - M)/within``: ``n_clusters`` groups of similar tasks (MTCL).
 
     ``U = 11'/T``; ``M`` relaxes the projection onto cluster indicators: ``0 <= M <= I``, ``tr M = n_clusters``,
     ``M 1 = 1``. Off the mean, the eigenvalues of ``A`` are ``1/within + (1/between - 1/within) m`` with ``0 <= m <= 1``
-    and ``sum m = n_clusters - 1``: water-filling chooses them.
+    and ``sum m = n_clusters - 1``; the best ones follow from water-filling.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Clusters(Structure):
         return 1 / self.between - 1 / self.within
 
     def is_singleton(self, n_tasks: int) -> bool:
-        """Whether the set holds a single structure for so many tasks.
+        """Whether only one matrix is feasible for this number of tasks.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Clusters(Structure):
         Returns
         -------
         bool
-            True where the set holds a single matrix.
+            True if the set of feasible matrices has one element.
         """
         return self.n_clusters in (1, n_tasks) or self.within == self.between
 
@@ -113,32 +113,32 @@ class Clusters(Structure):
         return 0.0 if inside else np.inf
 
     def _total(self, size: int) -> float:
-        """What the eigenvalues off the mean add up to."""
+        """The sum of the eigenvalues orthogonal to the mean."""
         return size / self.within + self._spread * min(self.n_clusters - 1, size)
 
     def best_structure(self, S: Array) -> Array:
         _, s, V = self._off_mean(S)
-        return self._assemble(self._fill(np.sqrt(np.maximum(s, 0.0))), V)
+        return self._assemble(self._water_filling(np.sqrt(np.maximum(s, 0.0))), V)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        """One decomposition, of the smaller of ``R'R`` and ``RR'`` where the directions that matter are clear of rounding."""
+        """From the eigenvalues of ``RR'`` if there are fewer rows than tasks and rounding permits, else of ``R'R``."""
         T = R.shape[1]
         if not np.any(R):
-            return self._with_lowest(np.full((T, T), 1 / (T * self.mean)), self._total(T - 1) / max(T - 1, 1)), 0.0
+            return self._add_off_mean(np.full((T, T), 1 / (T * self.mean)), self._total(T - 1) / max(T - 1, 1)), 0.0
         if floor > 0 or R.shape[0] >= T:
             return self._best_of_large_root(R, floor)
         mean = R.mean(axis=1)
         C = R - mean[:, None]
         squared_norm, U = np.linalg.eigh(C @ C.T)
         sigma = np.sqrt(np.maximum(squared_norm, 0.0))
-        a, lowest = self.fill_up(sigma, T)
+        a, lowest = self.water_filling(sigma, T)
         active = a > lowest
-        if np.any(sigma[active] < CLEAR * sigma[-1:]):
+        if np.any(sigma[active] < MIN_SIGMA * sigma[-1:]):
             return self._best_of_large_root(R, floor)
-        A = self.assembled(a[active], (C.T @ U[:, active]) / sigma[active], lowest)
+        A = self.from_eigen(a[active], (C.T @ U[:, active]) / sigma[active], lowest)
         return A, float((squared_norm / a).sum()) + self.mean * T * float(mean @ mean)
 
-    def assembled(self, a: Array, V: Array, lowest: float) -> Array:
+    def from_eigen(self, a: Array, V: Array, lowest: float) -> Array:
         """The structure with eigenvalues ``a`` along ``V`` and ``lowest`` along the other directions off the mean.
 
         Parameters
@@ -155,10 +155,10 @@ class Clusters(Structure):
         ndarray of shape (n_tasks, n_tasks)
             The structure.
         """
-        return self._with_lowest(self._assemble(a - lowest, V), lowest)
+        return self._add_off_mean(self._assemble(a - lowest, V), lowest)
 
-    def _with_lowest(self, A: Array, lowest: float) -> Array:
-        """Lift all directions off the mean by ``lowest``, in place."""
+    def _add_off_mean(self, A: Array, lowest: float) -> Array:
+        """Add ``lowest (I - 11'/T)``, in place."""
         A -= lowest / len(A)
         A[np.diag_indices(len(A))] += lowest
         return A
@@ -166,14 +166,14 @@ class Clusters(Structure):
     def _best_of_large_root(self, R: Array, floor: float) -> tuple[Array, float]:
         S = R.T @ R
         _, s, V = self._off_mean(S)
-        a = self._fill(np.sqrt(np.maximum(s, 0.0) + floor))
-        charged = float((np.einsum("ij,ij->j", RV := R @ V, RV) / a).sum()) + self.mean * float(S.sum()) / len(S)
-        return self._assemble(a, V), charged
+        a = self._water_filling(np.sqrt(np.maximum(s, 0.0) + floor))
+        norm = float((column_squares(R @ V) / a).sum()) + self.mean * float(S.sum()) / len(S)
+        return self._assemble(a, V), norm
 
-    def fill_up(self, sigma: Array, n_tasks: int) -> tuple[Array, float]:
-        """The eigenvalues of the best structure for singular values off the mean (ascending), and those of other directions.
+    def water_filling(self, sigma: Array, n_tasks: int) -> tuple[Array, float]:
+        """The eigenvalues of the best structure for singular values of ``R`` orthogonal to the mean (ascending).
 
-        Zeros stand for singular values that are not there; the first one is the mean itself, where there are ``n_tasks``.
+        Missing singular values are zeros; with ``n_tasks`` of them the first one belongs to the mean.
 
         Parameters
         ----------
@@ -190,12 +190,12 @@ class Clusters(Structure):
         root = np.zeros(n_tasks - 1)
         given = sigma[max(sigma.size - root.size, 0) :]
         root[root.size - given.size :] = given
-        a = self._fill(root)
+        a = self._water_filling(root)
         lowest = float(a[0]) if a.size and root[0] == 0 else 1 / self.within
         return np.concatenate([np.full(sigma.size - given.size, lowest), a[root.size - given.size :]]), lowest
 
-    def _fill(self, root: Array) -> Array:
-        """``argmin sum root^2 / a`` in the box with the given sum: ``a = clip(level root)``, one equation in the level."""
+    def _water_filling(self, root: Array) -> Array:
+        """``argmin sum root^2 / a`` over the box with the given sum: ``a = clip(level root)``, one equation for ``level``."""
         low, high = 1 / self.within, 1 / self.between
         total = self._total(root.size)
         positive = root[root > 0]
@@ -204,7 +204,7 @@ class Clusters(Structure):
         breaks = np.concatenate([low / positive, high / positive])
         breaks.sort()
         sums = _clipped_sums(np.sort(root), breaks, low, high)
-        if sums[-1] < total:  # the directions with no squared_norm, if any, take what is left
+        if sums[-1] < total:  # the directions with root = 0, if any, share the rest
             a = np.full(root.size, high)
             a[root <= 0] = (total - high * positive.size) / max(root.size - positive.size, 1)
             return a
@@ -225,16 +225,14 @@ class Clusters(Structure):
         return float(mean / self.mean + s.sum() / self.within + self._spread * top)
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
-        """The support function of a set: it grows in proportion."""
-        whole = self.conjugate(S)
-        return Ray(np.inf, lambda c: c * whole)
+        """Linear, because ``F*`` is a support function."""
+        return linear_ray(self.conjugate(S))
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         mean = R.mean(axis=1)
         C = R - mean[:, None]
         s = np.linalg.eigvalsh(C @ C.T if len(C) < C.shape[1] else C.T @ C)
-        whole = self._support(R.shape[1] * float(mean @ mean), s)
-        return Ray(np.inf, lambda c: c * whole)
+        return linear_ray(self._support(R.shape[1] * float(mean @ mean), s))
 
     def prox(self, A: Array, step: float) -> Array:
         _, a, V = self._off_mean(A)

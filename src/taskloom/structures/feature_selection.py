@@ -1,4 +1,4 @@
-"""Structures that sit on the columns of ``X`` and choose among them."""
+"""Feature selection shared by all tasks: the (2,1) norm."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from .base import Array, Ray, Structure
-
-TINY = np.finfo(float).tiny
+from .._linalg import column_squares, sum_of_ratios
+from .base import TINY, Array, Ray, Structure, indicator_ray
 
 
 @dataclass(eq=False, repr=False)
 class FeatureSelection(Structure):
     """``F(D) = tr D`` for a diagonal ``D`` on the features: the (2,1) norm ``2 sqrt(alpha) sum_j ||row j of W||``.
 
-    All tasks use the same few features. With shared inputs this is scikit-learn's ``MultiTaskLasso``, whose ``alpha`` is the
-    square root of ours; here tasks may also have inputs of their own.
+    All tasks select the same features. With shared inputs this is scikit-learn's ``MultiTaskLasso``, whose ``alpha`` is the
+    square root of ours; here tasks may also have different inputs.
     """
 
     on_features: ClassVar[bool] = True
@@ -36,9 +35,8 @@ class FeatureSelection(Structure):
         return np.diag(np.sqrt(np.maximum(np.diag(S), 0.0)))
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        squared_norm = np.einsum("ij,ij->j", R, R)
-        d = np.sqrt(squared_norm + floor)
-        return np.diag(d), float(np.divide(squared_norm, d, out=np.zeros_like(d), where=d > 0).sum() + d.sum())
+        d = np.sqrt((squares := column_squares(R)) + floor)
+        return np.diag(d), sum_of_ratios(squares, d) + float(d.sum())
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return 0.0 if np.diag(S).max(initial=0.0) <= 1 else np.inf
@@ -51,12 +49,7 @@ class FeatureSelection(Structure):
         return np.diag(np.sqrt(d))[:, d > 0]
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
-        return _until(float(np.diag(S).max(initial=0.0)))
+        return indicator_ray(float(np.diag(S).max(initial=0.0)))
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        return _until(float(np.einsum("ij,ij->j", R, R).max(initial=0.0)))
-
-
-def _until(largest: float) -> Ray:
-    """0 as long as ``c`` times the largest diagonal entry is at most 1."""
-    return Ray(1 / max(largest, TINY), lambda c: 0.0 if c * largest <= 1 else np.inf)
+        return indicator_ray(float(column_squares(R).max(initial=0.0)))

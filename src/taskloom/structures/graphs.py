@@ -1,8 +1,8 @@
-"""Graphs of tasks in the forms people have them: matrices, edge lists, networkx graphs, trees, similarities, chains."""
+"""Adjacency matrices from edge lists, networkx graphs and trees of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from .base import Array
 
 
 def is_matrix(given: Any) -> bool:
-    """Whether an adjacency was given as a square matrix, and not as edges (a list of tuples is edges, whatever its shape)."""
+    """Whether an adjacency was given as a square matrix, and not as edges (a list of tuples is always a list of edges)."""
     if hasattr(given, "edges") or (isinstance(given, list | tuple) and any(isinstance(edge, tuple) for edge in given)):
         return False
     shape = np.shape(given)
@@ -31,30 +31,30 @@ def edges_of(graph: Any) -> list[tuple[Any, Any, float]]:
 
 
 def nodes_of(graph: Any, edges: list[tuple[Any, Any, float]]) -> list[Any]:
-    """The nodes in the order they come: those of a networkx graph may have no edge at all."""
+    """The nodes in order of appearance, including nodes of a networkx graph without an edge."""
     return list(dict.fromkeys([*getattr(graph, "nodes", []), *(node for u, v, _ in edges for node in (u, v))]))
 
 
 def adjacency_of(graph: Any, tasks: Sequence[Any]) -> Array:
-    """The symmetric matrix of a graph whose nodes are names of tasks; an edge given twice counts once, by its last weight."""
+    """The symmetric matrix of a graph whose nodes are names of tasks; of edges given twice the last one counts."""
     edges = edges_of(graph)
-    place = {task: t for t, task in enumerate(tasks)}
-    strangers = [node for node in nodes_of(graph, edges) if node not in place]
-    if strangers:
-        raise ValueError(f"the graph has a node {strangers[0]!r}, which is not a task; the tasks are {list(tasks)[:10]}")
-    W = np.zeros((len(place), len(place)))
+    position = {task: t for t, task in enumerate(tasks)}
+    unknown = [node for node in nodes_of(graph, edges) if node not in position]
+    if unknown:
+        raise ValueError(f"the graph has a node {unknown[0]!r}, which is not a task; the tasks are {list(tasks)[:10]}")
+    W = np.zeros((len(position), len(position)))
     for u, v, weight in edges:
         if u == v:
             raise ValueError(f"the graph has an edge from task {u!r} to itself")
-        W[place[u], place[v]] = W[place[v], place[u]] = weight
+        W[position[u], position[v]] = W[position[v], position[u]] = weight
     return W
 
 
 def branches(tree: Mapping[Any, Any]) -> dict[Any, tuple[Any, ...]]:
-    """The way from the root to each leaf (itself included), from parent links or from a path for each class.
+    """The path from the root to each leaf (included), from parent links or from a path for each class.
 
-    Parent links name the parent of every node (``None``, or no entry, for a root); a path is a tuple, or text with slashes, of
-    the groups that a class is in, from the broadest.
+    Parent links name the parent of every node (``None``, or no entry, for a root); a path is a tuple, or a string with slashes,
+    of the groups of a class, from the root.
     """
     if all(isinstance(value, tuple | list) or (isinstance(value, str) and "/" in value) for value in tree.values()):
         split = {leaf: value.strip("/").split("/") if isinstance(value, str) else list(value) for leaf, value in tree.items()}
@@ -62,29 +62,23 @@ def branches(tree: Mapping[Any, Any]) -> dict[Any, tuple[Any, ...]]:
     leaves = [node for node in tree if node not in set(tree.values())]
     if len(leaves) == 0:
         raise ValueError("the tree has no leaf: every node is the parent of another")
-    return {leaf: _climb(leaf, tree) for leaf in leaves}
+    return {leaf: _path_from_root(leaf, tree) for leaf in leaves}
 
 
-def _climb(leaf: Any, parents: Mapping[Any, Any]) -> tuple[Any, ...]:
-    way = [leaf]
-    while parents.get(way[-1]) is not None:
-        way.append(parents[way[-1]])
-        if len(way) > len(parents) + 1:
-            raise ValueError(f"the parent links of {leaf!r} go round in a circle")
-    return tuple(reversed(way))
+def _path_from_root(leaf: Any, parents: Mapping[Any, Any]) -> tuple[Any, ...]:
+    path = [leaf]
+    while parents.get(path[-1]) is not None:
+        path.append(parents[path[-1]])
+        if len(path) > len(parents) + 1:
+            raise ValueError(f"the parent links of {leaf!r} form a cycle")
+    return tuple(reversed(path))
 
 
 def shared_branch(one: tuple[Any, ...], other: tuple[Any, ...]) -> float:
-    """Fergus et al. (2010): the share of the longer branch that both have in common."""
+    """The length of the common path from the root over that of the longer path (Fergus et al. 2010)."""
     common = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
             break
         common += 1
     return common / max(len(one), len(other))
-
-
-def pairs(names: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """Every unordered pair."""
-    names = list(names)
-    return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]

@@ -1,4 +1,4 @@
-"""Structures that are given, not learned: problem (P) of the paper, and its Section 2.3."""
+"""Structures whose matrix ``A`` is known: problem (P) of the paper, and its Section 2.3."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._component import is_number
+from .._linalg import column_squares, inverse_quadratic
 from . import factored_matrix as factors
-from .base import Array, Ray, Structure
+from .base import Array, Ray, Structure, linear_ray
 
 
 @dataclass(eq=False)
-class _Held:
-    """What was given, and the structure that it comes to."""
+class _KnownMatrix:
+    """The matrix ``A`` that follows from some parameters, and its eigendecomposition."""
 
-    given: list[Any]
+    parameters: list[Any]
     A: Array
 
     @cached_property
@@ -27,14 +28,14 @@ class _Held:
 
 
 class KnownStructure(Structure):
-    """``A`` is given: ``F`` is the indicator of one matrix, and its conjugate is ``<A, S>``."""
+    """``A`` is known: ``F`` is the indicator function of one matrix, and its conjugate is ``<A, S>``."""
 
     known: ClassVar[bool] = True
-    _held: ClassVar[_Held | None] = None  # of the problem at hand
+    _held: ClassVar[_KnownMatrix | None] = None  # cache for the current problem
 
     @abstractmethod
     def matrix(self, n_tasks: int) -> Array:
-        """``A`` for this many tasks; positive semidefinite, with no eigenvalue between rounding and 1e-12 of the largest.
+        """``A`` for this many tasks: positive semidefinite, with all nonzero eigenvalues above 1e-12 of the largest.
 
         Parameters
         ----------
@@ -48,63 +49,44 @@ class KnownStructure(Structure):
         """
 
     def check_tasks(self, n_tasks: int) -> None:
-        """For each new problem: an array that was given may have been written to since the last one."""
+        """Clear the cache: an array among the parameters may have changed since the last problem."""
         self.__dict__.pop("_held", None)
 
     def __getstate__(self) -> dict:
         return {name: value for name, value in vars(self).items() if name != "_held"}
 
-    def held(self, n_tasks: int) -> _Held:
-        """``A``, and where asked for its eigendecomposition, once for each problem and all its questions.
-
-        Parameters
-        ----------
-        n_tasks : int
-            The number of tasks.
-
-        Returns
-        -------
-        object
-            With the attributes ``A`` and ``eigen`` (eigenvalues and eigenvectors).
-        """
-        given, held = list(self.get_params().values()), self._held
-        same = held is not None and len(held.A) == n_tasks and all(a is b for a, b in zip(given, held.given, strict=True))
-        if held is None or not same:
-            held = self.__dict__["_held"] = _Held(given, self.matrix(n_tasks))
+    def _known(self, n_tasks: int) -> _KnownMatrix:
+        """``A`` and its eigendecomposition, computed once per problem."""
+        parameters, held = list(self.get_params().values()), self._held
+        if held is None or len(held.A) != n_tasks or any(a is not b for a, b in zip(parameters, held.parameters, strict=True)):
+            held = self.__dict__["_held"] = _KnownMatrix(parameters, self.matrix(n_tasks))
         return held
 
     def value(self, A: Array) -> float:
-        known = self.held(len(A)).A
+        known = self._known(len(A)).A
         return 0.0 if np.allclose(A, known, rtol=1e-9, atol=1e-9 * max(1e-300, np.abs(known).max())) else np.inf
 
     def best_structure(self, S: Array) -> Array:
-        return self.held(len(S)).A.copy()
+        return self._known(len(S)).A.copy()
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        held = self.held(R.shape[1])
-        A, (a, V) = held.A.copy(), held.eigen
-        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
-        inside = a > 1e-14 * max(a[-1], 0.0)
-        if squared_norm[~inside].sum() > 1e-24 * squared_norm.sum():  # outside the range of A nothing is allowed but rounding
-            return A, np.inf
-        return A, float((squared_norm[inside] / a[inside]).sum())
+        known = self._known(R.shape[1])  # outside the range of A only rounding is allowed
+        return known.A.copy(), inverse_quadratic(R, *known.eigen, rank_tol=1e-14, outside_tol=1e-24)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
-        return float(np.vdot(self.held(len(S)).A, S))
+        return float(np.vdot(self._known(len(S)).A, S))
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        """``<A, R'R>`` as a sum of squares: off the range of ``A`` the entries of ``R'R`` are large, and would not cancel."""
-        a, V = self.held(R.shape[1]).eigen
-        RL = (R @ V) * np.sqrt(np.maximum(a, 0.0))
-        total = float(np.vdot(RL, RL))
-        return Ray(np.inf, lambda c: c * total)
+        """``<A, R'R>`` as a sum of squares, without cancellation of the entries of ``R'R`` off the range of ``A``."""
+        a, V = self._known(R.shape[1]).eigen
+        return linear_ray(float(column_squares(R @ V) @ np.maximum(a, 0.0)))
 
     def prox(self, A: Array, step: float) -> Array:
-        return self.held(len(A)).A.copy()
+        return self._known(len(A)).A.copy()
 
 
 class _AnyNumberOfTasks(KnownStructure):
-    """A known structure that knows what it would be with one more task."""
+    """A known structure with a matrix for every number of tasks."""
 
     def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
         A = self.matrix(n_tasks + 1)
@@ -114,7 +96,7 @@ class _AnyNumberOfTasks(KnownStructure):
 
 @dataclass(eq=False, repr=False)
 class Independent(_AnyNumberOfTasks):
-    """``A = I``: every task on its own (STL)."""
+    """``A = I``: independent tasks (single-task learning, STL)."""
 
     either_side: ClassVar[bool] = True
 
@@ -142,8 +124,7 @@ class Independent(_AnyNumberOfTasks):
         return np.zeros(n_tasks), 1.0
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        total = float(np.vdot(R, R))
-        return Ray(np.inf, lambda c: c * total)
+        return linear_ray(float(np.vdot(R, R)))
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return float(np.trace(S))
@@ -151,7 +132,7 @@ class Independent(_AnyNumberOfTasks):
 
 @dataclass(eq=False, repr=False)
 class Rooted(KnownStructure):
-    """``A = LL'`` by its root: for a solver that has one, whose small columns the digits of ``A`` may not hold."""
+    """``A = LL'`` given by its root ``L``, whose small columns would be lost in the digits of ``A``."""
 
     L: Array
 
@@ -159,19 +140,17 @@ class Rooted(KnownStructure):
         return self.L @ self.L.T
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        RL = R @ self.L
-        total = float(np.vdot(RL, RL))
-        return Ray(np.inf, lambda c: c * total)
+        return linear_ray(float(np.vdot(RL := R @ self.L, RL)))
 
 
 @dataclass(eq=False, repr=False)
 class SharedMean(_AnyNumberOfTasks):
-    """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks near their mean.
+    """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks close to their mean.
 
     Parameters
     ----------
     gamma : float, default=1.0
-        How strongly tasks are drawn to their mean, relative to the norm of each; at least 0 (independent tasks).
+        Regularisation strength of the distances to the mean, relative to that of the norms; at least 0 (independent tasks).
     """
 
     gamma: float = 1.0

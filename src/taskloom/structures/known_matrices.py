@@ -1,10 +1,10 @@
-"""Structures that are given as a matrix with a row for each task: a metric, a graph, a code."""
+"""Known structures that are given by a matrix or a graph of the tasks."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -13,21 +13,21 @@ import numpy as np
 from .._component import is_number
 from .._linalg import psd_root, symmetric
 from .base import Array, Structure
-from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, pairs, shared_branch
+from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, shared_branch
 from .known import KnownStructure
 
 
 def _square(M: Any, who: str, name: str) -> Array:
-    """A finite, symmetric, square float matrix, or an error that says what is wrong with it."""
+    """A finite, symmetric, square float matrix, or a ``ValueError``."""
     A = np.asarray(M, dtype=float)
     if not (A.ndim == 2 and A.shape[0] == A.shape[1]):
         raise ValueError(f"{who} needs a square matrix {name}, got shape {A.shape}")
     if not np.isfinite(A).all():
         raise ValueError(f"{who} needs finite entries in {name}, got NaN or infinity")
     size = max(float(np.abs(A).max(initial=0.0)), np.finfo(float).tiny)
-    lopsided = float(np.abs(A - A.T).max(initial=0.0)) / size
-    if not lopsided <= 1e-8:
-        raise ValueError(f"{who} needs a symmetric {name}; {name} and its transpose differ by {lopsided:.1e}")
+    asymmetry = float(np.abs(A - A.T).max(initial=0.0)) / size
+    if not asymmetry <= 1e-8:
+        raise ValueError(f"{who} needs a symmetric {name}; {name} and its transpose differ by {asymmetry:.1e}")
     return symmetric(A)
 
 
@@ -40,13 +40,13 @@ def _positive_semidefinite(M: Any, who: str, name: str) -> Array:
 
 
 def _cleaned(A: Array) -> Array:
-    """``A`` without the eigenvalues that are rounding (or slightly negative): a direction is either in its range or not."""
+    """``A`` with eigenvalues below 1e-12 of the largest set to zero, so that its range is well defined."""
     root = psd_root(A, rtol=1e-12)
     return root @ root.T
 
 
 def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) -> Any:
-    """A frame as a matrix in the order of the tasks; arrays, and frames with nothing but positions, as they are."""
+    """A data frame with task names as a matrix in the order of the tasks; anything else unchanged."""
     if not (hasattr(given, "columns") and hasattr(given, "iloc")):
         return given
     columns, rows = list(given.columns), list(given.index)
@@ -59,8 +59,7 @@ def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) 
         if not (wrong is None and absent is None and len(labels) == len(tasks)):
             raise ValueError(
                 f"{who} got a frame {name} with the labels {labels[:5]}, but the tasks are {tasks[:5]}: name the same ones, "
-                "once "
-                f"each, or pass {name}.to_numpy() to go by position"
+                f"once each, or pass {name}.to_numpy() to go by position"
             )
     across = [columns.index(task) for task in tasks]
     values = np.asarray(given)[:, across]
@@ -68,7 +67,7 @@ def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) 
 
 
 class _MatrixOfTasks(KnownStructure):
-    """A known structure that was given one row for each task."""
+    """A known structure with a parameter that has one row or column per task."""
 
     described_by: ClassVar[str]  # the parameter with a row and a column, or just a column, for each task
     rows_too: ClassVar[bool] = True
@@ -78,7 +77,7 @@ class _MatrixOfTasks(KnownStructure):
         """``A``."""
 
     def bind(self, tasks: Any) -> Structure:
-        """A frame that names the tasks is read by their names."""
+        """Reorder a data frame by the names of the tasks."""
         given = getattr(self, self.described_by)
         ordered = _by_name(given, list(tasks), type(self).__name__, self.described_by, self.rows_too)
         return self if ordered is given else type(self)(**{**self.get_params(), self.described_by: ordered})
@@ -88,7 +87,7 @@ class _MatrixOfTasks(KnownStructure):
 
     def check_tasks(self, n_tasks: int) -> None:
         super().check_tasks(n_tasks)
-        given = len(self.held(n_tasks).A)
+        given = len(self._known(n_tasks).A)
         if given != n_tasks:
             raise ValueError(f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
 
@@ -98,12 +97,12 @@ class _MatrixOfTasks(KnownStructure):
 
 @dataclass(eq=False, repr=False)
 class Fixed(_MatrixOfTasks):
-    """``A`` given, positive semidefinite; a task direction outside its range stays at zero.
+    """A given positive semidefinite matrix ``A``; weights outside its range are zero.
 
     Parameters
     ----------
     A : array-like or data frame of shape (n_tasks, n_tasks)
-        Symmetric positive semidefinite. A data frame goes by the names of the tasks.
+        Symmetric positive semidefinite. The rows and columns of a data frame are matched to task names.
     """
 
     A: Any
@@ -115,7 +114,7 @@ class Fixed(_MatrixOfTasks):
 
 @dataclass(eq=False, repr=False)
 class TaskGraph(_MatrixOfTasks):
-    """``sum_ts W_ts ||f_t - f_s||^2 + gamma sum ||f_t||^2``, that is ``A^+ = 2 L + gamma I``: neighbours predict alike.
+    """``sum_ts W_ts ||f_t - f_s||^2 + gamma sum ||f_t||^2``, that is ``A^+ = 2 L + gamma I``: neighbours have similar weights.
 
     The sum runs over ordered pairs, so the Laplacian ``L`` of the adjacency matrix ``W`` counts twice.
 
@@ -123,9 +122,9 @@ class TaskGraph(_MatrixOfTasks):
     ----------
     adjacency : array-like of shape (n_tasks, n_tasks), sequence of edges or networkx graph
         A symmetric matrix in the order of the tasks; or a list of tuples, pairs or triples with a weight, of task names or of
-        positions from 0. Tasks without an edge stand alone.
+        positions from 0. Tasks without an edge are independent.
     gamma : float, default=1.0
-        Strength of the norm of each task, relative to that of the differences; greater than 0.
+        Regularisation strength of the norm of each task, relative to that of the differences; greater than 0.
     """
 
     adjacency: Any
@@ -134,14 +133,14 @@ class TaskGraph(_MatrixOfTasks):
 
     @classmethod
     def chain(cls, tasks: Any, gamma: float = 1.0, weight: float = 1.0) -> TaskGraph:
-        """Tasks in time order, each beside the next: their number, or their names in order.
+        """A chain of tasks, for example in order of time.
 
         Parameters
         ----------
         tasks : int or sequence
             The number of tasks, or their names in order.
         gamma : float, default=1.0
-            Strength of the norm of each task.
+            Regularisation strength of the norm of each task.
         weight : float, default=1.0
             Weight of every edge.
 
@@ -157,21 +156,21 @@ class TaskGraph(_MatrixOfTasks):
 
     @classmethod
     def from_similarity(cls, similarity: Any, gamma: float = 1.0, neighbours: int | None = None) -> TaskGraph:
-        """From similarities ``>= 0`` of all pairs; with ``neighbours``, each task keeps its closest ones only.
+        """From similarities ``>= 0`` of all pairs; with ``neighbours``, only the largest ones of each task are used.
 
         Parameters
         ----------
         similarity : array-like of shape (n_tasks, n_tasks)
             Symmetric, not negative; the diagonal is ignored.
         gamma : float, default=1.0
-            Strength of the norm of each task.
+            Regularisation strength of the norm of each task.
         neighbours : int, default=None
-            How many neighbours each task keeps; ``None`` keeps all.
+            The number of neighbours of each task; ``None`` for all pairs.
 
         Returns
         -------
         TaskGraph
-            The graph whose edges weigh as much as tasks are similar.
+            The graph whose edge weights are the similarities.
         """
         S = _square(similarity, "TaskGraph.from_similarity", "similarity").copy()
         np.fill_diagonal(S, 0.0)
@@ -189,28 +188,28 @@ class TaskGraph(_MatrixOfTasks):
         """From a hierarchy of classes (semantic label sharing, Fergus et al. 2010): the leaves are the tasks.
 
         ``tree`` holds parent links (``{"cat": "animal", "dog": "animal", "animal": None}``) or a path for each class
-        (``{"cat": "animal/pet", "car": ("thing", "vehicle")}``). Two tasks are as close as the share of their branches that
-        they have in common.
+        (``{"cat": "animal/pet", "car": ("thing", "vehicle")}``). The similarity of two
+        tasks is the length of their common path from the root, divided by that of the longer path.
 
         Parameters
         ----------
         tree : dict
             Parent links, or the path of each class.
         gamma : float, default=1.0
-            Strength of the norm of each task.
+            Regularisation strength of the norm of each task.
 
         Returns
         -------
         TaskGraph
             The graph of the leaves.
         """
-        ways = branches(tree)
-        return cls([(a, b, w) for a, b in pairs(ways) if (w := shared_branch(ways[a], ways[b])) > 0], gamma)
+        paths = branches(tree)
+        return cls([(a, b, w) for a, b in combinations(paths, 2) if (w := shared_branch(paths[a], paths[b])) > 0], gamma)
 
     def check(self) -> None:
         if not (is_number(self.gamma) and self.gamma > 0):
             raise ValueError(
-                f"TaskGraph needs gamma > 0 (without it the penalty leaves whole components free), got gamma={self.gamma!r}"
+                f"TaskGraph needs gamma > 0 (with gamma=0 the mean of a component is not penalised), got gamma={self.gamma!r}"
             )
         if is_matrix(self.adjacency):
             self._given()
@@ -222,10 +221,10 @@ class TaskGraph(_MatrixOfTasks):
             super().check_tasks(n_tasks)
         else:
             KnownStructure.check_tasks(self, n_tasks)
-            self.held(n_tasks)
+            self._known(n_tasks)
 
     def bind(self, tasks: Any) -> Structure:
-        """Edges between names become a matrix in the order of the tasks; positions stay positions."""
+        """The adjacency matrix in the order of the tasks, from edges between names or positions."""
         tasks = list(tasks)
         if is_matrix(self.adjacency):
             return super().bind(tasks)
@@ -247,12 +246,12 @@ class TaskGraph(_MatrixOfTasks):
 
 @dataclass(eq=False, repr=False)
 class OutputMetric(_MatrixOfTasks):
-    """``A = theta``: a metric on the outputs becomes the structure of the tasks.
+    """``A = theta``: a metric on the outputs as the structure of the tasks.
 
     Parameters
     ----------
     theta : array-like or data frame of shape (n_tasks, n_tasks)
-        Symmetric positive semidefinite. A data frame goes by the names of the tasks.
+        Symmetric positive semidefinite. The rows and columns of a data frame are matched to task names.
     """
 
     theta: Any
@@ -269,7 +268,7 @@ class OutputCode(_MatrixOfTasks):
     Parameters
     ----------
     L : array-like or data frame of shape (code_length, n_tasks)
-        One column for each task. The columns of a data frame go by the names of the tasks.
+        One column for each task. The columns of a data frame are matched to task names.
     """
 
     L: Any

@@ -1,4 +1,4 @@
-"""What the tasks share, plus what single tasks, or single weights, keep to themselves."""
+"""Weights as the sum of a shared part and a sparse part: outlier tasks, or task-specific features."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from .terms import EntryNorms, FeatureMatrix, TaskMatrix, TaskNorms, Variable
 
 @dataclass(eq=False, repr=False)
 class Robust(SplitStructure):
-    """Low rank plus whole outlier tasks: ``W = L + S``, at the price ``2 sqrt(alpha) (||L||_* + outliers sum_t ||s_t||)``.
+    """Low rank plus outlier tasks: ``W = L + S``, with the penalty ``2 sqrt(alpha) (||L||_* + outliers sum_t ||s_t||)``.
 
-    A task joins the others through ``L``, or goes its own way through its column of ``S``; fitted models name those tasks in
-    ``outlier_tasks_``. ``outliers`` lies between ``1 / sqrt(T)``, below which every task goes its own way, and 1, from which
-    on none does: its square is the share of one direction of ``L`` that a task may take for itself before it is cheaper to
-    call it an outlier.
+    The columns of ``S`` are zero except for outlier tasks, which fitted models list in ``outlier_tasks_``. With ``outliers``
+    below ``1 / sqrt(T)`` every task is an outlier, from 1 on none is. Its square is the share of one singular vector of ``L``
+    from which on a single task is penalised less as an outlier.
 
     Parameters
     ----------
     outliers : float, default=0.85
-        Price of an outlier task, between ``1 / sqrt(n_tasks)`` and 1.
+        Regularisation strength of the outlier part, between ``1 / sqrt(n_tasks)`` and 1.
     """
 
     outliers: float = 0.85
@@ -40,15 +39,15 @@ class Robust(SplitStructure):
 
 @dataclass(eq=False, repr=False)
 class Dirty(SplitStructure):
-    """Shared features plus private weights: ``W = P + Q``, at ``2 sqrt(alpha) (sum_j ||row j of P|| + private sum |Q_jt|)``.
+    """``W = P + Q`` with the penalty ``2 sqrt(alpha) (sum_j ||row j of P|| + private sum |Q_jt|)``: dirty models.
 
-    Most tasks use the same few features, and some use a few of their own besides. ``private`` lies between ``1 / sqrt(T)``,
-    below which nothing is shared, and 1, from which on nothing is private.
+    ``P`` has few nonzero rows, the features that all tasks use; ``Q`` has few nonzero entries, the task-specific weights. With
+    ``private`` below ``1 / sqrt(T)`` the shared part ``P`` is zero, from 1 on ``Q`` is zero.
 
     Parameters
     ----------
     private : float, default=0.5
-        Price of a private weight, between ``1 / sqrt(n_tasks)`` and 1.
+        Regularisation strength of the task-specific weights, between ``1 / sqrt(n_tasks)`` and 1.
     """
 
     private: float = 0.5

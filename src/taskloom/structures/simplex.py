@@ -1,4 +1,4 @@
-"""A structure on functions that add up to zero: the simplex code of the classes of one target."""
+"""Structures on functions whose sum over the tasks is zero: the simplex coding of classes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .base import Array, Ray, Structure
 
 @dataclass(eq=False, repr=False)
 class SumToZero(Structure):
-    """``F(C'AC)`` for ``A = C (C'AC) C'``, where the columns of ``C`` are an orthonormal basis of the vectors that add up to 0.
+    """``F(C'AC)`` for ``A = C (C'AC) C'``, where the columns of ``C`` are an orthonormal basis of the vectors with sum 0.
 
-    The basis does not matter for a structure of eigenvalues, so only those are accepted. For the squared loss on -1/+1 codes it
-    makes least squares on the corners of a simplex: what the codes have along ``1`` is the same for every class.
+    Only spectral structures are accepted, for which the choice of the basis does not matter. With the squared loss on -1/+1
+    codes it is least squares on the corners of a simplex: the component of the codes along ``1`` is equal for all classes.
     """
 
     structure: Any
@@ -24,7 +24,7 @@ class SumToZero(Structure):
     def check(self) -> None:
         if not (isinstance(self.structure, Structure) and self.structure.either_side):
             raise ValueError(
-                "simplex coding needs a structure of eigenvalues, which treats classes alike (trace, Schatten, Frobenius, unit "
+                "simplex coding needs a spectral structure, which treats classes alike (trace, Schatten, Frobenius, unit "
                 f"trace, independent), got {self.structure!r}"
             )
 
@@ -33,13 +33,13 @@ class SumToZero(Structure):
 
     @property
     def low_rank(self) -> bool:
-        return True  # along 1, always
+        return True  # singular along 1
 
-    def _inside(self, A: Array) -> Array:
+    def _restricted(self, A: Array) -> Array:
         C = self._basis(len(A))
         return C.T @ A @ C
 
-    def _outside(self, B: Array) -> Array:
+    def _extended(self, B: Array) -> Array:
         C = self._basis(len(B) + 1)
         return C @ B @ C.T
 
@@ -47,26 +47,24 @@ class SumToZero(Structure):
         ones = np.full(len(A), 1 / np.sqrt(len(A)))
         if float(np.abs(A @ ones).max()) > 1e-9 * max(float(np.abs(A).max()), 1e-300):
             return np.inf
-        return self.structure.value(self._inside(A))
+        return self.structure.value(self._restricted(A))
 
     def best_structure(self, S: Array) -> Array:
-        return self._outside(self.structure.best_structure(self._inside(S)))
+        return self._extended(self.structure.best_structure(self._restricted(S)))
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         total = R.sum(axis=1)
-        if float(total @ total) > 1e-20 * float(np.vdot(R, R)):
-            return self._outside(self.structure.best_of_root(R @ self._basis(R.shape[1]), floor)[0]), np.inf
         A, penalty = self.structure.best_of_root(R @ self._basis(R.shape[1]), floor)
-        return self._outside(A), penalty
+        return self._extended(A), penalty if float(total @ total) <= 1e-20 * float(np.vdot(R, R)) else np.inf
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
-        return self.structure.conjugate(self._inside(S))
+        return self.structure.conjugate(self._restricted(S))
 
     def prox(self, A: Array, step: float) -> Array:
-        return self._outside(self.structure.prox(self._inside(A), step))
+        return self._extended(self.structure.prox(self._restricted(A), step))
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
-        return self.structure.ray(self._inside(S))
+        return self.structure.ray(self._restricted(S))
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         return self.structure.ray_of_root(R @ self._basis(R.shape[1]))

@@ -1,4 +1,4 @@
-"""Structures that see ``A`` through its eigenvalues: a contributor writes functions of numbers, not of matrices."""
+"""Spectral structures: ``F(A)`` is a symmetric function ``f`` of the eigenvalues of ``A``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._component import is_number
-from .._linalg import compose, psd_eigh, spectral_map, spectrum, symmetric
+from .._linalg import column_squares, compose, psd_eigh, spectral_map, spectrum, sum_of_ratios, symmetric
 from . import factored_matrix as factors
-from .base import Array, Ray, Structure
-
-TINY = np.finfo(float).tiny
+from .base import TINY, Array, Ray, Structure
 
 
 class SpectralStructure(Structure):
-    """``F(A)`` is a symmetric convex function of the eigenvalues ``a``: the base class does the matrices."""
+    """``F(A) = f(a)``, a symmetric convex function of the eigenvalues. Subclasses define ``f`` and its four operations."""
 
     @abstractmethod
     def f(self, a: Array) -> float:
@@ -104,7 +102,7 @@ class SpectralStructure(Structure):
         return spectral_map(self.f_best, S)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        if not np.any(R):  # where every fit begins: all directions are alike
+        if not np.any(R):  # the start of every fit: all eigenvectors are equivalent
             a = self.f_best(np.full(R.shape[1], floor))
             return np.diag(a), self.f(a)
         tall = R.shape[0] > 2 * R.shape[1]
@@ -112,8 +110,7 @@ class SpectralStructure(Structure):
         squared_norm = np.zeros(R.shape[1])
         squared_norm[: values.size] = values**2
         a = self.f_best(squared_norm + floor)
-        charged = np.divide(squared_norm, a, out=np.zeros_like(a), where=a > 0)
-        return compose(a, Vt.T), float(charged.sum()) + self.f(a)
+        return compose(a, Vt.T), sum_of_ratios(squared_norm, a) + self.f(a)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return float(self.f_conjugate(spectrum(S)))
@@ -128,15 +125,16 @@ class SpectralStructure(Structure):
 
 
 class EitherSide(SpectralStructure):
-    """A spectral structure that ignores zero eigenvalues, so it may sit on the features as ``D = Q Q'``.
+    """A spectral structure with ``f(0) = 0`` in every eigenvalue, so that it can penalise the features as ``D = QQ'``.
 
-    The factored solver walks on ``Q``; the structure says where ``Q`` lands and how gradients come back.
+    The factored solver iterates on ``Q``: ``project_factor`` maps ``Q`` to the domain of ``F``, and ``pull_back`` is the chain
+    rule of that map.
     """
 
     either_side: ClassVar[bool] = True
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
-        """With fewer rows than tasks, ``A`` is known by its action on the rows of ``R``: nothing ``T x T`` is needed."""
+        """With fewer rows than tasks, from a thin singular value decomposition of ``R``."""
         rows, T = R.shape
         if rows >= T or (T <= factors.DENSE_TASKS and not np.any(R)):
             return self.best_of_root(R)
@@ -144,11 +142,10 @@ class EitherSide(SpectralStructure):
         squared_norm = np.zeros(T)
         squared_norm[:rows] = values**2
         a = self.f_best(squared_norm)
-        charged = np.divide(squared_norm, a, out=np.zeros_like(a), where=a > 0)
-        total = float(charged.sum()) + self.f(a)
+        total = sum_of_ratios(squared_norm, a) + self.f(a)
         if T > factors.DENSE_TASKS:
             return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), total
-        A = compose(a[:rows] - a[-1], Vt.T)  # the other directions share one eigenvalue
+        A = compose(a[:rows] - a[-1], Vt.T)  # all other eigenvalues are equal
         A.flat[:: T + 1] += a[-1]
         return A, total
 
@@ -159,7 +156,7 @@ class EitherSide(SpectralStructure):
         if not isinstance(A, factors.FactoredStructure):
             return super().squared_norm(R, A)
         a, V, own = A.eigen()
-        squared_norm = np.einsum("ij,ij->j", RV := R @ V, RV)
+        squared_norm = column_squares(RV := R @ V)
         outside = float(np.vdot(rest := R - RV @ V.T, rest))
         if own <= 0 and outside > 1e-14 * squared_norm.sum():
             return np.inf
@@ -167,7 +164,7 @@ class EitherSide(SpectralStructure):
 
     @abstractmethod
     def f_gradient(self, a: Array) -> Array:
-        """``df/da`` (for a set: zero inside).
+        """``df/da`` (zero inside the domain of an indicator function).
 
         Parameters
         ----------
@@ -181,12 +178,12 @@ class EitherSide(SpectralStructure):
         """
 
     def project_factor(self, Q: Array) -> Array:
-        """The factor that ``Q`` stands for, inside the domain of ``F``.
+        """Map a factor ``Q`` to one with ``QQ'`` in the domain of ``F``.
 
         Parameters
         ----------
         Q : ndarray of shape (n_features, rank)
-            A factor, without constraints.
+            An unconstrained factor.
 
         Returns
         -------
@@ -196,14 +193,14 @@ class EitherSide(SpectralStructure):
         return Q
 
     def pull_back(self, Q: Array, gradient: Array) -> Array:
-        """The gradient with respect to ``Q`` of a function of ``land(Q)``, and of ``F``.
+        """The gradient in ``Q`` of a function of ``project_factor(Q)``, plus that of ``F``.
 
         Parameters
         ----------
         Q : ndarray of shape (n_features, rank)
-            A factor, without constraints.
+            An unconstrained factor.
         gradient : ndarray of shape (n_features, rank)
-            The gradient of the smooth part at ``land(Q)``.
+            The gradient of the smooth part at ``project_factor(Q)``.
 
         Returns
         -------
@@ -234,7 +231,7 @@ def _bracketed_root(a: Array, rise: float, power: float) -> Array:
 class Schatten(EitherSide):
     """``F(A) = tr A^p``, ``p >= 1``: the paper's spectral penalties (its Proposition on p-Schatten penalties).
 
-    The step is ``(S / p)^(1/(p+1))``: the printed one puts the strength on the wrong side (docs/notation.md).
+    The best structure is ``(S / p)^(1/(p+1))``; the formula printed in the paper has an error (docs/notation.md).
 
     Parameters
     ----------
@@ -302,7 +299,7 @@ class Frobenius(Schatten):
 
 @dataclass(eq=False, repr=False)
 class SchattenNorm(EitherSide):
-    """``F(A) = ||A||_p``, the norm itself: the same solutions as ``Schatten(p)`` at other strengths.
+    """``F(A) = ||A||_p``, the norm itself: the same solutions as ``Schatten(p)`` at other values of ``alpha``.
 
     Parameters
     ----------
@@ -373,7 +370,7 @@ class SchattenNorm(EitherSide):
 
 @dataclass(eq=False, repr=False)
 class UnitTrace(EitherSide):
-    """The set ``{A : tr A <= 1}``: relation learning (MTRL; its second parameter is the estimator's ``ridge``)."""
+    """The indicator function of ``tr A <= 1``: relation learning (MTRL; its second parameter is the estimator's ``ridge``)."""
 
     @property
     def low_rank(self) -> bool:
@@ -397,7 +394,7 @@ class UnitTrace(EitherSide):
         inside = np.maximum(a, 0.0)
         if np.sum(inside) <= 1:
             return inside
-        a = a - np.max(a)  # the nearest point of sum 1 does not change, and huge entries do not drown the 1
+        a = a - np.max(a)  # the projection on sum 1 is invariant to a shift, and huge entries do not absorb the 1
         falling = np.sort(a)[::-1]
         excess = (np.cumsum(falling) - 1) / np.arange(1, a.size + 1)
         return np.maximum(a - excess[np.nonzero(falling > excess)[0][-1]], 0.0)

@@ -1,16 +1,16 @@
-"""Predictors that are sums of terms, ``W = [W_1; W_2; ...]``, each with features and a structure of its own.
+"""Predictors that are sums of terms, ``W = [W_1; W_2; ...]``, each with its features and its structure.
 
     J = loss(sum_q Phi_q W_q + b) + sum_q alpha tr(A_q^+ W_q'W_q) + F_q(A_q)
 
-It is the separable kernel ``sum_q k_q A_q``, and still convex. The dual splits the same way: one ``G``, and for each term
-its own ``F_q*(Z_q'Z_q / (4 alpha))`` with ``Z_q = Phi_q'G``.
+This is the sum of separable kernels ``sum_q k_q A_q``, and convex. In the dual there is one ``G``, and one
+``F_q*(Z_q'Z_q / (4 alpha))`` with ``Z_q = Phi_q'G`` for each term.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -20,16 +20,16 @@ from .terms import TaskMatrix, Term, Variable, variable_of
 
 @dataclass(eq=False, repr=False)
 class TermSum(Structure):
-    """The structure of stacked terms: ``A`` holds their variables one after the other, in a single row of numbers.
+    """The structure of stacked terms: ``A`` is the concatenation of their flattened variables.
 
     Parameters
     ----------
     structures : list of Structure or Variable
-        One for each term; a structure sits on the side that makes the smaller problem, and all sit on the features where that
-        decouples the tasks.
+        One for each term. Structures that allow it are put on the features, where that decouples all tasks.
     widths : list of int
-        How many features each term has; their features stand side by side.
+        The number of features of each term; the feature matrices are concatenated.
     n_tasks : int
+        The number of tasks.
     """
 
     structures: list[Any]
@@ -45,7 +45,7 @@ class TermSum(Structure):
 
     @classmethod
     def of(cls, structures: list[Structure], widths: list[int], n_tasks: int) -> TermSum:
-        """The sum of terms with these structures, each of which must be able to be one."""
+        """The sum of terms with these structures; raises ``ValueError`` for structures that cannot be a term."""
         if len(structures) != len(widths):
             raise ValueError(f"{len(widths)} kernels need one structure, or one for each, got {len(structures)} structures")
         for structure, width in zip(structures, widths, strict=True):
@@ -78,7 +78,7 @@ class TermSum(Structure):
         return np.split(R, np.cumsum(self.widths)[:-1])
 
     def split(self, A: Array) -> list[Array]:
-        """The variable of each term, in its own shape."""
+        """The variable of each term, in its shape."""
         shapes = [m.shape(r, self.n_tasks) for m, r in zip(self.variables, self.widths, strict=True)]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         return [part.reshape(shape) for part, shape in zip(np.split(A, ends[:-1]), shapes, strict=True)]
@@ -94,7 +94,7 @@ class TermSum(Structure):
         return np.concatenate([a.ravel() for a, _ in found]), float(sum(penalty for _, penalty in found))
 
     def moments(self, R: Array) -> Array:
-        """What the variables see of ``R``, in one row."""
+        """The concatenated second moments of the terms."""
         return np.concatenate([m.moments(r).ravel() for m, r in zip(self.variables, self.features_of(R), strict=True)])
 
     def prox(self, A: Array, step: float) -> Array:
@@ -112,10 +112,10 @@ class TermSum(Structure):
         return sum(m.inverse_trace(a) for m, a in zip(self.variables, self.split(A), strict=True))
 
     def best_structure(self, S: Array) -> Array:
-        raise TypeError("a sum of terms sees weights, not S: use best_of_root")
+        raise TypeError("a sum of terms depends on the weights, not on S: use best_of_root")
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
-        raise TypeError("a sum of terms sees Z, not S: use ray_of_root")
+        raise TypeError("a sum of terms depends on Z, not on S: use ray_of_root")
 
     def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:
         columns = [slice(*ends) for ends in pairwise(accumulate(self.widths, initial=0))]
@@ -123,11 +123,11 @@ class TermSum(Structure):
 
 
 class SplitStructure(Structure):
-    """A structure that splits the weights into several terms on the same features; the terms answer its questions."""
+    """A structure that splits the weights into several terms on the same features; see ``terms`` for its operations."""
 
     @property
     def needs_task_matrix(self) -> bool:
-        return False  # its terms are asked
+        return False  # depends on the terms
 
     def variables(self, width: int, n_tasks: int) -> list[Variable]:
         """The structure variable of each term.
@@ -149,17 +149,17 @@ class SplitStructure(Structure):
     def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:
         return tuple(Term(slice(0, width), variable) for variable in self.variables(width, n_tasks))
 
-    def _refuse(self) -> TypeError:
-        return TypeError(f"{type(self).__name__} splits the weights into terms: ask the terms of a Problem about it")
+    def _refuse(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} splits the weights into terms: use the variables of its terms")
 
     def value(self, A: Array) -> float:
-        raise self._refuse()
+        self._refuse()
 
     def best_structure(self, S: Array) -> Array:
-        raise self._refuse()
+        self._refuse()
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
-        raise self._refuse()
+        self._refuse()
 
     def prox(self, A: Array, step: float) -> Array:
-        raise self._refuse()
+        self._refuse()

@@ -12,15 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import Array, Ray, Structure
-
-TINY = np.finfo(float).tiny
+from .._linalg import column_squares, sum_of_ratios
+from .base import Array, Ray, Structure, indicator_ray
 
 
 class Variable(ABC):
-    """What :class:`TermSum` asks of a term. ``R`` stands for its weights, or for its ``Z`` (``r x T``)."""
+    """The interface that :class:`TermSum` needs. ``R`` are the weights of the term, or its ``Z`` (``r x T``)."""
 
-    couples: bool  # whether tasks are coupled through it
+    couples: bool  # whether it couples the tasks
 
     @abstractmethod
     def shape(self, r: int, T: int) -> tuple[int, ...]:
@@ -31,15 +30,15 @@ class Variable(ABC):
 
     @abstractmethod
     def squared_norm(self, R: Array, A: Array) -> float:
-        """``tr(A^+ R'R)``; ``inf`` where ``R`` leaves the range of ``A``."""
+        """``tr(A^+ R'R)``; ``inf`` where ``R`` is not in the range of ``A``."""
 
     @abstractmethod
     def best(self, R: Array, floor: float) -> tuple[Array, float]:
-        """The best variable for ``R``, and what it then charges, penalty included."""
+        """The best variable ``A`` for ``R``, and ``tr(A^+ R'R) + F(A)``."""
 
     @abstractmethod
     def moments(self, R: Array) -> Array:
-        """What the variable sees of ``R``: its squares, in the shape of the variable."""
+        """The second moments of ``R``, in the shape of the variable."""
 
     @abstractmethod
     def prox(self, A: Array, step: float) -> Array: ...
@@ -52,7 +51,7 @@ class Variable(ABC):
 
     @abstractmethod
     def inverse_trace(self, A: Array) -> float:
-        """``tr A^-1``: what a barrier charges."""
+        """``tr A^-1``, the barrier."""
 
 
 class TaskMatrix(Variable):
@@ -69,23 +68,23 @@ class TaskMatrix(Variable):
     def value(self, A: Array) -> float:
         return self.structure.value(A)
 
-    def _seen(self, R: Array) -> Array:
+    def _oriented(self, R: Array) -> Array:
         return R
 
     def squared_norm(self, R: Array, A: Array) -> float:
-        return self.structure.squared_norm(self._seen(R), A)
+        return self.structure.squared_norm(self._oriented(R), A)
 
     def best(self, R: Array, floor: float) -> tuple[Array, float]:
-        return self.structure.best_of_root(self._seen(R), floor)
+        return self.structure.best_of_root(self._oriented(R), floor)
 
     def moments(self, R: Array) -> Array:
-        return self._seen(R).T @ self._seen(R)
+        return self._oriented(R).T @ self._oriented(R)
 
     def prox(self, A: Array, step: float) -> Array:
         return self.structure.prox(A, step)
 
     def ray(self, R: Array, near: Array | None) -> Ray:
-        return self.structure.ray_of_root(self._seen(R), near)
+        return self.structure.ray_of_root(self._oriented(R), near)
 
     def root(self, A: Array) -> Array:
         return self.structure.root(A)
@@ -95,19 +94,19 @@ class TaskMatrix(Variable):
 
 
 class FeatureMatrix(TaskMatrix):
-    """A structure on the features: ``D`` is ``r x r``, and every task is on its own."""
+    """A structure on the features: ``D`` is ``r x r``, and the tasks are not coupled."""
 
     couples = False
 
     def shape(self, r: int, T: int) -> tuple[int, ...]:
         return r, r
 
-    def _seen(self, R: Array) -> Array:
+    def _oriented(self, R: Array) -> Array:
         return R.T
 
 
 class _GroupNorms(Variable):
-    """A variable for each group of weights, with ``F = weight^2 sum A``: the sum of the groups' norms, times ``2 weight``."""
+    """One number per group of weights, ``F(A) = weight^2 sum A``: the group lasso ``2 weight sum_g ||R_g||``."""
 
     couples = False
 
@@ -119,22 +118,18 @@ class _GroupNorms(Variable):
 
     def squared_norm(self, R: Array, A: Array) -> float:
         squared_norm = self.moments(R)
-        if np.any(squared_norm[A <= 0] > 0):
-            return np.inf
-        return float((squared_norm[A > 0] / A[A > 0]).sum())
+        return np.inf if np.any(squared_norm[A <= 0] > 0) else sum_of_ratios(squared_norm, A)
 
     def best(self, R: Array, floor: float) -> tuple[Array, float]:
         squared_norm = self.moments(R)
         A = np.sqrt((squared_norm + floor) / self.cost)
-        charged = np.divide(squared_norm, A, out=np.zeros_like(A), where=A > 0)
-        return A, float(charged.sum()) + self.value(A)
+        return A, sum_of_ratios(squared_norm, A) + self.value(A)
 
     def prox(self, A: Array, step: float) -> Array:
         return np.maximum(A - step * self.cost, 0.0)
 
     def ray(self, R: Array, near: Array | None) -> Ray:
-        largest = float(self.moments(R).max(initial=0.0)) / self.cost
-        return Ray(1 / max(largest, TINY), lambda c: 0.0 if c * largest <= 1 else np.inf)
+        return indicator_ray(float(self.moments(R).max(initial=0.0)) / self.cost)
 
     def root(self, A: Array) -> Array:
         return np.sqrt(A)
@@ -144,17 +139,17 @@ class _GroupNorms(Variable):
 
 
 class TaskNorms(_GroupNorms):
-    """A number for each task: its weights are there as a whole, or not at all."""
+    """One number per task: the weights of a task are zero together."""
 
     def shape(self, r: int, T: int) -> tuple[int, ...]:
         return (T,)
 
     def moments(self, R: Array) -> Array:
-        return np.einsum("jt,jt->t", R, R)
+        return column_squares(R)
 
 
 class EntryNorms(_GroupNorms):
-    """A number for each weight: the absolute values add up."""
+    """One number per weight: the l1 norm of the weights."""
 
     def shape(self, r: int, T: int) -> tuple[int, ...]:
         return r, T
@@ -164,7 +159,7 @@ class EntryNorms(_GroupNorms):
 
 
 def variable_of(structure: Structure, decouple: bool = False) -> Variable:
-    """The variable of a structure on its side: on the features where it has to be, or where that decouples the tasks."""
+    """A matrix on the features if the structure requires it, or allows it and ``decouple`` is set; else on the tasks."""
     if structure.on_features or (structure.either_side and decouple):
         return FeatureMatrix(structure)
     return TaskMatrix(structure)

@@ -1,25 +1,26 @@
-"""Any convex penalty that a user writes: as a CVXPY expression of ``A``, or as an object with ``value`` and ``prox``."""
+"""Convex penalties that users write, as a CVXPY expression of ``A`` or as an object with ``value`` and ``prox``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..._linalg import symmetric
+from ..._linalg import psd_root, symmetric
 from ..base import Array, Ray, Structure, largest_finite
 from . import numeric_bounds as bounds
 from .cvxpy_penalty import ConicPenalty
 
 
 def has_methods(penalty: Any) -> bool:
-    """Whether an object brings what a penalty must bring."""
+    """Whether an object has the methods ``value`` and ``prox``."""
     return not isinstance(penalty, type) and all(callable(getattr(penalty, name, None)) for name in ("value", "prox"))
 
 
 class _Methods:
-    """An object's own ``value`` and ``prox``, whatever they hand back made a float and a symmetric matrix."""
+    """The ``value`` and ``prox`` of a user's object, as a float and a symmetric matrix."""
 
     def __init__(self, penalty: Any, n_tasks: int):
         self.penalty = penalty
@@ -34,7 +35,7 @@ class _Methods:
             raise ValueError(f"{name}.value must give one number, got shape {np.shape(value)}")
         if not np.isfinite(value):
             raise ValueError(
-                f"{name}.value must be finite where its prox lands, got {float(value)!r} at the prox of the identity"
+                f"{name}.value must be finite at the result of its prox, got {float(value)!r} at the prox of the identity"
             )
 
     def value(self, A: Array) -> float:
@@ -45,11 +46,24 @@ class _Methods:
         return symmetric(np.asarray(self.penalty.prox(symmetric(A), float(step)), dtype=float))
 
 
+class _Penalty:
+    """The penalty for one number of tasks, compiled where it is written in CVXPY."""
+
+    def __init__(self, penalty: Any, n_tasks: int):
+        self.F: Any = _Methods(penalty, n_tasks) if has_methods(penalty) else ConicPenalty(penalty, n_tasks)
+        self.n_tasks = n_tasks
+
+    @cached_property
+    def minimum(self) -> tuple[Array, float]:
+        """A minimiser of ``F``, and an upper bound on ``F*(0) = -min F``."""
+        return bounds.minimum(self.F, self.n_tasks)
+
+
 @dataclass(eq=False, repr=False)
 class CustomStructure(Structure):
     """A penalty of your own; docs/custom.md shows how to write one and how to check it.
 
-    Without a ``conjugate`` the certificate bounds it by gradients that the prox finds, and its message says so.
+    Without a ``conjugate``, the certificate uses an upper bound computed from the prox, and its message says so.
 
     Parameters
     ----------
@@ -70,86 +84,73 @@ class CustomStructure(Structure):
                 "CustomStructure needs a function of a CVXPY variable, or an object with the methods value and prox; got "
                 f"{what!r}"
             )
-        self._forget()
-
-    def _forget(self) -> None:
-        self._known: dict[Any, Any] = {}
+        self._by_size: dict[int, _Penalty] = {}
 
     def __getstate__(self) -> dict:
-        """Without what was computed: compiled problems do not travel."""
+        """Without compiled problems, which cannot be pickled."""
         return {"penalty": self.penalty}
 
     def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-        self._forget()
+        self.__dict__.update(state, _by_size={})
 
-    def _oracle(self, n_tasks: int) -> Any:
+    def _for_tasks(self, n_tasks: int) -> _Penalty:
         """The penalty for this many tasks."""
-        if n_tasks not in self._known:
-            make = _Methods if has_methods(self.penalty) else ConicPenalty
-            self._known[n_tasks] = make(self.penalty, n_tasks)
-        return self._known[n_tasks]
+        if n_tasks not in self._by_size:
+            self._by_size[n_tasks] = _Penalty(self.penalty, n_tasks)
+        return self._by_size[n_tasks]
 
-    def _own(self, name: str) -> Any:
-        """A method that the object brings beyond what it must."""
+    def _optional(self, name: str) -> Any:
+        """A method that the object may have besides the required ones."""
         return getattr(self.penalty, name, None) if has_methods(self.penalty) else None
 
     @property
     def proof(self) -> str:  # type: ignore[override]
-        if self._own("conjugate") is not None:
+        if self._optional("conjugate") is not None:
             return ""
         source = "its prox" if has_methods(self.penalty) else "the prox that a conic solver computes, to its accuracy"
         return f"The conjugate of the penalty was bounded numerically, from {source}"
 
     def check_tasks(self, n_tasks: int) -> None:
-        """For each new problem; the penalty may have changed since the last one."""
-        self._forget()
-        self._oracle(n_tasks)
+        """Compile for each new problem, because the penalty may have changed since the last one."""
+        self._by_size = {n_tasks: _Penalty(self.penalty, n_tasks)}
 
     def value(self, A: Array) -> float:
-        return self._oracle(len(A)).value(A)
+        return self._for_tasks(len(A)).F.value(A)
 
     def prox(self, A: Array, step: float) -> Array:
-        return self._oracle(len(A)).prox(A, step)
-
-    def _least(self, n_tasks: int) -> tuple[Array, float]:
-        """Where the penalty is least, and a bound on ``F*(0)``."""
-        key = ("least", n_tasks)
-        if key not in self._known:
-            self._known[key] = bounds.least(self._oracle(n_tasks), n_tasks)
-        return self._known[key]
+        return self._for_tasks(len(A)).F.prox(A, step)
 
     def best_structure(self, S: Array) -> Array:
-        F = self._oracle(len(S))
+        F = self._for_tasks(len(S)).F
         if not np.any(S):
-            return self._least(len(S))[0]
-        root = bounds.tall_root(S)
-        return bounds.cheapest(F, root.T, self._candidates(S, root))[0]
+            return self._for_tasks(len(S)).minimum[0]
+        root = psd_root(S, rtol=0.0)
+        return bounds.best_candidate(F, root.T, self._candidates(S, root))[0]
 
     def _candidates(self, S: Array, root: Array) -> list[Array]:
-        own = self._own("best_structure") or getattr(self._oracle(len(S)), "best_structure", None)
+        own = self._optional("best_structure") or getattr(self._for_tasks(len(S)).F, "best_structure", None)
         if own is not None:
             return [symmetric(np.asarray(own(S), dtype=float))]
-        return bounds.best_structures(self._oracle(len(S)), root)
+        return bounds.best_structures(self._for_tasks(len(S)).F, root)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        F, T = self._oracle(R.shape[1]), R.shape[1]
+        F, T = self._for_tasks(R.shape[1]).F, R.shape[1]
         if not np.any(R) and floor == 0:
-            A = self._least(T)[0]
+            A = self._for_tasks(T).minimum[0]
             return A, F.value(A)
         lift = max(floor, 1e-24 * float(np.vdot(R, R)))
         _, s, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < T)
         s = np.concatenate([s, np.zeros(T - s.size)])
         root = Vt.T * np.sqrt(s**2 + lift)
-        return bounds.cheapest(F, R, self._candidates(root @ root.T, root))
+        return bounds.best_candidate(F, R, self._candidates(root @ root.T, root))
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
-        conjugate = self._own("conjugate")
+        conjugate = self._optional("conjugate")
         if conjugate is not None:
             max_scale = largest_finite(lambda c: float(conjugate(c * S)))
             return Ray(max_scale, lambda c: float(conjugate(c * S)) if c <= max_scale else np.inf)
-        least, at_zero = self._least(len(S))
-        return bounds.ray(self._oracle(len(S)), S, least if near is None else near, at_zero)
+        minimiser, at_zero = self._for_tasks(len(S)).minimum
+        return bounds.ray(self._for_tasks(len(S)).F, S, minimiser if near is None else near, at_zero)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return self.ray(S, near).conjugate(1.0)
