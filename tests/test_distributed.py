@@ -11,7 +11,7 @@ from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressor
 from taskloom.distributed.cluster import owners
 from taskloom.distributed.factor_descent import Descent, Objective
 from taskloom.distributed.task_summaries import PooledRows, merge, summarise
-from taskloom.distributed.worker_sums import Held
+from taskloom.distributed.worker_sums import WorkerTasks
 
 dask_distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
@@ -99,7 +99,7 @@ def test_a_task_goes_where_most_of_its_rows_are_and_equals_take_turns():
 def objective_of(structure, ridge=0.0, alpha=ALPHA, **shape):
     X, y, task = table(**shape)
     n_tasks, d = int(task.max()) + 1, X.shape[1]
-    held = Held.of(summarise(np.column_stack([X, y]), task, np.arange(n_tasks), True), np.ones(n_tasks))
+    held = WorkerTasks.of(summarise(np.column_stack([X, y]), task, np.arange(n_tasks), True), np.ones(n_tasks))
     curvature = float(held.sizes[1]) / (d * n_tasks)
     return Objective(lambda Q, what: held.sums(Q, alpha, ridge, what), structure, alpha, ridge, d, n_tasks, curvature)
 

@@ -21,16 +21,16 @@ def linear(A, B):
     return np.asarray(A) @ np.asarray(B).T
 
 
-def frozen_objective(model, join, ridge=0.0):
+def frozen_objective(model, prior, ridge=0.0):
     """``w, b -> mean squared error + alpha (w - f0)'D^+(w - f0) + ridge ||w||^2`` written out for the new task."""
     V = model.coef_[:T].T.astype(float)
-    D = V @ join.borrow @ join.borrow.T @ V.T + join.own * np.eye(d)
+    D = V @ prior.loadings @ prior.loadings.T @ V.T + prior.own_variance * np.eye(d)
     inverse = np.linalg.pinv(D, rcond=1e-10)
     inside = D @ inverse
 
     def value(theta):
-        w = V @ join.mean + inside @ (theta[:d] - V @ join.mean)
-        rest = w - V @ join.mean
+        w = V @ prior.mean + inside @ (theta[:d] - V @ prior.mean)
+        rest = w - V @ prior.mean
         error = np.mean((Y_NEW - X_NEW @ w - theta[d]) ** 2)
         return error + model.alpha * rest @ inverse @ rest + ridge * w @ w + 1e-9 * theta[:d] @ theta[:d]
 
@@ -52,13 +52,13 @@ def frozen_objective(model, join, ridge=0.0):
     ids=repr,
 )
 def test_it_minimises_the_objective_with_the_old_tasks_frozen(structure, ridge):
-    from taskloom.estimators.add_task import joining
+    from taskloom.estimators.add_task import new_task_prior
 
     model = MultiTaskRegressor(structure, alpha=0.1, ridge=ridge, tol=1e-9).fit(X, Y)
     before, A = model.coef_.copy(), model.structure_.copy()
-    join = joining(structure, A, lambda: before @ before.T)
+    prior = new_task_prior(structure, A, lambda: before @ before.T)
     model.add_task(X_NEW, Y_NEW, "new")
-    objective = frozen_objective(model, join, ridge)
+    objective = frozen_objective(model, prior, ridge)
     best = minimize(objective, np.zeros(d + 1), method="BFGS", options={"gtol": 1e-10})
     ours = objective(np.append(model.coef_[-1], model.intercept_[-1]))
     assert ours <= best.fun + 1e-6

@@ -27,7 +27,7 @@ from taskloom import (
     stack,
     structures,
 )
-from taskloom.estimators.cross_validation.search import ALONE
+from taskloom.estimators.cross_validation.search import N_SINGLE_TASK_ALPHAS
 from taskloom.estimators.cross_validation.splitters import task_folds
 
 rng = np.random.default_rng(0)
@@ -369,7 +369,7 @@ def test_a_task_that_is_hurt_keeps_a_model_of_its_own(kernel, gamma):
     assert model.fallback_tasks_.tolist() == ["odd"]
     assert "1 of 8 tasks fell back to a model of their own ('odd')" in model.certificate_.message
     assert dict(zip(model.transfer_["task"], model.transfer_["model"], strict=True))["odd"] == "alone"
-    alone = MultiTaskRegressorCV("independent", alphas=ALONE, **options).fit(inputs, wide)
+    alone = MultiTaskRegressorCV("independent", alphas=N_SINGLE_TASK_ALPHAS, **options).fit(inputs, wide)
     assert np.allclose(model.predict(inputs)[:, 3], alone.predict(inputs)[:, 3], atol=1e-4)
     assert np.array_equal(np.delete(model.predict(inputs), 3, axis=1), np.delete(joint.predict(inputs), 3, axis=1))
     if kernel == "linear":

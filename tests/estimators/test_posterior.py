@@ -147,16 +147,16 @@ def test_all_forms_of_a_joint_posterior_agree(monkeypatch, intercept, ridge, wei
     def joint(kind):
         with monkeypatch.context() as patch:
             if kind is not None:
-                patch.setattr(posterior, "_SharedTurning", lambda problem, prior, s, c: kind(problem, prior, seen_of(problem)))
+                patch.setattr(posterior, "_SharedJoint", lambda problem, prior, s, c: kind(problem, prior, seen_of(problem)))
             one = posterior.Posterior(problem, found.W, found.b, found.A, joint=True)
         return one.tau, one.deviation(phi, size), type(one.groups[0][1])
 
     def seen_of(problem):
         seen = problem.observations
-        return posterior._Seen(seen.row, seen.task, seen.weight)
+        return posterior._Observed(seen.row, seen.task, seen.weight)
 
     tau, std, form = joint(None)
-    assert form is (posterior._SharedTurning if weights == "alike" else posterior._ByWeight)
+    assert form is (posterior._SharedJoint if weights == "alike" else posterior._ByWeight)
     if weights == "alike":
         for kind in (posterior._ByWeight, posterior._ByObservation):
             other_tau, other_std, _ = joint(kind)
@@ -234,7 +234,7 @@ def test_what_has_no_posterior_says_so(monkeypatch):
     K = X @ X.T
     with pytest.raises(ValueError, match="precomputed"):
         MultiTaskRegressor(kernel="precomputed").fit(K, Y).predict(K, return_std=True)
-    monkeypatch.setattr(posterior, "LARGEST", 5)
+    monkeypatch.setattr(posterior, "MAX_DENSE_ROWS", 5)
     with pytest.raises(ValueError, match="the limit is 5"):
         MultiTaskRegressor("frobenius").fit(X, np.where(rng.random(Y.shape) < 0.3, np.nan, Y)).predict(NEW, return_std=True)
 

@@ -24,7 +24,7 @@ class Saved:
 
     Q: Array
     pairs: list[tuple[Array, Array]]
-    jump: float
+    proximal_step: float
     history: History
 
 
@@ -46,7 +46,7 @@ class Checkpoint:
                 Q=descent.here.Q,
                 steps=np.array([s for s, _, _ in pairs]),
                 changes=np.array([y for _, y, _ in pairs]),
-                jump=np.array(descent.jump),
+                jump=np.array(descent.proximal_step),
                 **columns,
             )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .task_summaries import TaskSummary, merge
-from .worker_sums import Held, What, add
+from .worker_sums import Statistic, WorkerTasks, add
 
 Array = np.ndarray
 FAN_IN = 8  # sums that are added up at a time
@@ -51,27 +51,27 @@ class Workers:
         return self.client.gather(futures)
 
 
-def _same(Q: Array) -> Array:
+def _identity(Q: Array) -> Array:
     return Q
 
 
-def _taken(statistics: TaskSummary, places: Array, labels: Array) -> TaskSummary:
+def _take(statistics: TaskSummary, places: Array, labels: Array) -> TaskSummary:
     return statistics.take(places, labels)
 
 
-def _held(parts: Sequence[TaskSummary], centre: bool, strength: Array) -> Held:
-    return Held.of(merge(parts, centre), strength)
+def _worker_tasks(parts: Sequence[TaskSummary], centre: bool, task_weights: Array) -> WorkerTasks:
+    return WorkerTasks.of(merge(parts, centre), task_weights)
 
 
-def _sums(held: Held, Q: Array, alpha: float, ridge: float, what: What) -> Array:
-    return held.sums(Q, alpha, ridge, what)
+def _sums(held: WorkerTasks, Q: Array, alpha: float, ridge: float, statistic: Statistic) -> Array:
+    return held.sums(Q, alpha, ridge, statistic)
 
 
-def _sizes(held: Held) -> Array:
+def _sizes(held: WorkerTasks) -> Array:
     return held.sizes
 
 
-def _weights(held: Held, Q: Array, alpha: float) -> tuple[Array, ...]:
+def _weights(held: WorkerTasks, Q: Array, alpha: float) -> tuple[Array, ...]:
     return held.weights(Q, alpha)
 
 
@@ -90,7 +90,7 @@ def owners(present: Sequence[Array], counts: Sequence[Array], n_tasks: int) -> A
     return owner
 
 
-class Tasks:
+class DistributedTasks:
     """Tasks with inputs of their own, spread over the workers: a block of rows takes over the tasks that it has most of.
 
     Of tasks that straddle blocks, statistics move between workers, never rows; a table that is sorted by task moves next to
@@ -104,27 +104,27 @@ class Tasks:
         self._owner = owners(present, counts, n_tasks)
         self.held: list[Any] = []
 
-    def settle(self, strength: Array, centre: bool) -> None:
+    def merge_blocks(self, task_weights: Array, centre: bool) -> None:
         """Bring the parts of every task together; the statistics of the blocks are let go, whoever holds the list."""
         submit, pieces = self.workers.submit, dict[int, list]()
         for block, tasks in enumerate(self.present):
             owner = self._owner[tasks]
             for to in np.unique(owner).tolist():
                 places = np.flatnonzero(owner == to)
-                piece = submit("parts", _taken, self._statistics[block], places, tasks[places])
+                piece = submit("parts", _take, self._statistics[block], places, tasks[places])
                 pieces.setdefault(to, []).append(piece)
         order = np.argsort(self._owner, kind="stable")
         ends = np.searchsorted(self._owner[order], np.arange(len(self.present) + 1))
         for to in sorted(pieces):
             mine = order[ends[to] : ends[to + 1]]
-            self.held.append(submit("tasks", _held, pieces[to], centre, strength[mine]))
+            self.held.append(submit("tasks", _worker_tasks, pieces[to], centre, task_weights[mine]))
         self._statistics.clear()
 
-    def sums(self, Q: Array, alpha: float, ridge: float, what: What) -> Array:
+    def sums(self, Q: Array, alpha: float, ridge: float, statistic: Statistic) -> Array:
         """Broadcast a factor, add up what the tasks make of it."""
         submit = self.workers.submit
-        factor = submit("factor", _same, Q)
-        parts = [submit("solve", _sums, held, factor, alpha, ridge, what) for held in self.held]
+        factor = submit("factor", _identity, Q)
+        parts = [submit("solve", _sums, held, factor, alpha, ridge, statistic) for held in self.held]
         return self.workers.gather(self.workers.total("sum", parts, add))
 
     def sizes(self) -> Array:
@@ -134,7 +134,7 @@ class Tasks:
 
     def weights(self, Q: Array, alpha: float, n_tasks: int) -> tuple[Array, Array, Array]:
         """``W`` and ``Z`` (``d x T``) and the intercepts, one worker's tasks at a time."""
-        factor = self.workers.submit("factor", _same, Q)
+        factor = self.workers.submit("factor", _identity, Q)
         out = np.empty((2, n_tasks, len(Q))), np.empty(n_tasks)
         for future in [self.workers.submit("weights", _weights, held, factor, alpha) for held in self.held]:
             places, W, Z, b = self.workers.gather(future)

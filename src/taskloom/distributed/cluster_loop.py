@@ -10,7 +10,7 @@ import numpy as np
 
 from ..problem.solution import Certificate, History, sentence
 from .checkpoint import Checkpoint
-from .factor_descent import CHECK, Descent, DescentPoint, Objective
+from .factor_descent import CERTIFY_EVERY, Descent, DescentPoint, Objective
 from .progress_bar import Report
 
 Array = np.ndarray
@@ -56,24 +56,24 @@ class ClusterRecord:
             self.primal, self.point = point.value, point
         if point.moments is not None:
             self.dual = max(self.dual, objective.bound(point.scalars, point.moments))
-        self.note()
+        self.add_to_history()
 
-    def note(self) -> None:
+    def add_to_history(self) -> None:
         seconds = time.perf_counter() - self.began
         self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, seconds)
 
-    def take_up(self, history: History) -> None:
+    def resume(self, history: History) -> None:
         """Go on with the history of a fit that was interrupted."""
         self.history = history
         if len(history):
             self.began -= history.seconds[-1]
             self.dual = max(self.dual, history.dual[-1])
 
-    def slowing(self) -> bool:
+    def small_step(self) -> bool:
         """Whether the last step gained so little that the gap may be closed, had it been looked at."""
         return len(self.history) > 1 and self.history.objective[-2] - self.primal < 0.1 * self.gap
 
-    def idle(self) -> bool:
+    def stalled(self) -> bool:
         gaps = self.history.gap
         return len(gaps) > PATIENCE and gaps[-1] > 0.999 * gaps[-1 - PATIENCE]
 
@@ -82,47 +82,47 @@ class ClusterRecord:
         return Certificate(self.primal, self.dual, self.gap, self.relative_gap, status, message)
 
 
-def run(objective: Objective, book: ClusterRecord, checkpoint: Checkpoint | None, limits: Limits, report: Report) -> str:
+def run(objective: Objective, record: ClusterRecord, checkpoint: Checkpoint | None, limits: Limits, report: Report) -> str:
     """Iterate until something stops it; the status says what. Ctrl-C leaves the best point so far, and a checkpoint."""
-    if book.relative_gap <= limits.tol:  # at this strength nothing is learned, and that is proved
-        book.note()
+    if record.relative_gap <= limits.tol:  # at this strength nothing is learned, and that is proved
+        record.add_to_history()
         return "optimal"
     if objective.structure.known:
-        book.record(objective, objective.alone())
-        return "optimal" if book.relative_gap <= limits.tol else "stalled"
+        record.record(objective, objective.alone())
+        return "optimal" if record.relative_gap <= limits.tol else "stalled"
     saved = None if checkpoint is None else checkpoint.read()
     descent = Descent(objective, objective.first() if saved is None else saved.Q)
     if saved is not None:
-        book.take_up(saved.history)
-        book.primal, book.point = descent.here.value, descent.here
+        record.resume(saved.history)
+        record.primal, record.point = descent.here.value, descent.here
         for step, change in saved.pairs:
             descent.memory.add(step, change)
-        descent.jump = saved.jump
+        descent.proximal_step = saved.proximal_step
     status = "interrupted"
     with suppress(KeyboardInterrupt):
-        status = _iterate(objective, descent, book, checkpoint, limits, report)
+        status = _iterate(objective, descent, record, checkpoint, limits, report)
     if checkpoint is not None:
-        checkpoint.write(descent, book.history)
+        checkpoint.write(descent, record.history)
     return status
 
 
 def _iterate(
-    objective: Objective, descent: Descent, book: ClusterRecord, checkpoint: Checkpoint | None, limits: Limits, report: Report
+    objective: Objective, descent: Descent, record: ClusterRecord, checkpoint: Checkpoint | None, limits: Limits, report: Report
 ) -> str:
-    while book.relative_gap > limits.tol:
-        k = len(book.history) + 1
+    while record.relative_gap > limits.tol:
+        k = len(record.history) + 1
         if k > limits.max_iter:
             return "max_iter"
-        book.record(objective, descent.step(due=k % CHECK == 0 or book.slowing()))
-        stop = report(book.history, book.relative_gap)
-        if book.relative_gap <= limits.tol:
+        record.record(objective, descent.step(due=k % CERTIFY_EVERY == 0 or record.small_step()))
+        stop = report(record.history, record.relative_gap)
+        if record.relative_gap <= limits.tol:
             break
-        if descent.finished or book.idle():
+        if descent.finished or record.stalled():
             return "stalled"
         if stop:
             return "callback"
-        if limits.time_limit is not None and book.history.seconds[-1] >= limits.time_limit:
+        if limits.time_limit is not None and record.history.seconds[-1] >= limits.time_limit:
             return "time_limit"
         if checkpoint is not None and k % limits.every == 0:
-            checkpoint.write(descent, book.history)
+            checkpoint.write(descent, record.history)
     return "optimal"

@@ -18,10 +18,10 @@ from ..losses import as_loss
 from ..tables import column_names, column_position, shown
 from .cluster import Workers
 from .cluster_loop import Limits
-from .job import Job
-from .partitions import count_observed, in_X, row_blocks, sights
+from .fit_context import FitContext
+from .partitions import count_observed, empty_tables, names_columns, row_blocks
 from .pooled_rows import fit_shared
-from .progress_bar import watched
+from .progress_bar import progress_report
 from .tasks_by_worker import fit_gaps, fit_long
 
 SETTINGS = {  # of the model, that a distributed fit follows or that predictions need; others must be as they are by default
@@ -99,17 +99,17 @@ def fit(
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every!r}")
     limits = Limits(model.tol, model.max_iter, model.time_limit, checkpoint_every)
-    sight, targets = sights(X, y)
+    empty_X, targets = empty_tables(X, y)
     blocks = row_blocks(X, y)
-    columns = Columns(n_features_in_=int(sight.shape[1]), feature_names_in_=_get_feature_names(sight))
+    columns = Columns(n_features_in_=int(empty_X.shape[1]), feature_names_in_=_get_feature_names(empty_X))
     if model.task_column is not None:
-        column_position(sight, model.task_column)  # or a sentence that says why there is none
-    with watched(bool(model.verbose) if progress is None else progress, model.tol) as report:
-        job = Job(model, columns, Workers(client), _precision(sight, model.task_column), limits, report)
+        column_position(empty_X, model.task_column)  # or a sentence that says why there is none
+    with progress_report(bool(model.verbose) if progress is None else progress, model.tol) as report:
+        context = FitContext(model, columns, Workers(client), _precision(empty_X, model.task_column), limits, report)
         if model.task_column is None:
-            state = _fit_wide(job, blocks, targets, checkpoint)
+            state = _fit_wide(context, blocks, targets, checkpoint)
         else:
-            state = fit_long(job, blocks, checkpoint)
+            state = fit_long(context, blocks, checkpoint)
     given.task_column, given._state = model.task_column, state
     certificate = given.certificate_
     if not certificate.converged and certificate.status != "callback":
@@ -164,25 +164,25 @@ def _accept(model: Any) -> None:
             raise ValueError(f"distributed.fit has no use for {name}={value!r}; leave it as it is by default")
 
 
-def _precision(sight: Any, task_column: Any) -> np.dtype:
+def _precision(empty_X: Any, task_column: Any) -> np.dtype:
     """Predictions are in single precision where all inputs are."""
-    if not hasattr(sight, "dtypes"):
-        return np.dtype("float32" if sight.dtype == np.float32 else "float64")
-    kinds = [str(kind) for kind in sight.dtypes]
+    if not hasattr(empty_X, "dtypes"):
+        return np.dtype("float32" if empty_X.dtype == np.float32 else "float64")
+    kinds = [str(kind) for kind in empty_X.dtypes]
     if task_column is not None:
-        kinds.pop(column_position(sight, task_column))
+        kinds.pop(column_position(empty_X, task_column))
     return np.dtype("float32" if set(kinds) == {"float32"} else "float64")
 
 
-def _fit_wide(job: Job, blocks: Sequence[tuple], sight: Any, checkpoint: Any) -> FittedState:
+def _fit_wide(context: FitContext, blocks: Sequence[tuple], empty_y: Any, checkpoint: Any) -> FittedState:
     """Whether tasks share all their inputs, the targets say."""
-    counted = job.workers.read("count", count_observed, [(X if in_X(y) else None, y) for X, y in blocks])
-    total = np.sum(job.workers.gather(counted), axis=0)
+    counted = context.workers.read("count", count_observed, [(X if names_columns(y) else None, y) for X, y in blocks])
+    total = np.sum(context.workers.gather(counted), axis=0)
     rows, observed = int(total[0]), total[1:]
     if rows == 0:
         raise ValueError("X has no rows")
-    targets = Targets(tasks_=column_names(sight, len(observed)), wide=sight.ndim == 2)
+    targets = Targets(tasks_=column_names(empty_y, len(observed)), wide=empty_y.ndim == 2)
     if not observed.all():
         raise ValueError(f"task {shown(targets.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
     fit_tasks = fit_shared if (observed == rows).all() else fit_gaps
-    return fit_tasks(job, targets, blocks, checkpoint)
+    return fit_tasks(context, targets, blocks, checkpoint)

@@ -21,12 +21,12 @@ from .._linalg import compose, psd_eigh, symmetric
 from ..problem.problem import best_on_ray
 from ..solvers.factor.factored import Memory
 from ..solvers.supervised.sides import ridged
-from .worker_sums import What, unpacked
+from .worker_sums import Statistic, unpacked
 
 Array = np.ndarray
-CHECK = 3  # iterations after which a certificate is due, where it is a larger message than a gradient
-SMALL = 0.1  # columns below this share of the mean squared_norm may go, if the dual says that they should vanish
-WARY = 8  # steps after which to try again whether a column may go
+CERTIFY_EVERY = 3  # iterations after which a certificate is due, where it is a larger message than a gradient
+SMALL_COLUMN = 0.1  # columns below this share of the mean squared_norm may go, if the dual says that they should vanish
+TRIM_DELAY = 8  # steps after which to try again whether a column may go
 TINY = np.finfo(float).tiny
 PAIRS = 20  # past steps that the quasi-Newton direction remembers
 
@@ -44,9 +44,9 @@ class DescentPoint:
 
 @dataclass(eq=False)
 class Objective:
-    """``h``, given who sums over the tasks: ``sums(Q, what)`` as in ``reduced.Held``."""
+    """``h``, given who sums over the tasks: ``sums(Q, statistic)`` as in ``WorkerTasks``."""
 
-    sums: Callable[[Array, What], Array]
+    sums: Callable[[Array, Statistic], Array]
     structure: Any  # one that may sit on the features
     alpha: float
     ridge: float
@@ -59,15 +59,15 @@ class Objective:
         structure, (d, q) = self.structure, Q.shape
         landed = structure.project_factor(Q)
         squared_norm, V = psd_eigh(landed.T @ landed)
-        what: What = "moments" if due or d + 1 <= 2 * q else "correlation"
-        scalars, matrix = unpacked(self.sums(self.root(Q), what), Q.shape, what)
-        if what == "moments":
+        statistic: Statistic = "moments" if due or d + 1 <= 2 * q else "correlation"
+        scalars, matrix = unpacked(self.sums(self.root(Q), statistic), Q.shape, statistic)
+        if statistic == "moments":
             correlation = matrix @ landed
         else:  # the tasks saw the factor less what the ridge takes
             correlation = matrix @ compose(np.sqrt(1 + self.ridge / self.alpha * squared_norm), V)
         value = float(scalars[0] + scalars[2] / 2) + structure.f(squared_norm)
         gradient = structure.pull_back(Q, -correlation / (2 * self.alpha))
-        return DescentPoint(Q, value, gradient, scalars, matrix if what == "moments" else None)
+        return DescentPoint(Q, value, gradient, scalars, matrix if statistic == "moments" else None)
 
     def root(self, Q: Array) -> Array:
         """The factor that the tasks see."""
@@ -143,17 +143,17 @@ class Descent:
     def __init__(self, objective: Objective, Q: Array):
         self.objective, self.here = objective, objective.at(Q)
         self.memory = ScaledMemory(PAIRS)
-        self.jump = float(np.vdot(Q, Q)) / max(Q.shape[1], 1)
-        self.wary = 0  # steps in which no column is dropped
+        self.proximal_step = float(np.vdot(Q, Q)) / max(Q.shape[1], 1)
+        self.trim_delay = 0  # steps in which no column is dropped
         self.finished = False
 
     def step(self, due: bool) -> DescentPoint:
-        grown = self._lacks() and self._proximal()
+        grown = self._missing_direction() and self._proximal()
         if not grown and not self._quasi_newton(due) and not self._proximal():
             self.finished = True
         return self.here
 
-    def _lacks(self) -> bool:
+    def _missing_direction(self) -> bool:
         """Whether the dual constraint is violated in a direction outside the range of ``Q``, more than inside it."""
         M, Q = self.here.moments, self.here.Q
         if M is None or Q.shape[1] >= len(Q) or not self.objective.structure.low_rank:
@@ -175,10 +175,10 @@ class Descent:
         t = 1.0
         if not memory.pairs:
             t = min(1.0, float(np.linalg.norm(here.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
-        self.wary -= 1
-        blamed = False  # whether it was the columns that were dropped which made the last trial fail, as far as is known
+        self.trim_delay -= 1
+        trim_failed = False  # whether it was the columns that were dropped which made the last trial fail, as far as is known
         for _ in range(20):
-            Q, turn = self._trimmed(here.Q + t * direction, keep=blamed)
+            Q, turn = self._trimmed(here.Q + t * direction, keep=trim_failed)
             there, along = self.objective.at(Q, due), direction @ turn
             low = there.value <= here.value + 1e-4 * t * fall
             # where rounding hides the decrease, the gradient along the step decides (Hager and Zhang)
@@ -187,10 +187,10 @@ class Descent:
                 memory.turn(turn)
                 memory.add(Q - here.Q @ turn, there.gradient - here.gradient @ turn)
                 self.here = there
-                self.wary = WARY if blamed else self.wary
+                self.trim_delay = TRIM_DELAY if trim_failed else self.trim_delay
                 return True
-            blamed = turn.shape[1] < len(turn)
-            t = t if blamed else t / 3
+            trim_failed = turn.shape[1] < len(turn)
+            t = t if trim_failed else t / 3
         if not memory.pairs:
             return False
         memory.pairs = []
@@ -205,14 +205,14 @@ class Descent:
         assert here.moments is not None
         D, correlation = landed @ landed.T, here.moments / (4 * objective.alpha)
         for _ in range(12):
-            squared_norm, U = np.linalg.eigh(symmetric(D + self.jump * correlation))
-            squared_norm = objective.structure.f_prox(squared_norm, self.jump)
+            squared_norm, U = np.linalg.eigh(symmetric(D + self.proximal_step * correlation))
+            squared_norm = objective.structure.f_prox(squared_norm, self.proximal_step)
             keep = squared_norm > 0
             if keep.any() and (there := objective.at(U[:, keep] * np.sqrt(squared_norm[keep]))).value < here.value:
                 self.here, self.memory.pairs = there, []
-                self.jump *= 2
+                self.proximal_step *= 2
                 return True
-            self.jump /= 4
+            self.proximal_step /= 4
         return False
 
     def _trimmed(self, Q: Array, keep: bool) -> tuple[Array, Array]:
@@ -220,7 +220,7 @@ class Descent:
         the rank. ``h`` does not see how columns are turned, so they are turned apart first; that matrix is handed back, too.
         """
         M = self.here.moments
-        if keep or self.wary > 0 or M is None or not self.objective.structure.low_rank:
+        if keep or self.trim_delay > 0 or M is None or not self.objective.structure.low_rank:
             return Q, np.eye(Q.shape[1])
         squared_norm, V = psd_eigh(Q.T @ Q)
         share, along = squared_norm / max(float(squared_norm.mean()), TINY), Q @ V
@@ -228,5 +228,5 @@ class Descent:
         level = float(correlation.sum()) / max(
             float(squared_norm.sum()), TINY
         )  # what directions that stay have, at the optimum
-        stay = (share >= SMALL) | (correlation >= (1 - 2 * share) * level * squared_norm)
+        stay = (share >= SMALL_COLUMN) | (correlation >= (1 - 2 * share) * level * squared_norm)
         return (Q, np.eye(Q.shape[1])) if stay.all() or not stay.any() else (along[:, stay], V[:, stay])

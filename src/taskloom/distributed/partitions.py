@@ -18,14 +18,14 @@ def is_frame(collection: Any) -> bool:
     return hasattr(type(collection), "divisions")
 
 
-def in_X(y: Any) -> bool:
+def names_columns(y: Any) -> bool:
     """Whether ``y`` names columns of ``X`` in place of being a collection."""
-    return isinstance(y, (str, Integral)) or (isinstance(y, list) and bool(y) and all(in_X(each) for each in y))
+    return isinstance(y, (str, Integral)) or (isinstance(y, list) and bool(y) and all(names_columns(each) for each in y))
 
 
-def apart(table: Any, y: Any) -> tuple[Any, Any]:
+def split_targets(table: Any, y: Any) -> tuple[Any, Any]:
     """Inputs and targets of a table, where targets are columns of it; otherwise both as they are."""
-    if not in_X(y):
+    if not names_columns(y):
         return table, y
     names, width = list(getattr(table, "columns", [])), table.shape[1]
     at = []
@@ -39,27 +39,27 @@ def apart(table: Any, y: Any) -> tuple[Any, Any]:
     return (table.iloc[:, rest], table.iloc[:, chosen]) if names else (table[:, rest], table[:, chosen])
 
 
-def sights(X: Any, y: Any) -> tuple[Any, Any]:
+def empty_tables(X: Any, y: Any) -> tuple[Any, Any]:
     """Inputs and targets without any rows: names, types and widths."""
     for name, given in (("X", X), ("y", y)):
-        if not (is_frame(given) or hasattr(type(given), "chunks") or (name == "y" and in_X(y))):
+        if not (is_frame(given) or hasattr(type(given), "chunks") or (name == "y" and names_columns(y))):
             raise ValueError(
                 f"{name} must be a Dask array or data frame, got {type(given).__name__}; model.fit takes what fits in memory"
             )
     if getattr(X, "ndim", 2) != 2:
         raise ValueError(f"X must be a matrix, got {getattr(X, 'ndim', 2)} dimension(s)")
     empty = [
-        each if in_X(each) else each._meta if is_frame(each) else np.empty((0, *each.shape[1:]), dtype=each.dtype)
+        each if names_columns(each) else each._meta if is_frame(each) else np.empty((0, *each.shape[1:]), dtype=each.dtype)
         for each in (X, y)
     ]
-    return apart(*empty)
+    return split_targets(*empty)
 
 
 def row_blocks(X: Any, y: Any) -> list[tuple[Any, Any]]:
     """Delayed pairs of inputs and targets, one for each block of rows; columns are never cut."""
     if not is_frame(X):
         X = X.rechunk({1: -1})
-    if in_X(y):
+    if names_columns(y):
         return [(block, y) for block in np.ravel(X.to_delayed()).tolist()]
     if not is_frame(y):
         y = y.rechunk({1: -1}) if y.ndim == 2 else y
@@ -77,7 +77,7 @@ def row_blocks(X: Any, y: Any) -> list[tuple[Any, Any]]:
 
 def _checked(inputs: Any, y: Any, place: int) -> tuple[Array, Array]:
     """Inputs and targets of a block as numbers; NaN is allowed in targets."""
-    inputs, y = apart(inputs, y)
+    inputs, y = split_targets(inputs, y)
     try:
         X, Y = np.asarray(inputs, dtype=float), np.asarray(y, dtype=float)
     except (TypeError, ValueError) as error:
@@ -97,7 +97,7 @@ def _columns(Y: Array) -> Array:
 
 def read_long(inputs: Any, y: Any, task_column: Any, centre: bool, place: int) -> TaskSummary:
     """The statistics of the tasks of a block, from a table with a task column."""
-    inputs, y = apart(inputs, y)
+    inputs, y = split_targets(inputs, y)
     table = split_table(inputs, task_column)
     X, Y = _checked(table.X, y, place)
     if Y.ndim != 1 and Y.shape[1] != 1:
@@ -132,7 +132,7 @@ def read_shared(inputs: Any, y: Any, centre: bool, place: int) -> PooledRows:
 
 def count_observed(inputs: Any, y: Any, _: int) -> Array:
     """The number of rows of a block, and for each task of a wide table in how many it was observed."""
-    Y = np.asarray(apart(inputs, y)[1], dtype=float)
+    Y = np.asarray(split_targets(inputs, y)[1], dtype=float)
     return np.append(len(Y), np.count_nonzero(~np.isnan(_columns(Y)), axis=0))
 
 

@@ -16,7 +16,7 @@ Report = Callable[[History, float], bool | None]  # the history and the relative
 
 
 @contextmanager
-def watched(progress: Any, tol: float) -> Iterator[Report]:
+def progress_report(progress: Any, tol: float) -> Iterator[Report]:
     """``progress`` is True, False, or a callable of the history."""
     if callable(progress):
         yield lambda history, _: progress(history)

@@ -18,17 +18,17 @@ from ..structures import Independent, Structure, as_structure
 from ..structures.spectral import EitherSide
 from ..tables import code_labels, sorted_labels
 from .checkpoint import Checkpoint
-from .cluster import Tasks
+from .cluster import DistributedTasks
 from .cluster_loop import ClusterRecord, run
 from .factor_descent import Objective
-from .job import Job
+from .fit_context import FitContext
 from .partitions import names_of, read_long, read_wide
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Afar:
+class RemoteProblem:
     """What a fitted estimator asks of its problem, where the observations are elsewhere."""
 
     loss: Loss
@@ -43,30 +43,30 @@ class Afar:
         return self.Z
 
 
-def fit_long(job: Job, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
+def fit_long(context: FitContext, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
     """From tables with a task column."""
-    _accept(job)
-    statistics = job.workers.read("statistics", read_long, blocks, job.model.task_column, job.centre)
-    names = _names(job, statistics)
+    _accept(context)
+    statistics = context.workers.read("statistics", read_long, blocks, context.model.task_column, context.centre)
+    names = _names(context, statistics)
     sizes = [len(labels) for labels, _ in names]
     if not any(sizes):
         raise ValueError("y holds nothing but NaN: no task was observed")
     everywhere = np.concatenate([labels for labels, _ in names if len(labels)])
     targets = Targets(tasks_=sorted_labels(everywhere), wide=False)
     present = np.split(code_labels(everywhere, targets.tasks_), np.cumsum(sizes)[:-1])
-    return _fit(job, targets, statistics, present, [n for _, n in names], checkpoint)
+    return _fit(context, targets, statistics, present, [n for _, n in names], checkpoint)
 
 
-def fit_gaps(job: Job, targets: Targets, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
+def fit_gaps(context: FitContext, targets: Targets, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
     """From tables with a column of targets for each task, some of which are missing."""
-    _accept(job)
-    statistics = job.workers.read("statistics", read_wide, blocks, job.centre)
-    names = _names(job, statistics)
-    return _fit(job, targets, statistics, [label for label, _ in names], [n for _, n in names], checkpoint)
+    _accept(context)
+    statistics = context.workers.read("statistics", read_wide, blocks, context.centre)
+    names = _names(context, statistics)
+    return _fit(context, targets, statistics, [label for label, _ in names], [n for _, n in names], checkpoint)
 
 
-def _accept(job: Job) -> None:
-    structure, solver = job.model.structure, job.model.solver
+def _accept(context: FitContext) -> None:
+    structure, solver = context.model.structure, context.model.solver
     posed = as_structure(structure)
     if not isinstance(posed, (EitherSide, Independent)):
         raise ValueError(
@@ -79,42 +79,50 @@ def _accept(job: Job) -> None:
         )
 
 
-def _names(job: Job, statistics: Sequence[Any]) -> list[tuple[Array, Array]]:
-    return job.workers.gather([job.workers.submit("names", names_of, each) for each in statistics])
+def _names(context: FitContext, statistics: Sequence[Any]) -> list[tuple[Array, Array]]:
+    return context.workers.gather([context.workers.submit("names", names_of, each) for each in statistics])
 
 
 def _fit(
-    job: Job, targets: Targets, statistics: list[Any], present: list[Array], counts: list[Array], checkpoint: Any
+    context: FitContext, targets: Targets, statistics: list[Any], present: list[Array], counts: list[Array], checkpoint: Any
 ) -> FittedState:
-    model, d, n_tasks, structure = job.model, job.n_features, len(targets.tasks_), job.structure(targets)
+    model, d, n_tasks, structure = context.model, context.n_features, len(targets.tasks_), context.structure(targets)
     total = np.zeros(n_tasks)
     for some, n in zip(present, counts, strict=True):
         total[some] += n
-    tasks = Tasks(job.workers, statistics, present, counts)
-    tasks.settle(job.strengths(targets, total), job.centre)
+    tasks = DistributedTasks(context.workers, statistics, present, counts)
+    tasks.merge_blocks(context.task_weights(targets, total), context.centre)
     alpha, ridge = float(model.alpha), float(model.ridge)
     rounding_floor, squares = tasks.sizes().tolist()
     objective = Objective(
-        lambda Q, what: tasks.sums(Q, alpha, ridge, what), structure, alpha, ridge, d, n_tasks, squares / (d * n_tasks)
+        lambda Q, statistic: tasks.sums(Q, alpha, ridge, statistic),
+        structure,
+        alpha,
+        ridge,
+        d,
+        n_tasks,
+        squares / (d * n_tasks),
     )
     scalars, moments = objective.nothing()
-    book = ClusterRecord(float(scalars[0]), rounding_floor, float(scalars[0]), objective.bound(scalars, moments))
-    file = None if checkpoint is None else Checkpoint(checkpoint, _described(job, targets, structure, total, scalars, moments))
-    status = run(objective, book, file, job.limits, job.report)
-    return _hand_back(job, targets, objective, tasks, book, status)
+    record = ClusterRecord(float(scalars[0]), rounding_floor, float(scalars[0]), objective.bound(scalars, moments))
+    file = (
+        None if checkpoint is None else Checkpoint(checkpoint, _described(context, targets, structure, total, scalars, moments))
+    )
+    status = run(objective, record, file, context.limits, context.report)
+    return _fitted_state(context, targets, objective, tasks, record, status)
 
 
 def _described(
-    job: Job, targets: Targets, structure: Structure, total: Array, scalars: Array, moments: Array
+    context: FitContext, targets: Targets, structure: Structure, total: Array, scalars: Array, moments: Array
 ) -> dict[str, Any]:
     """Settings and data of a problem, in as few words as tell it from others."""
-    model = job.model
+    model = context.model
     return {
         "structure": repr(structure),
         "alpha": float(model.alpha),
         "ridge": float(model.ridge),
         "fit_intercept": bool(model.fit_intercept),
-        "number of inputs": job.n_features,
+        "number of inputs": context.n_features,
         "number of tasks": len(targets.tasks_),
         "digest of the task names": hashlib.sha256(repr(targets.tasks_.tolist()).encode()).hexdigest()[:16],
         "number of observations": int(total.sum()),
@@ -123,17 +131,21 @@ def _described(
     }
 
 
-def _hand_back(job: Job, targets: Targets, objective: Objective, tasks: Tasks, book: ClusterRecord, status: str) -> FittedState:
+def _fitted_state(
+    context: FitContext, targets: Targets, objective: Objective, tasks: DistributedTasks, record: ClusterRecord, status: str
+) -> FittedState:
     """The weights come to the client; the best structure for them is what is certified."""
-    d, n_tasks = job.n_features, len(targets.tasks_)
-    root = np.zeros((d, 0)) if book.point is None else objective.root(book.point.Q)
+    d, n_tasks = context.n_features, len(targets.tasks_)
+    root = np.zeros((d, 0)) if record.point is None else objective.root(record.point.Q)
     W, Z, b = tasks.weights(root, objective.alpha, n_tasks)
     A, penalty = objective.structure.final_structure(np.sqrt(objective.alpha) * W)
-    if book.point is not None:
-        book.primal = min(book.primal, float(book.point.scalars[0]) + penalty + objective.ridge * float(np.vdot(W, W)))
-    certificate = book.certificate(
-        status, job.limits.tol, f"solver Distributed on {len(job.workers.client.nthreads())} workers"
+    if record.point is not None:
+        record.primal = min(record.primal, float(record.point.scalars[0]) + penalty + objective.ridge * float(np.vdot(W, W)))
+    certificate = record.certificate(
+        status, context.limits.tol, f"solver Distributed on {len(context.workers.client.nthreads())} workers"
     )
-    problem = Afar(as_loss(job.model.loss), objective.structure, objective.alpha, objective.ridge, n_tasks, Z)
+    problem = RemoteProblem(as_loss(context.model.loss), objective.structure, objective.alpha, objective.ridge, n_tasks, Z)
     features = LinearFeatures(np.empty((0, d)), keep_columns=True)
-    return job.fitted(targets, features, problem, Solution(W, b, A, np.zeros(0), certificate, book.history, "distributed"))
+    return context.fitted(
+        targets, features, problem, Solution(W, b, A, np.zeros(0), certificate, record.history, "distributed")
+    )

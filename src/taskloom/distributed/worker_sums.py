@@ -14,7 +14,7 @@ from ..design import batches
 from .task_summaries import TaskSummary
 
 Array = np.ndarray
-What = Literal["correlation", "moments", "weights"]
+Statistic = Literal["correlation", "moments", "weights"]
 SCALARS = 4  # the loss, <y, residuals>, <W, Z> and ||W||^2
 
 
@@ -27,7 +27,7 @@ class WorkerBlock(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class WorkerTasks:
     """The tasks of a worker, ready to be solved again and again."""
 
     places: Array  # positions among all tasks
@@ -40,35 +40,35 @@ class Held:
         return self.means.shape[1] - 1
 
     @classmethod
-    def of(cls, statistics: TaskSummary, strength: Array) -> Held:
-        """Of tasks whose labels are their positions among all; ``strength`` is the weight of each, ``c_t``."""
-        root, blocks = np.sqrt(strength / statistics.counts), []
+    def of(cls, statistics: TaskSummary, task_weights: Array) -> WorkerTasks:
+        """Of tasks whose labels are their positions among all; ``task_weights`` holds ``c_t``."""
+        root, blocks = np.sqrt(task_weights / statistics.counts), []
         for batch in batches(np.diff(statistics.starts), statistics.starts):
             rows = statistics.rows[batch.place] * (batch.mask * root[batch.tasks][:, None])[:, :, None]
             blocks.append(WorkerBlock(batch.tasks, np.ascontiguousarray(rows[:, :, :-1]), rows[:, :, -1].copy()))
         squares = np.add.reduceat(statistics.rows[:, -1] ** 2, statistics.starts[:-1]) / statistics.counts
         off = np.finfo(float).eps * (4 + statistics.counts)
-        rounding_floor = float(strength @ (off**2 * (squares + statistics.means[:, -1] ** 2)))
+        rounding_floor = float(task_weights @ (off**2 * (squares + statistics.means[:, -1] ** 2)))
         curvature = sum(float(np.vdot(block.X, block.X)) for block in blocks)
         return cls(statistics.labels, blocks, statistics.means, np.array([rounding_floor, curvature]))
 
-    def sums(self, Q: Array, alpha: float, ridge: float, what: What) -> Array:
+    def sums(self, Q: Array, alpha: float, ridge: float, statistic: Statistic) -> Array:
         """Scalars, then one small matrix: the triangle of the ``"moments"`` of ``Z``, or their product with ``Q``,
         or the triangle of the moments of the ``"weights"``."""
         d, scalars = self.width, np.zeros(SCALARS)
-        out = np.zeros((d, Q.shape[1] if what == "correlation" else d))
+        out = np.zeros((d, Q.shape[1] if statistic == "correlation" else d))
         for block, B, left in self._solved(Q, alpha):
-            W, Z = B @ Q.T, _pull(block, left)
+            W, Z = B @ Q.T, _correlate(block, left)
             scalars += [np.vdot(left, left), np.vdot(block.y, left), np.vdot(W, Z), np.vdot(W, W)]
-            R = W if what == "weights" else Z - 2 * ridge * W
-            out += R.T @ (R @ Q) if what == "correlation" else R.T @ R
-        return np.concatenate([scalars, out.ravel() if what == "correlation" else out[np.triu_indices(d)]])
+            R = W if statistic == "weights" else Z - 2 * ridge * W
+            out += R.T @ (R @ Q) if statistic == "correlation" else R.T @ R
+        return np.concatenate([scalars, out.ravel() if statistic == "correlation" else out[np.triu_indices(d)]])
 
     def weights(self, Q: Array, alpha: float) -> tuple[Array, Array, Array, Array]:
         """Positions, weights and ``Z`` (a row for each task), and intercepts."""
         W, Z = np.empty((2, len(self.places), self.width))
         for block, B, left in self._solved(Q, alpha):
-            W[block.tasks], Z[block.tasks] = B @ Q.T, _pull(block, left)
+            W[block.tasks], Z[block.tasks] = B @ Q.T, _correlate(block, left)
         return self.places, W, Z, self.means[:, -1] - np.einsum("td,td->t", self.means[:, :-1], W)
 
     def _solved(self, Q: Array, alpha: float) -> Iterator[tuple[WorkerBlock, Array, Array]]:
@@ -87,7 +87,7 @@ class Held:
                     yield block, B[..., 0], block.y - np.matmul(P, B)[..., 0]
 
 
-def _pull(block: WorkerBlock, left: Array) -> Array:
+def _correlate(block: WorkerBlock, left: Array) -> Array:
     """``Z = X'G`` of each task, with ``G`` twice the residuals."""
     return 2 * np.matmul(left[:, None, :], block.X)[:, 0]
 
@@ -97,10 +97,10 @@ def add(parts: Sequence[Array]) -> Array:
     return reduce(np.add, parts)
 
 
-def unpacked(vector: Array, shape: tuple[int, int], what: What) -> tuple[Array, Array]:
+def unpacked(vector: Array, shape: tuple[int, int], statistic: Statistic) -> tuple[Array, Array]:
     """Scalars, and the matrix: whole where its triangle was sent. ``shape`` is that of ``Q``."""
     scalars, rest, d = vector[:SCALARS], vector[SCALARS:], shape[0]
-    if what == "correlation":
+    if statistic == "correlation":
         return scalars, rest.reshape(shape)
     M = np.zeros((d, d))
     M[np.triu_indices(d)] = rest

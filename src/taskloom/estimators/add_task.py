@@ -1,11 +1,12 @@
-"""One more task, against the structure that was learned: no refit, one small system (docs/estimators.md derives it).
+"""Adding a task to a fitted model: the learned structure is kept, one small system is solved (docs/estimators.md derives it).
 
-The new task is a combination of the old ones plus something of its own, ``f = sum_t beta_t f_t + e``, and joins the structure
-with ``A beta`` as its relations and ``beta'A beta + own`` as its variance. With the old tasks frozen, it minimises
+The function of the new task is a combination of the fitted ones plus a task-specific part, ``f = sum_t beta_t f_t + e``. Its
+row of the structure has the covariances ``A beta`` and the variance ``beta'A beta + own``. The fitted tasks do not change. The
+new one minimises
 
     sum_i v_i loss(y_i, f(x_i) + b) + alpha <f - f0, D^+ (f - f0)> + ridge ||f||^2,       D = W M M'W' + own I
 
-with ``f0 = sum_t beta0_t f_t``. The structure says what ``beta0``, ``M`` and ``own`` are.
+with the conditional mean ``f0 = sum_t beta0_t f_t``. The structure defines ``beta0``, ``M`` and ``own``.
 """
 
 from __future__ import annotations
@@ -42,44 +43,44 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Joining:
-    """How a task joins: the old tasks' weights in its mean, the root of what it may borrow, and its own variance."""
+class NewTaskPrior:
+    """The conditional law of a new task given the fitted ones."""
 
-    mean: Array  # beta0, one number for each old task
-    borrow: Array  # M, T x q
-    own: float
+    mean: Array  # beta0: weights of the fitted tasks in the conditional mean
+    loadings: Array  # M, T x q
+    own_variance: float  # of the task-specific part
 
-    def padded(self, n_tasks: int) -> Joining:
-        """The same among more tasks, of which the later ones have no part in it."""
+    def extended(self, n_tasks: int) -> NewTaskPrior:
+        """The same for more tasks; those that were added have weight zero."""
         more = n_tasks - len(self.mean)
         if more == 0:
             return self
-        return Joining(np.pad(self.mean, (0, more)), np.pad(self.borrow, ((0, more), (0, 0))), self.own)
+        return NewTaskPrior(np.pad(self.mean, (0, more)), np.pad(self.loadings, ((0, more), (0, 0))), self.own_variance)
 
-    def ridged(self, rho: float, gram: Callable[[], Array]) -> Joining:
+    def with_ridge(self, rho: float, gram: Callable[[], Array]) -> NewTaskPrior:
         """With a ridge: ``D`` becomes ``(D^-1 + rho)^-1``, eigenvalue by eigenvalue, and the mean shrinks with it."""
         if rho == 0:
             return self
-        e, V = psd_eigh(self.borrow.T @ gram() @ self.borrow)
-        own = self.own / (1 + rho * self.own)
-        after = (self.own + e) / (1 + rho * (self.own + e)) - own
+        e, V = psd_eigh(self.loadings.T @ gram() @ self.loadings)
+        own = self.own_variance / (1 + rho * self.own_variance)
+        after = (self.own_variance + e) / (1 + rho * (self.own_variance + e)) - own
         stretch = np.sqrt(np.divide(after, e, out=np.zeros_like(e), where=e > 0))
-        return Joining(self.mean / (1 + rho * self.own), self.borrow @ (V * stretch), own)
+        return NewTaskPrior(self.mean / (1 + rho * self.own_variance), self.loadings @ (V * stretch), own)
 
 
-def joining(
+def new_task_prior(
     structure: Structure, A: Array, gram: Callable[[], Array], relation: Array | None = None, weights: Array | None = None
-) -> Joining:
-    """What the frozen structure says about one more task; ``gram`` gives the inner products of the tasks' functions.
+) -> NewTaskPrior:
+    """The prior of a new task under a fixed structure; ``gram`` returns the inner products of the tasks' functions.
 
-    With ``weights`` (``T x d``), fewer features than tasks make the decomposition smaller.
+    With ``weights`` (``T x d``) and fewer features than tasks, the decomposition is ``d x d``.
     """
     T = len(A)
     if relation is not None:
-        return _related(A, relation)
+        return _prior_given_relation(A, relation)
     given = structure.new_task_conditional(T)
     if given is not None:
-        return Joining(given[0], np.zeros((T, 0)), given[1])
+        return NewTaskPrior(given[0], np.zeros((T, 0)), given[1])
     if structure.either_side:
         if weights is not None and weights.shape[1] < T:
             d, V = psd_eigh(weights.T @ weights)
@@ -89,117 +90,119 @@ def joining(
         keep = g > 1e-12 * max(g[-1], np.finfo(float).tiny)
         g, V = g[keep], V[:, keep]
         a = np.sum(V * (A @ V), axis=0)  # A and W'W share their eigenvectors at the optimum
-        return Joining(np.zeros(T), V * np.sqrt(np.maximum(a, 0.0) / g), 0.0)
+        return NewTaskPrior(np.zeros(T), V * np.sqrt(np.maximum(a, 0.0) / g), 0.0)
     a, V = psd_eigh(A)
     keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
     root = V[:, keep] / np.sqrt(a[keep])  # W root root' W' = W A^+ W'
     size = float(np.sum(root * (gram() @ root)))
-    borrow = root * np.sqrt(a.sum() / size) if size > 0 else root[:, :0]
+    loadings = root * np.sqrt(a.sum() / size) if size > 0 else root[:, :0]
     own = float(np.mean(1 / np.einsum("tq,tq->t", root, root))) if keep.all() else 0.0
-    return Joining(np.zeros(T), borrow, own)
+    return NewTaskPrior(np.zeros(T), loadings, own)
 
 
-def _related(A: Array, relation: Array) -> Joining:
-    """Relations that a user knows: the conditional law of a Gaussian with covariance ``A``, bordered by them."""
+def _prior_given_relation(A: Array, relation: Array) -> NewTaskPrior:
+    """The conditional law of a Gaussian with covariance ``A`` and given covariances with the new task."""
     a, V = psd_eigh(A)
     keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
     beta = V[:, keep] @ ((V[:, keep].T @ relation) / a[keep])
     left = float(np.mean(np.diag(A)) - beta @ A @ beta)
     if not left > 0:
         raise ValueError(
-            f"relation is too strong: the others would determine the new task (its own variance would be {left:.3g}); "
+            f"relation is too strong: the others would determine the new task (its conditional variance would be {left:.3g}); "
             "scale relation down"
         )
-    return Joining(beta, np.zeros((len(A), 0)), left)
+    return NewTaskPrior(beta, np.zeros((len(A), 0)), left)
 
 
 @dataclass(frozen=True, eq=False)
 class NewTask:
-    """A task at the door: its inputs and observations in the units of the fit, its loss, and how to undo the units."""
+    """A new task: inputs and observations in the units of the fit, loss, and mean and standard deviation of its targets."""
 
     name: Any
     inputs: Any
     seen: Observations
     loss: Loss
     mean: float
-    spread: float
-    classes: Any  # of all tasks, with this one
+    std: float
+    classes: Any  # of all tasks, including this one
 
 
 @dataclass(frozen=True)
-class OneSolve:
-    """How the new task's own small problem is solved."""
+class SolveSettings:
+    """Settings of the solve of a new task."""
 
     fit_intercept: bool
     tol: float
     max_iter: int
 
 
-def add_task(state: FittedState, new: NewTask, relation: Any, how: OneSolve) -> FittedState:
-    """The state with one more task, the last one; the old ones stay as they are."""
+def add_task(state: FittedState, new: NewTask, relation: Any, settings: SolveSettings) -> FittedState:
+    """The state with one more task, at the end; the fitted tasks do not change."""
     if state.learned.on_features:
-        return _with_selected(state, new, how)
-    join = _join(state, _relation(state, relation))
-    if join.own != 0 and state.kernel.precomputed:
+        return _add_under_feature_structure(state, new, settings)
+    prior = _prior_of_new_task(state, _relation(state, relation))
+    if prior.own_variance != 0 and state.kernel.precomputed:
         raise ValueError(
             'under this structure add_task needs the kernel between the new inputs, which kernel="precomputed" does not '
             "give; pass a kernel function"
         )
-    functions = (decision_values(state, new.inputs) - state.intercept_).astype(float) / state.scale.spread  # old tasks
+    functions = (decision_values(state, new.inputs) - state.intercept_).astype(float) / state.scale.std  # of the fitted tasks
     inputs = new.inputs if state.feature_map_ is None else map_rows(state.feature_map_, new.inputs)
-    beta, own, b = _learn_one(state, inputs, functions, new, join, how)
-    old = beta / state.scale.spread  # the functions of the old tasks, in the units of theirs
+    beta, own, b = _fit_new_task(state, inputs, functions, new, prior, settings)
+    old = beta / state.scale.std  # coefficients of the fitted functions in their own units
     if state.coef_ is not None:
-        row = np.asarray((old @ state.coef_ + own @ inputs) * new.spread)
+        row = np.asarray((old @ state.coef_ + own @ inputs) * new.std)
         predictor: dict[str, Any] = {"coef_": np.vstack([state.coef_, row.reshape(1, -1)]).astype(state.dtype)}
     else:
-        products = _with_inner_products(state, inputs, functions, beta, own)
-        predictor = _with_dual(state, inputs, state.dual_coef_ @ old * new.spread, own * new.spread)
+        products = _extended_inner_products(state, inputs, functions, beta, own)
+        predictor = _extended_dual(state, inputs, state.dual_coef_ @ old * new.std, own * new.std)
         predictor["inner_products"] = products
-    A = _with_newcomer(state.structure_.astype(float, copy=False), beta, join.own).astype(state.dtype)
-    keep = None if relation is not None else join
-    return _appended(state, new, b, structure_=A, joining=keep or state.joining, **predictor)
+    A = _extended_structure(state.structure_.astype(float, copy=False), beta, prior.own_variance).astype(state.dtype)
+    keep = None if relation is not None else prior
+    return _appended(state, new, b, structure_=A, new_task_prior=keep or state.new_task_prior, **predictor)
 
 
-def _with_selected(state: FittedState, new: NewTask, how: OneSolve) -> FittedState:
-    """Under a structure on the features the new task has the same ``D``, and nothing to do with other tasks otherwise."""
+def _add_under_feature_structure(state: FittedState, new: NewTask, settings: SolveSettings) -> FittedState:
+    """Under a structure on the features the new task has the same ``D`` and is otherwise independent of the others."""
     d = np.diag(state.feature_structure_).astype(float)
     root = np.sqrt(d / (1 + state.ridge / state.alpha * d))
-    W, b = _solve_one(np.asarray(new.inputs @ np.diag(root)), new.seen, new.loss, state.alpha, how)
+    W, b = _solve_task(np.asarray(new.inputs @ np.diag(root)), new.seen, new.loss, state.alpha, settings)
     weights = root * W[:, 0]
-    everyone = np.vstack([state.weights, weights])
-    coef = np.vstack([state.coef_, weights * new.spread]).astype(state.dtype)
-    A = implied_tasks(everyone.T, state.feature_structure_.astype(float)).astype(state.dtype)
+    W_all = np.vstack([state.weights, weights])
+    coef = np.vstack([state.coef_, weights * new.std]).astype(state.dtype)
+    A = implied_tasks(W_all.T, state.feature_structure_.astype(float)).astype(state.dtype)
     return _appended(state, new, b, coef_=coef, structure_=A)
 
 
 def _appended(state: FittedState, new: NewTask, b: float, **fields: Any) -> FittedState:
-    """The new task becomes the last one, in the units of its targets."""
+    """Append the new task, in the units of its targets."""
     names = [*state.tasks_.tolist(), new.name]
     same = np.array(names)
-    scale = TargetScale(np.append(state.scale.mean, new.mean), np.append(state.scale.spread, new.spread))
+    scale = TargetScale(np.append(state.scale.mean, new.mean), np.append(state.scale.std, new.std))
     return replace(
         state,
         tasks_=same if same.dtype.kind == state.tasks_.dtype.kind else _objects(names),
         classes_=new.classes,
-        intercept_=np.append(state.intercept_, b * new.spread + new.mean).astype(state.dtype),
+        intercept_=np.append(state.intercept_, b * new.std + new.mean).astype(state.dtype),
         scale=scale,
         added_tasks_=[*(state.added_tasks_ or []), new.name],
         **fields,
     )
 
 
-def _join(state: FittedState, relation: Array | None) -> Joining:
-    """How a task joins the tasks of the fit; what was added since has no say, so the order of additions does not matter."""
-    if relation is None and state.joining is not None:
-        return state.joining.padded(state.n_tasks)
+def _prior_of_new_task(state: FittedState, relation: Array | None) -> NewTaskPrior:
+    """The prior given the tasks of the fit; tasks added later are left out, so that the order of additions does not matter."""
+    if relation is None and state.new_task_prior is not None:
+        return state.new_task_prior.extended(state.n_tasks)
     n_old = state.n_tasks - (0 if relation is not None else len(state.added_tasks_ or []))
     A, W = state.structure_[:n_old, :n_old].astype(float, copy=False), state.weights
     if W is None and isinstance(state.inner_products, FactoredStructure):
-        W = state.inner_products.L  # weights, in coordinates of their own
+        W = state.inner_products.L  # weights in an orthonormal basis
     W = None if W is None else W[:n_old]
     gram = partial(_inner_products_of, state, n_old)
-    return joining(state.learned, A, gram, relation, W).ridged(state.ridge / state.alpha, gram).padded(state.n_tasks)
+    return (
+        new_task_prior(state.learned, A, gram, relation, W).with_ridge(state.ridge / state.alpha, gram).extended(state.n_tasks)
+    )
 
 
 def _relation(state: FittedState, relation: Any) -> Array | None:
@@ -212,43 +215,43 @@ def _relation(state: FittedState, relation: Any) -> Array | None:
 
 
 def _inner_products_of(state: FittedState, n_tasks: int) -> Array:
-    """Of the functions of the first tasks."""
+    """Inner products of the functions of the first tasks."""
     W = state.weights
     return state.inner_products[:n_tasks, :n_tasks] if W is None else W[:n_tasks] @ W[:n_tasks].T
 
 
-def _learn_one(
-    state: FittedState, inputs: Any, functions: Array, new: NewTask, join: Joining, how: OneSolve
+def _fit_new_task(
+    state: FittedState, inputs: Any, functions: Array, new: NewTask, prior: NewTaskPrior, settings: SolveSettings
 ) -> tuple[Array, Array, float]:
-    """The weights of the old tasks, of the kernel at the new inputs, and the intercept."""
-    borrowed, offset, seen, loss = functions @ join.borrow, functions @ join.mean, new.seen, new.loss
+    """Coefficients of the fitted tasks, of the kernel at the new inputs, and the intercept."""
+    shared, offset, seen, loss = functions @ prior.loadings, functions @ prior.mean, new.seen, new.loss
     features: LinearFeatures | KernelFeatures
-    if join.own == 0:
-        features = LinearFeatures(borrowed, keep_columns=True)
+    if prior.own_variance == 0:
+        features = LinearFeatures(shared, keep_columns=True)
     else:
         K = state.kernel(inputs, inputs) if state.feature_map_ is None else inputs @ inputs.T
-        features = KernelFeatures(borrowed @ borrowed.T + join.own * K)
+        features = KernelFeatures(shared @ shared.T + prior.own_variance * K)
     if loss.targets == "signs":
         loss = Shifted(loss, offset[seen.row])
     else:
         seen = replace(seen, y=seen.y - offset[seen.row])
-    W, b = _solve_one(features.phi, seen, loss, state.alpha, how)
+    W, b = _solve_task(features.phi, seen, loss, state.alpha, settings)
     if isinstance(features, LinearFeatures):
-        return join.mean + join.borrow @ features.coef(W)[:, 0], np.zeros(len(functions)), b
+        return prior.mean + prior.loadings @ features.coef(W)[:, 0], np.zeros(len(functions)), b
     dual = features.dual_coef(W)[:, 0]
-    return join.mean + join.borrow @ (borrowed.T @ dual), join.own * dual, b
+    return prior.mean + prior.loadings @ (shared.T @ dual), prior.own_variance * dual, b
 
 
-def _solve_one(phi: Any, seen: Observations, loss: Loss, alpha: float, how: OneSolve) -> tuple[Array, float]:
+def _solve_task(phi: Any, seen: Observations, loss: Loss, alpha: float, settings: SolveSettings) -> tuple[Array, float]:
     """One small system for the squared loss, a certified solve for others."""
     if not loss.quadratic:
-        problem = Problem(phi, seen, loss, Independent(), alpha, 0.0, how.fit_intercept)
-        solution = solve(problem, tol=how.tol, max_iter=how.max_iter)
+        problem = Problem(phi, seen, loss, Independent(), alpha, 0.0, settings.fit_intercept)
+        solution = solve(problem, tol=settings.tol, max_iter=settings.max_iter)
         if not solution.certificate.optimal:
             warn(solution.certificate.message, ConvergenceWarning)
         return solution.W, solution.b[0]
     rows, share = phi[seen.row], seen.weight / seen.weight.sum()
-    x_mean, y_mean = (share @ rows, share @ seen.y) if how.fit_intercept else (np.zeros(phi.shape[1]), 0.0)
+    x_mean, y_mean = (share @ rows, share @ seen.y) if settings.fit_intercept else (np.zeros(phi.shape[1]), 0.0)
     root = np.sqrt(seen.weight)
     X, y = root[:, None] * (rows - x_mean), root * (seen.y - y_mean)
     if X.shape[0] < X.shape[1]:
@@ -258,19 +261,19 @@ def _solve_one(phi: Any, seen: Observations, loss: Loss, alpha: float, how: OneS
     return w[:, None], y_mean - x_mean @ w
 
 
-def _with_inner_products(state: FittedState, inputs: Any, functions: Array, beta: Array, own: Array) -> Any:
+def _extended_inner_products(state: FittedState, inputs: Any, functions: Array, beta: Array, own: Array) -> Any:
     g, cross = state.inner_products, own @ functions
     if isinstance(g, FactoredStructure):
         if np.any(own):
-            raise ValueError("a task with a part of its own cannot be added to so many tasks of a kernel; fit again")
+            raise ValueError("a task with a task-specific part cannot be added to so many tasks of a kernel; fit again")
         return g.bordered(beta, 0.0)
     norm = float(beta @ g @ beta + 2 * cross @ beta)
     norm += float(own @ state.kernel(inputs, inputs) @ own) if np.any(own) else 0.0
     return _bordered(g, g @ beta + cross, norm)
 
 
-def _with_dual(state: FittedState, inputs: Any, old: Array, own: Array) -> dict[str, Any]:
-    """A column for the new task; rows for its inputs, if it has a part of its own."""
+def _extended_dual(state: FittedState, inputs: Any, old: Array, own: Array) -> dict[str, Any]:
+    """A column for the new task, and rows for its inputs if it has a task-specific part."""
     C, X = np.column_stack([state.dual_coef_, old]), state.X_fit_
     if np.any(own):
         C = np.vstack([C, np.zeros((len(own), C.shape[1]))])
@@ -306,7 +309,7 @@ def inputs_of_task(model: Any, X: Any) -> Any:
 
 
 def observations_of_task(name: Any, values: Array, weight: Array | None) -> Observations:
-    """What was seen of a new task, alone."""
+    """The observations of a new task."""
     row = np.flatnonzero(~np.isnan(values))
     live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
     if not live:
@@ -314,8 +317,8 @@ def observations_of_task(name: Any, values: Array, weight: Array | None) -> Obse
     return Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
 
 
-def _with_newcomer(A: Any, beta: Array, own: float) -> Any:
-    """``A`` with the task that is ``beta`` times the others, plus something of its own."""
+def _extended_structure(A: Any, beta: Array, own: float) -> Any:
+    """``A`` extended by the covariances ``A beta`` and the variance ``beta'A beta + own``."""
     if isinstance(A, FactoredStructure):
         return A.bordered(beta, own)
     return _bordered(A, A @ beta, float(beta @ A @ beta) + own)

@@ -1,4 +1,4 @@
-"""Approximate kernels in the estimators: draw the map, map rows in pieces, say what the certificate is about."""
+"""Approximate kernels in the estimators: draw the feature map, and map rows in pieces."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ NAMES = {"nystroem": "Nystroem landmarks", "leverage": "landmarks by leverage sc
 
 
 def approximation_of(model: Any) -> Approximation:
-    """What an estimator's parameters ask for."""
+    """The approximation that an estimator's parameters specify."""
     parameters = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
     return Approximation(model.approximation, model.n_components, model.kernel, parameters)
 
 
 def reservoir_of(model: Any) -> Reservoir:
-    """What the rows must pass through before a map can be drawn."""
+    """The random sample of rows from which the map is drawn."""
     return Reservoir(approximation_of(model).sample_size, model.random_state)
 
 
 def approximate_features(model: Any, inputs: Any, live: Array) -> MappedFeatures:
-    """The features of the training inputs; a transformer of the user's own is fitted on all that were observed."""
+    """The features of the training inputs; a transformer is fitted on all observed rows."""
     rows = inputs if len(live) == inputs.shape[0] else inputs[live]
     reservoir = reservoir_of(model)
     reservoir.add(rows)
@@ -36,7 +36,7 @@ def approximate_features(model: Any, inputs: Any, live: Array) -> MappedFeatures
 
 
 def map_rows(feature_map: Any, inputs: Any) -> Array:
-    """The mapped rows; a kernel with few columns may need more room than its features, so it goes piece by piece."""
+    """The mapped rows, in pieces: the kernel with the landmarks may need more memory than the features."""
     first = mapped(feature_map, inputs[:1])
     phi = np.empty((inputs.shape[0], first.shape[1]))
     for rows in pieces(*phi.shape):
@@ -44,10 +44,8 @@ def map_rows(feature_map: Any, inputs: Any) -> Array:
     return phi
 
 
-def approximation_note(certificate: Certificate, features: Any, approximation: Any) -> Certificate:
-    """The certificate, which says of which problem it is."""
-    if not isinstance(features, MappedFeatures):
-        return certificate
+def approximation_note(certificate: Certificate, features: MappedFeatures, approximation: Any) -> Certificate:
+    """The certificate with a note that it is about the approximate kernel."""
     by = NAMES[approximation] if isinstance(approximation, str) else type(approximation).__name__
     note = (
         f" This certifies the problem with the approximate kernel ({features.n_inputs} features, {by}); "

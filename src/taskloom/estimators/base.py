@@ -1,4 +1,4 @@
-"""What the estimators share: validate, pose, solve, and one assignment of what was found."""
+"""The base class of the estimators: validate, state the problem, solve, and assign the fitted state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..solvers import solve
 from ..structures import Structure, TermSum, as_structure
 from ..structures.factored_matrix import FactoredStructure
 from ..tables import as_table, code_labels, sorted_labels
-from .add_task import NewTask, OneSolve, add_task, check_new_name, inputs_of_task, observations_of_task
+from .add_task import NewTask, SolveSettings, add_task, check_new_name, inputs_of_task, observations_of_task
 from .approximate_kernel import approximate_features, map_rows
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .decision import decision_values, own_task, responses
@@ -40,7 +40,6 @@ from .target_encoding import TargetScale
 from .validation import (
     Targets,
     as_structures,
-    double,
     labels_of_rows,
     losses_by_task,
     names_its_class,
@@ -55,9 +54,9 @@ _TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "
 
 
 class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
-    """Fit, predict, read, save; subclasses say what targets mean.
+    """Fit, predict, inspect, save; subclasses encode the targets.
 
-    A fit leaves one value, ``_state``, and everything else is a function of it.
+    A fit assigns one value, ``_state``; predictions, inspection and model files are functions of it.
     """
 
     _state: FittedState
@@ -122,7 +121,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return sorted(set(super().__dir__()) - {name for name in absent if not hasattr(self, name)})
 
     def _fitted(self) -> FittedState:
-        """What the last fit left; an error where there was none."""
+        """The state of the last fit; raises ``NotFittedError`` if there was none."""
         check_is_fitted(self)
         return self._state
 
@@ -148,7 +147,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             The fitted model.
         """
         data = self._prepare(X, y, sample_weight)
-        watch = Watch.over(self, X, y, self.max_iter)
+        watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
         solution = self._solve(data, watch)
         self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
         if watch is not None:
@@ -156,7 +155,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return self
 
     def _prepare(self, X, y, sample_weight=None, feature_map=None) -> Prepared:
-        """Check everything, and state the problem; with the features of ``feature_map``, where one was drawn before."""
+        """Validate data and parameters, and state the problem; with the features of ``feature_map`` if one is given."""
         self._validate_params()
         inputs, labels, columns = training_inputs(self, X)
         observations, targets = training_observations(self, inputs, labels, y, sample_weight)
@@ -167,25 +166,26 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return self._pose(columns, targets, inputs, features, observations)
 
     def _chosen(self) -> MultiTaskEstimator:
-        """The estimator with the strength and the structure of the fit; a search chose them."""
+        """The estimator with the alpha and the structure of the fit, which a search may have chosen."""
         return self
 
     def _kernel(self) -> Kernel:
         return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
 
     def _features(self, inputs, live, n_tasks) -> Features:
-        """The features of the kernel on the training inputs, exact, or approximate by the rows that are ``live``."""
+        """The features of the kernel on the training inputs: exact, or approximated with the observed rows ``live``."""
         structure = as_structures(self.structure, self.kernel)
-        keep = any(each.keeps_columns for each in (structure if isinstance(structure, list) else [structure]))
-        kernel = self._kernel()
-        if keep and not (kernel.linear and self.approximation is None):
+        several = isinstance(structure, list)
+        keep = any(each.keeps_columns for each in structure) if several else structure.keeps_columns
+        if keep and not (self._kernel().linear and self.approximation is None):
             raise ValueError(
                 f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
                 f"and approximation={self.approximation!r}"
             )
         if self.approximation is not None:
             return approximate_features(self, inputs, live)
-        return build_features(double(inputs), self.kernel, keep, self.fit_intercept, n_tasks, **kernel.parameters)
+        X, parameters = inputs.astype(np.float64, copy=False), {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        return build_features(X, self.kernel, keep, self.fit_intercept, n_tasks, **parameters)
 
     def _pose(self, columns, targets, inputs, features, observations) -> Prepared:
         """The problem of these features and observations."""
@@ -195,7 +195,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         problem = Problem(
             features.phi,
             observations,
-            mixed_loss(losses, observations.task),
+            mixed_loss(losses, observations.task) if isinstance(self.loss, dict) else losses[0],
             self._posed(as_structures(self.structure, self.kernel), features, targets),
             float(self.alpha),
             float(self.ridge),
@@ -204,7 +204,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return Prepared(columns, targets, inputs, features, problem, scale, self._kernel())
 
     def _solve(self, data: Prepared, watch: Watch | None = None, start: tuple[Array, Array] | None = None):
-        """The certified solution; a fit that did not get there warns."""
+        """The certified solution, with a warning if it did not converge."""
 
         def report(history: History) -> bool:
             if self.verbose and (line := show(history)):
@@ -217,7 +217,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
-            start=start if start is not None else self._start(data),
+            start=self._start(data) if start is None and self.warm_start else start,
             callback=report if self.verbose or watch is not None else None,
         )
         if not solution.certificate.converged and solution.certificate.status != "callback":
@@ -225,40 +225,40 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return solution
 
     def _posed(self, structure: Any, features: Any, targets: Targets) -> Structure:
-        """The structure of the problem; with several kernels each has its own, or they all have the one that was given."""
+        """The structure of the problem; with several kernels, one for each, or the same one for all."""
         if not isinstance(features, SumFeatures):
             return self._coded_structure(structure, targets)
         each = structure if isinstance(structure, list) else [structure] * len(features.widths)
         return TermSum.of([self._coded_structure(one, targets) for one in each], features.widths, len(targets.tasks_))
 
     def _coded_structure(self, structure: Structure, targets: Targets) -> Structure:
-        """The structure of the problem for the structure that was asked for: tasks by name, targets coded."""
+        """The structure of the problem for the given one: bound to the names of the tasks, and to the coding of classes."""
         structure.check_size(len(targets.tasks_))
         return structure.bind(targets.tasks_.tolist())
 
     def _target_scale(self, observations, losses) -> TargetScale:
-        """How targets are scaled before the fit; here, not at all."""
+        """Mean and standard deviation by which targets are scaled before the fit; none by default."""
         return TargetScale.none(observations.n_tasks)
 
     def _start(self, data: Prepared):
-        """With ``warm_start``, the weights of the last fit, when they still fit the data."""
+        """The weights of the last fit for ``warm_start``, if their shape is that of the data."""
         last = vars(self).get("_state")
-        if not self.warm_start or last is None:
+        if last is None:
             return None
         linear = isinstance(data.features, LinearFeatures)
         coef = last.coef_ if linear else last.dual_coef_
-        if coef is None or isinstance(coef, list):  # a sum has many ways to be split: a fit from scratch is as quick
+        if coef is None or isinstance(coef, list):  # the terms of a sum are not unique: a cold start is as fast
             return None
         coef = (coef.T if linear else coef).astype(float)
         if coef.shape != (data.features.n_inputs, data.problem.n_tasks):
             return None
         scale = data.scale
-        return data.features.weights(coef / scale.spread), (last.intercept_ - scale.mean) / scale.spread
+        return data.features.weights(coef / scale.std), (last.intercept_ - scale.mean) / scale.std
 
-    # --- what subclasses say about targets ------------------------------------------------------------------------
+    # --- targets, encoded by subclasses ------------------------------------------------------------------------
 
     def _targets(self, y, labels) -> tuple[Array, Targets]:
-        """``Y`` as numbers, NaN where unobserved, for targets at the door, and what they are."""
+        """Targets as numbers, NaN where unobserved, and their description."""
         raise NotImplementedError
 
     def _labelled(self, known: Targets) -> Array:
@@ -270,8 +270,8 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         raise NotImplementedError
 
     def _targets_of_task(self, state: FittedState, y, name, weight):
-        """The targets of a new task as the fit reads them, its loss, the mean and spread that undo the reading, and the
-        classes of all tasks then."""
+        """The encoded targets of a new task, its loss, the mean and standard deviation that were removed, and the classes
+        of all tasks including it."""
         raise NotImplementedError
 
     # --- predictions and scores -----------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return decision_values(state, inputs, task, getattr(self, "device", None))
 
     def predict_terms(self, X: Any) -> list[np.ndarray]:
-        """With ``kernel=[k1, k2, ...]``, what each kernel adds to the prediction; they add up to it, less the intercepts.
+        """The term of each kernel, with ``kernel=[k1, k2, ...]``; their sum plus the intercepts is the prediction.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"predict_terms needs a list of kernels, got kernel={self.kernel!r}")
         inputs, labels = new_inputs(self, X)
         task = None if labels is None else position_of_tasks(state, labels, self.unseen)
-        return [own_task(part, task) for part in responses(state, inputs)]
+        return [own_task(term, task) for term in responses(state, inputs)]
 
     predict_addends = predict_terms  # the former name
 
@@ -316,7 +316,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return mean_score(self.score_per_task(X, y, sample_weight))
 
     def _task_scores(self, known: Targets, X, Y: Array, sample_weight=None) -> TaskScores:
-        """What ``score_per_task`` needs of the truth; it is worth keeping where many predictions are scored."""
+        """A scorer of predictions for these targets; kept where many predictions are scored, as along a path."""
         labels = labels_of_rows(X, self.task_column)
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         seen, kinds = ~np.isnan(Y), self._labelled(known)
@@ -332,7 +332,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             raise ValueError("y holds nothing but missing values: there is nothing to score")
         return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen])
 
-    # --- what a fitted state can do --------------------------------------------------------------------------------
+    # --- model files, new tasks, inspection --------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike, *, training: bool = True) -> None:
         """Write the fitted model to a file that :func:`taskloom.load` reads.
@@ -358,11 +358,11 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         relation: ArrayLike | Mapping[Any, float] | None = None,
     ) -> Self:
-        """Learn one new task against the frozen structure, without a refit; it becomes the last one.
+        """Add one task to the fitted model without a refit: the structure is kept, and the new task is the last one.
 
-        Structures that may sit on the features (trace, Frobenius, unit trace, ...) hand the new task the features ``D`` that
-        the old ones share. ``SharedMean`` draws it to their mean. Under any other structure it may borrow what the old tasks
-        have in common, and keeps as much of its own as they have on average.
+        Under spectral structures (trace, Frobenius, unit trace, ...) the new task has the feature covariance ``D`` of the
+        fitted tasks. Under ``SharedMean`` its prior mean is their mean. Under any other structure its prior has the covariance
+        of the fitted tasks' functions, and a task-specific variance that is the mean of theirs.
 
         Parameters
         ----------
@@ -371,11 +371,11 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Targets, NaN where unobserved; labels of the same two classes for a classifier.
         name : object
-            The name of the new task, which no other has.
+            The name of the new task; it must be unique.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the observations.
         relation : array-like of shape (n_tasks,) or dict, default=None
-            Covariances of the new task with the old ones, in units of ``structure_``, where they are known.
+            Known covariances of the new task with the others, in units of ``structure_``.
 
         Returns
         -------
@@ -388,10 +388,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         y = np.asarray(as_table(y)).ravel()
         check_consistent_length(inputs, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
-        values, loss, (mean, spread), classes = self._targets_of_task(state, y, name, weight)
-        new = NewTask(name, inputs, observations_of_task(name, values, weight), loss, mean, spread, classes)
-        state = add_task(state, new, relation, OneSolve(self.fit_intercept, self.tol, self.max_iter))
-        self._state = replace(state, wide=state.wide or self.task_column is None)  # two tasks have two columns
+        values, loss, (mean, std), classes = self._targets_of_task(state, y, name, weight)
+        new = NewTask(name, inputs, observations_of_task(name, values, weight), loss, mean, std, classes)
+        state = add_task(state, new, relation, SolveSettings(self.fit_intercept, self.tol, self.max_iter))
+        self._state = replace(state, wide=state.wide or self.task_column is None)  # predictions of two tasks have two columns
         return self
 
     def bound_exact(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> ExactBound:
@@ -461,11 +461,11 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         return relations.task_graph(self._fitted(), threshold)
 
     def explain(self, task: Any) -> dict[Any, float]:
-        """Which tasks lend strength to a task, and by how much.
+        """The contribution of the data of each task to the function of one task.
 
-        At the optimum the function of a task is a sum of what each task's data pull it towards, ``f_t = sum_s R_ts z_s / (2
-        alpha)`` (``R`` is the structure, less what a ridge takes). The share of task ``s`` is the part of ``||f_t||^2`` along
-        its term.
+        At the optimum ``f_t = sum_s R_ts g_s / (2 alpha)``, where ``g_s`` is the dual function of task ``s`` (from its
+        residuals) and ``R = A (I + ridge/alpha A)^-1``. The contribution of task ``s`` is ``R_ts <g_s, f_t> / (2 alpha)``,
+        relative to ``||f_t||^2``.
 
         Parameters
         ----------
@@ -475,7 +475,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         dict
-            The share of each task, itself included, largest first; they add up to 1, and may be negative.
+            The contribution of each task, itself included, largest first; they add up to 1, and may be negative.
         """
         return relations.explain(self._fitted(), task)
 

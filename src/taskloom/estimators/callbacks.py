@@ -1,4 +1,4 @@
-"""scikit-learn's callback protocol (1.9), and the same in small where the installed version has none."""
+"""scikit-learn's callback protocol (1.9), and a minimal implementation for older versions."""
 
 from __future__ import annotations
 
@@ -88,10 +88,8 @@ class Watch:
         context.call_on_fit_task_begin(estimator=estimator, **data)
 
     @classmethod
-    def over(cls, estimator: Any, X: Any, y: Any, max_subtasks: int) -> Watch | None:
-        """A watch if there is anybody to report to: without callbacks an iteration costs nothing."""
-        if not getattr(estimator, "_skl_callbacks", None):
-            return None
+    def over(cls, estimator: Any, X: Any, y: Any, max_subtasks: int) -> Watch:
+        """A watch over the fit of an estimator that has callbacks."""
         return cls(estimator, {"X": X, "y": y}, estimator._init_callback_context(max_subtasks=max_subtasks))
 
     def part(self, name: str, max_subtasks: int | None = 0) -> Watch:

@@ -17,11 +17,10 @@ from ..metrics import accuracy, observed, per_task
 from ..solvers import Solver
 from ..structures.simplex import SumToZero
 from ..tables import align_targets, as_table, column_names, shown, sorted_labels
-from .available import available_if
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
 from .target_encoding import distinct, refuse_strangers, signs_of, two_classes
-from .validation import Targets
+from .validation import Targets, available_if
 
 
 def loss_of(estimator: MultiTaskEstimator) -> Loss:

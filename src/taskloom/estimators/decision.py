@@ -20,8 +20,8 @@ CHUNK = 1 << 28  # entries of a kernel matrix between new and old inputs at a ti
 
 def decision_values(state: FittedState, inputs: Any, task: Array | None = None, device: str | None = None) -> Array:
     """Every task at every row, or the task of each row; -1 stands for the mean of the tasks."""
-    if state.decided is not None:
-        return state.decided
+    if state.decision_values is not None:
+        return state.decision_values
     if state.coef_ is None:
         return _kernel_values(state, inputs, task, device)
     if state.feature_map_ is None:

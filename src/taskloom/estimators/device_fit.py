@@ -1,4 +1,4 @@
-"""Fits on an accelerator: arrays at the door of a device, and a fitted state that is NumPy's again."""
+"""Fits on an accelerator: validation of arrays on a device, and a fitted state of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 
-from .._array_api import card_array, double, library, namespace, on_card, place, plain, to_numpy
+from .._array_api import card_array, double, library, namespace, place, plain, to_numpy
 from .._component import warn
 from ..design import task_strengths
 from ..losses import as_loss
@@ -39,10 +39,8 @@ Data = OwnInputs | EigenbasisInputs | KernelInputs
 
 
 def device_for(model: Any, X: Any) -> str | None:
-    """Where a model is to be fitted to these inputs; ``None`` on the host, with a warning where they lie elsewhere."""
-    device = getattr(model, "device", None)
-    if device is None and not on_card(X):
-        return None
+    """The device of a fit with ``device=`` or with inputs on a device; ``None`` for the host, with a warning that says why."""
+    device = model.device
     model._validate_params()
     if device is not None and re.fullmatch(r"cpu|cuda(:\d+)?", device) is None:
         raise ValueError(f'device must be None, "cpu", "cuda" or "cuda:N", got device={device!r}')
@@ -56,7 +54,7 @@ def device_for(model: Any, X: Any) -> str | None:
 
 
 def _refusal(model: Any, X: Any) -> str | None:
-    """What of these settings a device cannot do, in a sentence."""
+    """Why a device cannot fit these settings, as a sentence; ``None`` if it can."""
     remedy = "; leave device=None to fit on the CPU"
     if isinstance(model.structure, list) or not isinstance(model.kernel, str) or on_device(model._kernel()) is None:
         return f"a device knows the kernels linear, rbf and poly, got kernel={model.kernel!r}{remedy}"
@@ -74,7 +72,7 @@ def _refusal(model: Any, X: Any) -> str | None:
 
 
 def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str) -> FittedState:
-    """What a fit leaves that ran on a device."""
+    """The fitted state of a fit on a device."""
     inputs, labels, columns = _device_inputs(model, X, device)
     structure = as_structure(model.structure).bind([])
     data, targets = _device_data(model, inputs, labels, y, sample_weight)
@@ -91,7 +89,7 @@ def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str) -
     return state
 
 
-# --- at the door --------------------------------------------------------------------------------------------------------
+# --- validation --------------------------------------------------------------------------------------------------------
 
 
 def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, Columns]:
@@ -164,7 +162,7 @@ def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, Targets]:
     return Y, Targets(tasks_=column_names(y, int(Y.shape[1])), wide=y.ndim == 2)
 
 
-# --- what is kept -------------------------------------------------------------------------------------------------------
+# --- fitted state -------------------------------------------------------------------------------------------------------
 
 
 def _fitted(model: Any, columns: Columns, targets: Targets, data: Data, structure: Structure, outcome: Any) -> FittedState:
@@ -172,13 +170,13 @@ def _fitted(model: Any, columns: Columns, targets: Targets, data: Data, structur
     dtype = np.dtype(np.float32 if single else np.float64)
     found: dict[str, Any] = {}
     if isinstance(data, KernelInputs):
-        dual, b, products, pulls = data.fitted(outcome.point)
+        dual, b, products, inner = data.fitted(outcome.point)
         A: Any = _of_products(structure, alpha, products)
         if model.kernel == "linear":
             found["coef_"] = np.ascontiguousarray(dual.T @ to_numpy(data.X), dtype=dtype)
         else:
             found |= {"dual_coef_": dual.astype(dtype), "X_fit_": to_numpy(data.X), "inner_products": products}
-        found["pulls"] = A * pulls / (2 * alpha)
+        found["stored_contributions"] = A * inner / (2 * alpha)
     else:
         W, b, Z = data.fitted(outcome.point)
         A = _of_weights(structure, alpha, W)

@@ -73,8 +73,8 @@ def bound_exact(model: Any, state: FittedState, X: Any, y: Any, sample_weight: A
     if not np.array_equal(data.targets.tasks_, state.tasks_):
         raise ValueError(f"bound_exact needs the tasks of the fit, got {data.targets.tasks_[:10].tolist()}")
     problem, scale = data.problem, data.scale
-    W = data.features.weights(state.coef_.T.astype(float) / scale.spread)
-    start = (W, (state.intercept_.astype(float) - scale.mean) / scale.spread)
+    W = data.features.weights(state.coef_.T.astype(float) / scale.std)
+    start = (W, (state.intercept_.astype(float) - scale.mean) / scale.std)
     solution = twin._solve(data, start=start)
     G = problem.observations.scatter(solution.G, problem.n_rows)
     exact = confined(problem, _kernel_times(state, data.inputs, G), solution.G)

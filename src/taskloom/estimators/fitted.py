@@ -1,7 +1,7 @@
-"""What a fit leaves, as one value: predictions, readings, new tasks and model files are functions of it.
+"""The state of a fitted model, as one value: predictions, inspection, new tasks and model files are functions of it.
 
-An estimator holds its parameters and, once it was fitted, a :class:`FittedState`; its fitted attributes (``coef_``, ``tasks_``,
-...) are the fields of that state whose names end in an underscore. A fit writes nothing before it has made the whole state.
+An estimator holds its parameters and, after a fit, a :class:`FittedState`. Its fitted attributes (``coef_``, ``tasks_``, ...)
+are the fields of that state whose names end in an underscore. ``fit`` assigns the state once, at its end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..problem import Problem
 from ..problem.solution import Solution
 from .inspection.contributions import contributions
 from .target_encoding import TargetScale
-from .validation import Columns, Targets, described, double
+from .validation import Columns, Targets, described
 
 Array = np.ndarray
 Features = LinearFeatures | KernelFeatures | SumFeatures
@@ -53,7 +53,7 @@ class Kernel:
 
     def __call__(self, X: Any, Z: Any) -> Any:
         """The kernel between two sets of inputs, in double precision; a list of matrices for several kernels."""
-        X, Z = double(X), double(Z)
+        X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
         if self.several:
             return [kernel_function(k, **self.parameters)(X, Z) for k in self.kernel]
         return kernel_function(self.kernel, **self.parameters)(X, Z)
@@ -61,10 +61,10 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What the posterior of a squared-loss fit needs of its data: references to features and targets, nothing computed.
+    """The training data of a squared-loss fit, for its posterior: references to features and targets, nothing computed.
 
-    A table in which every row has every task needs neither rows nor tasks to be listed, and weights that are the same for all
-    rows of a task are kept once: for 100 tasks that is a quarter of the observations of a problem.
+    If every task is observed in every row, ``row`` and ``task`` are ``None``. Weights that are equal within each task are
+    stored once per task. For 100 tasks that is a quarter of the memory of the observations.
     """
 
     inputs: Any
@@ -77,7 +77,7 @@ class Training:
     W: Array
     b: Array
     A: Array
-    G: Array | None = None  # the dual point, which explain reads; a model file holds what was made of it
+    G: Array | None = None  # the dual point, for explain; a model file holds the contributions instead
 
     @classmethod
     def of(cls, inputs: Any, features: Any, problem: Problem, solution: Solution) -> Training:
@@ -85,7 +85,8 @@ class Training:
         complete = seen.grouping.full_rows == problem.n_rows
         first = seen.weight[seen.starts[:-1]]
         weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
-        settings = {name: getattr(problem, name) for name in ("loss", "structure", "alpha", "ridge", "fit_intercept")}
+        settings = {"loss": problem.loss, "structure": problem.structure, "alpha": problem.alpha, "ridge": problem.ridge}
+        settings["fit_intercept"] = problem.fit_intercept
         row, task = (None, None) if complete else (seen.row, seen.task)
         return cls(inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A, solution.G)
 
@@ -98,18 +99,18 @@ class Training:
         return Observations(row, task, self.y, weight[task] if len(weight) < len(self.y) else weight, T)
 
     def problem(self) -> Problem:
-        """The problem of the fit, posed again."""
+        """The problem of the fit."""
         return Problem(self.features.phi, self.observations, **self.settings)
 
-    def pulled_towards(self) -> Array:
-        """What each task's data pull it towards, in the coordinates of the inputs."""
+    def dual_functions(self) -> Array:
+        """The dual function ``g_s = sum_i G_is k(x_i, .)`` of each task, in the coordinates of the inputs."""
         assert self.G is not None
         return self.features.coef(self.problem().correlate(self.G))  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Data that have passed the door: what a solver needs, and what a fitted model must know about them."""
+    """Validated data: the problem that a solver needs, and the description that a fitted model keeps."""
 
     columns: Columns
     targets: Targets
@@ -119,28 +120,32 @@ class Prepared:
     scale: TargetScale
     kernel: Kernel
 
-    def described(self) -> dict[str, Any]:
-        """The fields of a state that the data alone decide."""
-        return described(self.columns, self.targets) | {"scale": self.scale, "kernel": self.kernel}
+    def with_decision_values(self, values: Array) -> FittedState:
+        """A state that has decision values in place of a predictor, for the scorers of cross-validation."""
+        return FittedState(
+            **described(self.columns, self.targets),
+            scale=self.scale,
+            kernel=self.kernel,
+            dtype=values.dtype,
+            intercept_=np.zeros(self.problem.n_tasks),
+            decision_values=values,
+        )
 
-    def deciding(self, values: Array) -> FittedState:
-        """A state that knows decision values, and nothing of where they come from: a fold of cross-validation has them."""
-        return FittedState(**self.described(), dtype=values.dtype, intercept_=np.zeros(self.problem.n_tasks), decided=values)
 
-
-# Of a field that a model file does not hold under its own name: the parameters of the estimator say it, or nobody asks.
+# Fields that a model file does not hold: they are parameters of the estimator, or are not needed after loading.
 NOT_SAVED = {"saved": False}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedState(Columns, Targets):
-    """A fitted model; ``None`` stands for what it does not have.
+    """A fitted model; a field that does not apply is ``None``.
 
-    In single precision where the inputs were and the numbers fit it (``dtype``). ``scale`` undoes the scaling of targets.
+    Coefficients are in single precision if the inputs were and the numbers are in its range (``dtype``). ``scale`` is the mean
+    and standard deviation of the targets, by task.
     """
 
     scale: TargetScale
-    kernel: Any = field(default=None, metadata=NOT_SAVED)  # a Kernel; a fold of cross-validation may do without
+    kernel: Any = field(default=None, metadata=NOT_SAVED)  # a Kernel
     alpha: float = field(default=np.nan, metadata=NOT_SAVED)
     ridge: float = field(default=0.0, metadata=NOT_SAVED)
     # the predictor: weights of inputs (or of mapped inputs), or coefficients of kernels at the inputs of the fit
@@ -155,7 +160,7 @@ class FittedState(Columns, Targets):
     # the structure
     structure_: Any = None
     feature_structure_: Any = None
-    learned: Any = None  # a copy of what was fitted: the parameter may be set anew
+    learned: Any = None  # a copy of the structure of the fit: the parameter may change later
     shared_coef_: Array | None = None
     own_coef_: Array | None = None
     outlier_tasks_: Array | None = None
@@ -166,33 +171,30 @@ class FittedState(Columns, Targets):
     n_iter_: int | None = None
     history_: dict[str, Array] | None = None
     device_: str | None = None
-    # what explain reads: contributions of tasks to each other, or what they are made of when somebody asks
-    pulls: Any = None
-    dual: Array | None = field(
-        default=None, metadata=NOT_SAVED
-    )  # what each task's data pull it towards, in the coordinates of coef_ or dual_coef_
+    # for explain: contributions of tasks to each other if computed, and what they are computed from
+    stored_contributions: Any = field(default=None, metadata={"key": "_pulls"})
+    # g_s = sum_i G_is k(x_i, .) of the dual point G, in the coordinates of coef_ or dual_coef_
+    dual: Array | None = field(default=None, metadata=NOT_SAVED)
     # what return_std and partial_fit need
     training: Any = field(default=None, metadata=NOT_SAVED)
-    training_left_out: bool = field(default=False, metadata=NOT_SAVED)  # of the file, or because it is on a cluster
+    training_left_out: bool = field(default=False, metadata=NOT_SAVED)  # not in the file, or on a cluster
     statistics: Any = field(default=None, metadata=NOT_SAVED)
-    decided: Array | None = field(
-        default=None, metadata=NOT_SAVED
-    )  # decision values of the only inputs that will come: a fold of cross-validation
-    joining: Any = field(default=None, metadata=NOT_SAVED)  # how tasks join those of the fit, once one did
+    decision_values: Array | None = field(default=None, metadata=NOT_SAVED)  # of the test rows of a fold
+    new_task_prior: Any = field(default=None, metadata=NOT_SAVED)  # of a further task, once one was added
 
     @cached_property
     def contributions(self) -> Any:
-        """What the data of each task (rows) contribute to each task of the fit, as ``explain`` reads it."""
+        """What the data of each task (rows) contribute to each task of the fit (columns), for ``explain``."""
         return contributions(self)
 
     @cached_property
     def posteriors(self) -> dict[tuple[float | None, bool], Any]:
-        """Those that were asked for, by the noise that was given and whether the structure is uncertain, too."""
+        """Posteriors computed so far, by the given noise and whether the structure is uncertain, too."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Fields only: what was derived from them can be derived again."""
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"joining": None}
+        """Fields only: cached properties are computed again."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"new_task_prior": None}
 
     @property
     def n_tasks(self) -> int:
@@ -200,19 +202,19 @@ class FittedState(Columns, Targets):
 
     @property
     def weights(self) -> Any:
-        """The tasks' weights in units of their scaled targets, if the model is linear in its (mapped) inputs."""
-        return None if self.coef_ is None else self.coef_.astype(float) / self.scale.spread[:, None]
+        """The tasks' weights in units of standardized targets, if the model is linear in its (mapped) inputs."""
+        return None if self.coef_ is None else self.coef_.astype(float) / self.scale.std[:, None]
 
 
 def saved_fields(kind: Any) -> Iterator[tuple[str, Field]]:
-    """The fields of a state that a model file holds, with their names there: private ones begin with an underscore."""
+    """The fields of a state that a model file holds, with their keys; those of private fields begin with an underscore."""
     for each in fields(kind):
         if each.metadata.get("saved", True):
-            yield (each.name if each.name.endswith("_") else f"_{each.name}"), each
+            yield each.metadata.get("key", each.name if each.name.endswith("_") else f"_{each.name}"), each
 
 
 class FittedAttribute:
-    """A field of the state as an attribute of the estimator; before a fit, or where a model has none, there is no attribute."""
+    """A field of the state as an attribute of the estimator; absent before a fit, and where the field is ``None``."""
 
     def __init__(self, name: str, holder: str):
         self.name, self.holder = name, holder
@@ -226,7 +228,7 @@ class FittedAttribute:
         return value
 
     def __set__(self, model: Any, value: Any) -> None:
-        """Put a state with another value in place of the one that is there."""
+        """Replace the state by one with another value of the field."""
         if self.holder not in vars(model):
             raise AttributeError(f"{self.name!r} belongs to a fitted model; this {type(model).__name__} is not fitted")
         setattr(model, self.holder, replace(vars(model)[self.holder], **{self.name: value}))
@@ -236,7 +238,7 @@ class FittedAttribute:
 
 
 def show_fields(cls: type, state: Any, holder: str) -> None:
-    """Give an estimator an attribute for each public field of what its fit leaves in ``holder``."""
+    """Add an attribute to an estimator for each public field of the state in ``holder``."""
     for each in fields(state):
         if each.name.endswith("_"):
             setattr(cls, each.name, FittedAttribute(each.name, holder))

@@ -19,7 +19,7 @@ Array = np.ndarray
 
 def noise_of(state: FittedState, noise: float | None, otherwise: str) -> Array:
     """Standard deviation of the noise of each task."""
-    return posterior_of(state, noise, otherwise).noise * state.scale.spread
+    return posterior_of(state, noise, otherwise).noise * state.scale.std
 
 
 def posterior_of(state: FittedState, noise: float | None, otherwise: str, joint: bool = False) -> Posterior:
@@ -64,7 +64,7 @@ def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterio
             "structure that was learned for known"
         )
     if noise is not None:  # in units of the fit: a common level over tasks of different spread
-        noise = noise / float(np.sqrt(np.mean(state.scale.spread**2)))
+        noise = noise / float(np.sqrt(np.mean(state.scale.std**2)))
     try:
         return Posterior(training.problem(), training.W, training.b, training.A, noise, joint)
     except np.linalg.LinAlgError as error:
@@ -83,7 +83,7 @@ def predict_std(state: FittedState, inputs: Any, task: Array | None, posterior: 
         phi, size = features.project(inputs), row_squares(inputs)
     else:
         phi, size = features.project(cross_kernel(state, inputs)), diagonal(state.kernel, inputs)
-    deviation = (posterior.deviation(phi, size) * state.scale.spread).astype(state.dtype)
+    deviation = (posterior.deviation(phi, size) * state.scale.std).astype(state.dtype)
     if task is None:
         return deviation
     if not (task >= 0).all():

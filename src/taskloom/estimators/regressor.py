@@ -17,13 +17,12 @@ from ..losses import as_loss
 from ..solvers import Solver
 from ..tables import align_targets, column_names, rows_by_task, shown, sorted_labels
 from . import partial_fit as blocks_fit
-from .available import available_if
 from .base import MultiTaskEstimator
 from .device_fit import device_for, fit_on_device
 from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
 from .predict_std import noise_of, posterior_of, predict_std
 from .target_encoding import TargetScale, refuse_row_losses, signs_of, two_classes
-from .validation import Targets, losses_by_task, names_its_class, new_inputs, position_of_tasks
+from .validation import Targets, available_if, losses_by_task, names_its_class, new_inputs, position_of_tasks
 
 
 class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
@@ -177,10 +176,11 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
 
     @names_its_class
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        if self.device is None and not on_card(X):
+            return super().fit(X, y, sample_weight)
         device = device_for(self, X)
         if device is None:
-            data = (X, y, sample_weight)
-            return super().fit(*(map(to_numpy, data) if on_card(X) else data))
+            return super().fit(*map(to_numpy, (X, y, sample_weight)))
         self._state = fit_on_device(self, X, y, sample_weight, device)
         return self
 
@@ -301,11 +301,11 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         values, loss = _numbers(y), as_loss(self.loss)
         seen = ~np.isnan(values)
         weight = (np.ones(len(values)) if weight is None else weight)[seen]
-        mean, spread = 0.0, 1.0
+        mean, std = 0.0, 1.0
         if self.standardize_targets and loss.of_differences and weight.sum() > 0:
             mean = float(np.average(values[seen], weights=weight))
-            spread = float(np.sqrt(np.average((values[seen] - mean) ** 2, weights=weight))) or 1.0
-        return (values - mean) / spread, loss, (mean, spread), None
+            std = float(np.sqrt(np.average((values[seen] - mean) ** 2, weights=weight))) or 1.0
+        return (values - mean) / std, loss, (mean, std), None
 
     # --- predict ------------------------------------------------------------------------------------------------
 

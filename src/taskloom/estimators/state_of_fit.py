@@ -1,4 +1,9 @@
-"""From a solution to a fitted state: coefficients in the units and the precision of the data, with their certificate."""
+"""From a solution to a fitted state: coefficients in the units and the precision of the data, with their certificate.
+
+A certificate is about ``z = Phi W + b``; a kernel model predicts ``k(x, X) C + b`` with ``C = U k^(-1/2) W``. Where the kernel
+matrix is numerically singular and alpha is tiny, ``C`` is so large that its terms cancel, and predictions lose accuracy to
+rounding. The certificate of such a model is widened by the difference, or says that rounding spoiled it.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +19,32 @@ from .._linalg import fits_single
 from ..equivalences import implied_tasks
 from ..features import LinearFeatures
 from ..features.approximate import MappedFeatures
-from ..problem.solution import Solution, SolvedTerms
+from ..problem import Problem
+from ..problem.solution import STATUS, Certificate, Solution, SolvedTerms, reached
 from ..structures import Robust
 from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
 from .approximate_kernel import approximation_note
+from .decision import responses
 from .fitted import FittedState, Prepared, Training
-from .kernel_rounding import as_predicted
+from .validation import described
 
 Array = np.ndarray
-OUTLIER_SHARE = 1e-3  # of a task's weights, from which on it counts as an outlier: an optimum within a tolerance is not exact
+OUTLIER_SHARE = 1e-3  # of the norm of a task's weights, above which it counts as an outlier: optima are within a tolerance
+ROUNDING_SHARE = 0.1  # of tol: predictions are not computed where a bound on the effect of rounding is below it
 
 
 def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None) -> FittedState:
-    """What predictions need, for these weights; in the precision of the inputs where they fit it."""
-    spread, b = data.scale.spread, b * data.scale.spread + data.scale.mean
+    """The fields that predictions need; in the precision of the inputs if the numbers are in its range."""
+    std, b = data.scale.std, b * data.scale.std + data.scale.mean
     linear = isinstance(data.features, LinearFeatures)
     C: Any = data.features.coef(W) if isinstance(data.features, LinearFeatures) else data.features.dual_coef(W)
-    each = [c * spread for c in (C if isinstance(C, list) else [C])]
+    each = [c * std for c in (C if isinstance(C, list) else [C])]
     dtype = dtype or (data.inputs.dtype if all(map(fits_single, (*each, b))) else np.dtype(float))
     state = FittedState(
-        **data.described(),
+        **described(data.columns, data.targets),
+        scale=data.scale,
+        kernel=data.kernel,
         alpha=data.problem.alpha,
         ridge=data.problem.ridge,
         dtype=dtype,
@@ -57,11 +67,13 @@ def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None)
 def fitted_state(
     data: Prepared, solution: Solution, tol: float, *, approximation: Any = None, rows: bool = True
 ) -> FittedState:
-    """Everything that a fit leaves; ``rows=False`` where the data are elsewhere, or are statistics of what they were."""
+    """The state after a fit; ``rows=False`` where the rows are not at hand (a cluster, sufficient statistics)."""
     problem, features = data.problem, data.features
-    state = predictor(data, solution.W, solution.b)
-    state, certificate = as_predicted(state, solution, data, tol, predictor)
-    certificate = approximation_note(certificate, features, approximation)
+    state, certificate = predictor(data, solution.W, solution.b), solution.certificate
+    if state.dual_coef_ is not None:
+        state, certificate = _with_rounding(state, solution, data, tol)
+    if isinstance(features, MappedFeatures):
+        certificate = approximation_note(certificate, features, approximation)
     if certificate.status == "rounding":
         warn(certificate.message, ConvergenceWarning)
     A, dtype = solution.A, state.dtype
@@ -74,6 +86,11 @@ def fitted_state(
     }
     if solution.terms is not None:
         found |= _fitted_terms(data, solution, dtype)
+    if not problem.structure.keeps_columns:  # for explain; where the rows are kept, the product with the dual point can wait
+        if not isinstance(features, LinearFeatures):
+            found["dual"] = problem.observations.scatter(solution.G, problem.n_rows)
+        elif not kept:
+            found["dual"] = features.coef(problem.correlate(solution.G))
     return replace(
         state,
         **found,
@@ -82,23 +99,9 @@ def fitted_state(
         certificate_=replace(certificate, message=" ".join(filter(None, (certificate.message, features.note)))),
         n_iter_=solution.n_iter,
         history_=solution.history.as_dict(),
-        dual=_pulled_towards(data, solution, kept),
         training=Training.of(data.inputs, features, problem, solution) if kept else None,
         training_left_out=not rows,
     )
-
-
-def _pulled_towards(data: Prepared, solution: Solution, kept: bool) -> Array | None:
-    """What each task's data pull it towards, for ``explain``: of a kernel the dual point itself, else one product with it.
-
-    Where the rows are kept anyway, even that can wait.
-    """
-    problem = data.problem
-    if problem.structure.keeps_columns:
-        return None
-    if not isinstance(data.features, LinearFeatures):
-        return problem.observations.scatter(solution.G, problem.n_rows)
-    return None if kept else data.features.coef(problem.correlate(solution.G))
 
 
 def _fitted_terms(data: Any, solution: Solution, dtype: Any) -> dict[str, Any]:
@@ -110,8 +113,66 @@ def _fitted_terms(data: Any, solution: Solution, dtype: Any) -> dict[str, Any]:
     shared, own = terms.weights
     if isinstance(data.features, LinearFeatures):
         for name, W in (("shared_coef_", shared), ("own_coef_", own)):
-            attributes[name] = np.ascontiguousarray((data.features.coef(W) * data.scale.spread).T, dtype=dtype)
+            attributes[name] = np.ascontiguousarray((data.features.coef(W) * data.scale.std).T, dtype=dtype)
     if isinstance(data.problem.structure, Robust):
         size, whole = np.linalg.norm(own, axis=0), np.linalg.norm(solution.W, axis=0)
         attributes["outlier_tasks_"] = data.targets.tasks_[size > OUTLIER_SHARE * np.maximum(whole, np.finfo(float).tiny)]
     return attributes
+
+
+# --- rounding of kernel coefficients -----------------------------------------------------------------------------------
+
+
+def _with_rounding(state: FittedState, solution: Solution, data: Prepared, tol: float) -> tuple[FittedState, Certificate]:
+    """A kernel model and the certificate of its predictions; in double precision where single precision loses too much."""
+    certificate, problem = solution.certificate, data.problem
+    z = problem.predict(solution.W, solution.b)
+    if problem.relative(_rounding_bound(state, data, solution.W, z)) <= ROUNDING_SHARE * tol:
+        return state, certificate
+    error = _rounding_error(state, data, z)
+    if state.dtype == np.float32 and problem.relative(abs(error)) > tol:
+        state = predictor(data, solution.W, solution.b, np.dtype(float))
+        error = _rounding_error(state, data, z)
+    return state, _widened(certificate, problem, error, tol)
+
+
+def _rounding_bound(state: FittedState, data: Any, W: Array, z: Array) -> float:
+    """A bound on what rounding of the kernel and its coefficients adds to the loss; needs no kernel matrix."""
+    problem, seen = data.problem, data.problem.observations
+    found = data.features.dual_coef(W)
+    coefficients, parts = (found, data.features.parts) if isinstance(found, list) else ([found], [data.features])
+    error = np.zeros(problem.n_tasks)
+    for C, part in zip(coefficients, parts, strict=True):
+        largest = float(np.einsum("ij,ij->i", part.phi, part.phi).max())  # no entry of the kernel matrix is larger
+        size = max(float(np.abs(C).max()), np.finfo(float).tiny)  # whose square may overflow
+        error += 4 * np.finfo(state.dtype).eps * len(C) * (largest * size) * np.linalg.norm(C / size, axis=0)
+    error = error[seen.task]
+    return max(problem.loss_term(z + error), problem.loss_term(z - error)) - problem.loss_term(z)
+
+
+def _rounding_error(state: FittedState, data: Prepared, z: Array) -> float:
+    """The loss of the model's predictions on the training rows, minus the certified loss."""
+    problem, seen = data.problem, data.problem.observations
+    values = (sum(responses(state, data.inputs)) + state.intercept_ - data.scale.mean) / data.scale.std
+    return problem.loss_term(values[seen.row, seen.task]) - problem.loss_term(z)
+
+
+def _widened(certificate: Certificate, problem: Problem, error: float, tol: float) -> Certificate:
+    """The certificate for a loss with this error; unchanged where that is within the tolerance.
+
+    The loss is an upper bound of the minimum. The lower bound is about the kernel before rounding, and no more exact.
+    """
+    if problem.relative(abs(error)) <= tol:
+        return certificate
+    primal, dual = certificate.primal + max(error, 0.0), certificate.dual - abs(error)
+    measure = reached(certificate.relative_gap, certificate.stationarity)
+    message = STATUS["rounding"].format(off=problem.relative(abs(error)), measure=measure, tol=tol)
+    return replace(
+        certificate,
+        primal=primal,
+        dual=dual,
+        gap=primal - dual,
+        relative_gap=problem.relative(primal - dual, abs(primal)),
+        status="rounding" if certificate.converged else certificate.status,
+        message=f"{message}." if certificate.converged else f"{certificate.message} {message}.",
+    )

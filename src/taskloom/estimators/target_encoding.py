@@ -69,10 +69,10 @@ def refuse_row_losses(loss: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TargetScale:
-    """Mean and spread of each task's targets; a task whose targets are all alike keeps a spread of 1."""
+    """Mean and std of each task's targets; a task whose targets are all alike keeps a std of 1."""
 
     mean: Array
-    spread: Array
+    std: Array
 
     @classmethod
     def none(cls, n_tasks: int) -> TargetScale:
@@ -83,10 +83,10 @@ class TargetScale:
         """From the weighted observations; tasks that are not ``numeric`` (labels) stay as they are."""
         total = seen.sum_by_task(seen.weight)
         mean = seen.sum_by_task(seen.weight * seen.y) / total
-        spread = np.sqrt(seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total)
-        spread = np.where(spread > 1e-12 * np.maximum(np.abs(mean), np.finfo(float).tiny), spread, 1.0)
-        return cls(np.where(numeric, mean, 0.0), np.where(numeric, spread, 1.0))
+        std = np.sqrt(seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total)
+        std = np.where(std > 1e-12 * np.maximum(np.abs(mean), np.finfo(float).tiny), std, 1.0)
+        return cls(np.where(numeric, mean, 0.0), np.where(numeric, std, 1.0))
 
     def apply(self, seen: Observations) -> Observations:
         """Observations in units of their task."""
-        return replace(seen, y=(seen.y - self.mean[seen.task]) / self.spread[seen.task])
+        return replace(seen, y=(seen.y - self.mean[seen.task]) / self.std[seen.task])

@@ -1,6 +1,6 @@
-"""Data at the door: inputs become matrices, targets become observations, names become positions; nonsense stays outside.
+"""Validation: tables become matrices, targets become observations, task labels become positions.
 
-Nothing here writes to an estimator: what describes the data is handed back as :class:`Columns` and :class:`Targets`.
+Nothing here writes to an estimator: the description of the data is returned as :class:`Columns` and :class:`Targets`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from sklearn.utils import check_array
+from sklearn.utils import check_array, metaestimators
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
@@ -40,16 +40,16 @@ class Columns:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Targets:
-    """What the targets were: their tasks, and labels where they are classes."""
+    """A description of the targets: their tasks, and the class labels of a classifier."""
 
     tasks_: Array
     wide: bool  # a column for each task
     classes_: Any = None
-    one_vs_rest: bool | None = None  # whether the tasks are the classes of one target; only classifiers know
+    one_vs_rest: bool | None = None  # whether the tasks are the classes of one target; classifiers only
 
     @functools.cached_property
     def positions(self) -> TaskPositions:
-        """Where a label stands among the tasks."""
+        """The position of a label among the tasks."""
         return TaskPositions(self.tasks_)
 
 
@@ -58,8 +58,13 @@ def described(columns: Columns, targets: Targets) -> dict[str, Any]:
     return {each.name: getattr(part, each.name) for part in (columns, targets) for each in fields(part)}
 
 
+def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """scikit-learn's ``available_if`` with a type: an untyped decorator would hide the signature of a method."""
+    return metaestimators.available_if(check)
+
+
 def names_its_class(method: Method) -> Method:
-    """Errors of wrong arguments name the class that was used; Python would name the one in which the method stands."""
+    """Errors about arguments name the class of the estimator; Python would name the class that defines the method."""
     signature = inspect.signature(method)
 
     @functools.wraps(method)
@@ -74,16 +79,11 @@ def names_its_class(method: Method) -> Method:
     return cast(Method, named)
 
 
-def double(inputs: Any) -> Any:
-    """Inputs in double precision: solutions are certified in it, whatever the precision of the data."""
-    return inputs.astype(np.float64, copy=False)
-
-
 # --- inputs -------------------------------------------------------------------------------------------------------------
 
 
 def _refuse_other_tables(X: Any) -> None:
-    """What newcomers pass in place of one table, with the way to make one of it."""
+    """Refuse a table per task and lazy frames; the message says how to make one table."""
     several = type(X) is dict or (isinstance(X, (list, tuple)) and len(X) > 0 and all(np.ndim(x) == 2 for x in X[:2]))
     if several:
         raise ValueError("X is one table, got one for each task: X, y = taskloom.stack(Xs, ys), then task_column=-1")
@@ -92,7 +92,7 @@ def _refuse_other_tables(X: Any) -> None:
 
 
 def training_inputs(model: Any, X: Any) -> tuple[Any, Array | None, Columns]:
-    """Inputs as a float matrix, the task of each row when there is a task column, and what the columns are."""
+    """Inputs as a float matrix, the task label of each row if there is a task column, and a description of the columns."""
     _refuse_other_tables(X)
     X = as_table(X)
     names = _get_feature_names(X)
@@ -102,7 +102,7 @@ def training_inputs(model: Any, X: Any) -> tuple[Any, Array | None, Columns]:
 
 
 def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
-    """The same for a model that knows its columns, which these must have."""
+    """The same for a fitted model, whose columns these must be."""
     _refuse_other_tables(X)
     X = as_table(X)
     _check_feature_names(model, X, reset=False)
@@ -119,13 +119,13 @@ def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
 
 
 def as_matrix(model: Any, X: Any) -> Any:
-    """Inputs as finite numbers, in single precision where they came so."""
+    """Inputs as finite numbers, in single or double precision."""
     if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
-        X = X.to_numpy()  # for a row or two, the checks of a frame take longer than all else
+        X = X.to_numpy()  # for few rows, the checks of a frame take longer than the prediction
     try:
         return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=model)
     except (TypeError, ValueError) as error:
-        odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of things that are neither
+        odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of objects
         if odd or (words := column_of_words(X)) is None:
             raise
         tasks = "" if model.task_column is not None else f", or pass task_column={words!r} if it names the tasks"
@@ -144,9 +144,9 @@ def position_of_tasks(known: Targets, labels: Array, unseen: str) -> Array:
     """The position of each label among the tasks of a fit; -1 for one that was not seen, unless that is refused."""
     task = known.positions(labels)
     if unseen == "raise" and (task < 0).any():
-        stranger = labels[int(np.argmax(task < 0))]
+        unknown = labels[int(np.argmax(task < 0))]
         raise ValueError(
-            f"task {shown(stranger)} was not seen in training; the tasks are {_few(known.tasks_)}. Add it with add_task, "
+            f"task {shown(unknown)} was not seen in training; the tasks are {_few(known.tasks_)}. Add it with add_task, "
             'or set unseen="mean" to predict with the mean of the tasks'
         )
     return task
@@ -172,12 +172,13 @@ def observations(
         row = np.flatnonzero(~np.isnan(Y[:, 0]))
         task, values, s = task[row], Y[row, 0], None if weights is None else weights[row, 0]
     _check_observed(known.tasks_, task, values, s, labelled)
-    strengths = entries_by_task(task_weight, known.tasks_, "task_weight")
-    return Observations.build(row, task, values, len(known.tasks_), s, strengths)
+    return Observations.build(
+        row, task, values, len(known.tasks_), s, entries_by_task(task_weight, known.tasks_, "task_weight")
+    )
 
 
 def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Observations, Targets]:
-    """The targets of a fit as the model reads them."""
+    """The targets of a fit as observations, and their description."""
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
     weights = sample_weights(sample_weight, inputs, Y, known)
@@ -186,6 +187,7 @@ def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_w
 
 
 def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, Targets]:
+    """Targets as numbers, NaN where unobserved, and their description."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     return model._targets(as_table(y), labels)
@@ -214,7 +216,7 @@ def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: Targets) ->
 
 
 def _check_observed(tasks: Array, task: Array, y: Array, s: Array | None, labelled: Array) -> None:
-    """Every task must have something to learn from; the message names the task."""
+    """Every task needs an observation, and a binary task both classes; the message names the task."""
     if y.size == 0:
         raise ValueError("y holds nothing but NaN: no task was observed")
     live = np.ones(y.size, bool) if s is None else s > 0
@@ -223,10 +225,10 @@ def _check_observed(tasks: Array, task: Array, y: Array, s: Array | None, labell
         name = tasks[int(np.argmax(seen == 0))]
         raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
     positive = np.bincount(task[live & (y > 0)], minlength=len(tasks))
-    alone = labelled & ((positive == 0) | (positive == seen))
-    if alone.any():
+    one_class = labelled & ((positive == 0) | (positive == seen))
+    if one_class.any():
         raise ValueError(
-            f"task {shown(tasks[int(np.argmax(alone))])} has one class only among its observations; a binary task "
+            f"task {shown(tasks[int(np.argmax(one_class))])} has one class only among its observations; a binary task "
             "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
         )
 
@@ -246,9 +248,9 @@ def entries_by_task(given: Any, tasks: Array, what: str) -> Any:
         return given
     names = tasks.tolist()
     known = set(names)
-    strangers = [name for name in given if name not in known]
-    if strangers:
-        raise ValueError(f"{what} names {shown(strangers[0])}, which is not a task of the data")
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ValueError(f"{what} names {shown(unknown[0])}, which is not a task of the data")
     missing = [name for name in names if name not in given]
     if missing:
         raise ValueError(f"{what} has no entry for task {shown(missing[0])}")

@@ -18,7 +18,7 @@ from ..problem import Problem
 from ..structures.factored_matrix import LARGEST_ARRAY
 
 Array = np.ndarray
-LARGEST = 3000
+MAX_DENSE_ROWS = 3000
 
 
 def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_size: bool) -> Array | None:
@@ -37,7 +37,7 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
     if not np.allclose(seen.weight, first[seen.task], rtol=1e-12, atol=0.0) or seen.counts.min() < 2:
         return None  # sample weights change what is left over in their own way
     each_row = rows and T > 1
-    if T > LARGEST_ARRAY or (not each_row and seen.y.size > LARGEST):
+    if T > LARGEST_ARRAY or (not each_row and seen.y.size > MAX_DENSE_ROWS):
         return None
     with one_thread():
         R = _metric(problem)

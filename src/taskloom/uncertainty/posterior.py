@@ -24,17 +24,17 @@ from .._component import is_number
 from .._linalg import one_thread, psd_eigh
 from ..features import Matrix, row_squares, to_dense, weighted_gram
 from ..problem import Problem
-from .prior import Prior, Turning, turns_of
+from .prior import JointPrior, Prior, structure_directions
 
 Array = np.ndarray
-LARGEST = 6000  # rows of the largest dense system that a posterior factors
-BLOCK = 1 << 22  # numbers in the largest right-hand side at a time
+MAX_DENSE_ROWS = 6000  # rows of the largest dense system that a posterior factors
+MAX_ENTRIES = 1 << 22  # numbers in the largest right-hand side at a time
 
 
 class Group(Protocol):
     """The posterior of some of the tasks, in units of ``tau / 2``."""
 
-    freedom: float  # degrees of freedom that the fit used
+    degrees_of_freedom: float  # degrees of freedom that the fit used
 
     def variance(self, phi: Matrix, outside: Array) -> Array:
         """Of every task of the group at features ``phi`` (``m x T_g``); ``outside`` is ``k(x, x)`` less ``||phi||^2``."""
@@ -61,15 +61,15 @@ class Posterior:
             raise ValueError(f"noise must be None or a positive number whose square is one, got {noise!r}")
         seen = problem.observations
         rho = problem.ridge / problem.alpha
-        turns = turns_of(W, A) if joint and not problem.structure.known else None
+        turns = structure_directions(W, A) if joint and not problem.structure.known else None
         self.n_tasks = problem.n_tasks
         with one_thread():
             self.groups = []
             for tasks in _connected(A):
                 own = A[np.ix_(tasks, tasks)]
-                prior = Prior(own, rho) if turns is None else Turning(own, rho, *turns)
+                prior = Prior(own, rho) if turns is None else JointPrior(own, rho, *turns)
                 self.groups.append((tasks, _group(problem, prior, tasks)))
-        spent = sum(group.freedom for _, group in self.groups)
+        spent = sum(group.degrees_of_freedom for _, group in self.groups)
         if noise is None:
             left = max(seen.y.size - spent, 1.0)
             self.tau = 2 * problem.loss_term(problem.predict(W, b)) / left
@@ -97,7 +97,7 @@ def _connected(A: Array) -> list[Array]:
 
 def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
     mine = np.isin(problem.observations.task, tasks)
-    seen = _Seen(
+    seen = _Observed(
         problem.observations.row[mine],
         np.searchsorted(tasks, problem.observations.task[mine]),
         problem.observations.weight[mine],
@@ -108,22 +108,22 @@ def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
         c = by_task.sum(axis=1)
         s = by_task[0] / c[0]
         if np.allclose(by_task, c[:, None] * s, rtol=1e-12, atol=0.0):
-            if not isinstance(prior, Turning):
+            if not isinstance(prior, JointPrior):
                 return _Shared(problem, prior, s, c)
             if np.allclose(c, c[0], rtol=1e-12, atol=0.0):
-                return _SharedTurning(problem, prior, s, float(c[0]))
+                return _SharedJoint(problem, prior, s, float(c[0]))
     N, columns = seen.row.size, prior.n_columns(problem.n_features)
-    if min(N, columns + T) > LARGEST:
+    if min(N, columns + T) > MAX_DENSE_ROWS:
         raise ValueError(
             f"return_std would need a dense system of {min(N, columns + T)} rows for {T} related tasks (the limit is "
-            f"{LARGEST}); "
+            f"{MAX_DENSE_ROWS}); "
             "fit a subset of the rows, or use fewer features"
         )
     return _ByObservation(problem, prior, seen) if columns + T > N else _ByWeight(problem, prior, seen)
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _Observed:
     row: Array
     task: Array
     weight: Array
@@ -152,26 +152,26 @@ class _Shared:
         self.spread = (P**2 / c[:, None]).T
         self.prior = np.diag(prior.R) / problem.alpha
         self.flat = 1 / c if problem.fit_intercept else np.zeros(len(c))
-        self.freedom = float((self.inner.k[:, None] * self.weights).sum()) + (len(c) if problem.fit_intercept else 0)
+        self.degrees_of_freedom = float((self.inner.k[:, None] * self.weights).sum()) + (len(c) if problem.fit_intercept else 0)
 
     def variance(self, phi: Matrix, outside: Array) -> Array:
         return self.inner(phi) ** 2 @ self.weights @ self.spread + outside[:, None] * self.prior + self.flat
 
 
-class _SharedTurning:
+class _SharedJoint:
     """... where tasks weigh the same, still each direction of tasks on its own: a diagonal system, plus one for the turns.
 
     With ``w = w_0 + U z`` and data of precision ``h``: given ``z``, ``w_0`` has the variances ``q`` along the eigenvectors;
     ``z`` sees what ``w_0`` leaves of the data, ``h (1 - h q)``; a prediction at ``x`` moves with it by ``x'(1 - q h) U``.
     """
 
-    def __init__(self, problem: Problem, prior: Turning, s: Array, c: float):
+    def __init__(self, problem: Problem, prior: JointPrior, s: Array, c: float):
         alpha, own = problem.alpha, prior.own
         self.inner = _Centred(problem, s)
-        h, turns = c * self.inner.k, self.inner.V.T @ prior.turns
+        h, turns = c * self.inner.k, self.inner.V.T @ prior.directions
         self.prior = np.diag(prior.R) / alpha
         self.flat = 1 / c if problem.fit_intercept else 0.0
-        self.freedom = float(len(prior.a)) if problem.fit_intercept else 0.0
+        self.degrees_of_freedom = float(len(prior.a)) if problem.fit_intercept else 0.0
         self.parts = []
         # Directions with nothing of their own differ in nothing.
         alike = [np.flatnonzero(own == 0), *np.flatnonzero(own)[:, None]]
@@ -179,12 +179,12 @@ class _SharedTurning:
             q = own[j[0]] / (alpha + h * own[j[0]])
             left = 1 - h * q
             seen = turns.T @ ((h * left)[:, None] * turns)
-            shrunk = np.sqrt(prior.freed[:, j[0]] / alpha)
+            shrunk = np.sqrt(prior.extra_variance[:, j[0]] / alpha)
             system = np.eye(len(seen)) + shrunk[:, None] * seen * shrunk
             half = np.linalg.solve(np.linalg.cholesky(system), np.diag(shrunk))
             moved = half @ (turns * left[:, None]).T  # k x r: its squares are what the turns add
             self.parts.append((q, moved, (prior.V[:, j] ** 2).sum(axis=1)))
-            self.freedom += j.size * float((h * q).sum() + np.einsum("kr,r,kr->", moved, h, moved))
+            self.degrees_of_freedom += j.size * float((h * q).sum() + np.einsum("kr,r,kr->", moved, h, moved))
 
     def variance(self, phi: Matrix, outside: Array) -> Array:
         inner = self.inner(phi)
@@ -197,7 +197,7 @@ class _SharedTurning:
 class _Dense(ABC):
     """What the two dense forms share: what was observed."""
 
-    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+    def __init__(self, problem: Problem, prior: Prior, seen: _Observed):
         self.alpha, self.n_tasks = problem.alpha, len(prior.R)
         self.prior = prior
         self.phi = to_dense(problem.features[seen.row])
@@ -208,7 +208,7 @@ class _Dense(ABC):
     def variance(self, phi: Matrix, outside: Array) -> Array:
         phi = to_dense(phi)
         out = np.empty((len(phi), self.n_tasks))
-        height = max(1, BLOCK // max(self.seen.row.size, self.prior.n_columns(phi.shape[1])))
+        height = max(1, MAX_ENTRIES // max(self.seen.row.size, self.prior.n_columns(phi.shape[1])))
         for first in range(0, len(phi), height):
             rows = slice(first, first + height)
             for t in range(self.n_tasks):
@@ -223,7 +223,7 @@ class _Dense(ABC):
 class _ByWeight(_Dense):
     """Fewer weights than observations: the precision matrix of weights and intercepts."""
 
-    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+    def __init__(self, problem: Problem, prior: Prior, seen: _Observed):
         super().__init__(problem, prior, seen)
         X = prior.columns(self.phi, seen.task)
         joint = np.hstack([X, self.E])
@@ -232,7 +232,7 @@ class _ByWeight(_Dense):
         size = X.shape[1]
         precision[np.arange(size), np.arange(size)] += self.alpha
         self.factor = cho_factor(precision)
-        self.freedom = float(np.trace(cho_solve(self.factor, data)))
+        self.degrees_of_freedom = float(np.trace(cho_solve(self.factor, data)))
 
     def _of_task(self, phi: Array, t: int) -> Array:
         x = self.prior.columns(phi, np.array([t]))
@@ -245,7 +245,7 @@ class _ByWeight(_Dense):
 class _ByObservation(_Dense):
     """Fewer observations than weights: the covariance matrix of the observations, bordered by the intercepts."""
 
-    def __init__(self, problem: Problem, prior: Prior, seen: _Seen):
+    def __init__(self, problem: Problem, prior: Prior, seen: _Observed):
         super().__init__(problem, prior, seen)
         covariance = prior.covariance(self.phi, seen.task, self.phi, seen.task) / self.alpha
         total = covariance + np.diag(1 / seen.weight)
@@ -255,7 +255,7 @@ class _ByObservation(_Dense):
         self.border = np.linalg.inv(self.E.T @ self.through)
         hat = np.trace(inverse @ covariance)
         spent = self.E.shape[1] - np.trace(self.border @ self.through.T @ covariance @ self.through)
-        self.freedom = float(hat + spent)
+        self.degrees_of_freedom = float(hat + spent)
 
     def _of_task(self, phi: Array, t: int) -> Array:
         k = self.prior.covariance(phi, np.array([t]), self.phi, self.seen.task) / self.alpha  # m x N

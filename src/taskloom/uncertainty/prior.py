@@ -18,7 +18,7 @@ import numpy as np
 from .._linalg import compose, psd_eigh
 
 Array = np.ndarray
-FAINT = 1e-14  # eigenvalues below this share of the largest are rounding
+RANK_TOLERANCE = 1e-14  # eigenvalues below this share of the largest are rounding
 
 
 class Prior:
@@ -30,7 +30,7 @@ class Prior:
     def __init__(self, A: Array, rho: float):
         self.a, self.V = psd_eigh(A)
         own = self.a / (1 + rho * self.a)
-        self.own = np.where(own > FAINT * own.max(initial=0.0), own, 0.0)
+        self.own = np.where(own > RANK_TOLERANCE * own.max(initial=0.0), own, 0.0)
         self.R = compose(self.own, self.V)
         self.root = self.V[:, self.own > 0] * np.sqrt(self.own[self.own > 0])  # T x q
 
@@ -49,36 +49,38 @@ class Prior:
         return np.einsum("ij,ij->i", phi, phi) * self.R[t, t]
 
 
-class Turning(Prior):
+class JointPrior(Prior):
     """... and of a structure that turns with the weights: along ``turns`` (``r x k``), each task may go its own way, too."""
 
     def __init__(self, A: Array, rho: float, turns: Array, d: Array):
         super().__init__(A, rho)
-        self.turns = turns
+        self.directions = turns
         both = self.a + d[:, None]
-        self.freed = both / (1 + rho * both) - self.own  # k x T: what each turn adds to the variance of each direction of tasks
+        self.extra_variance = (
+            both / (1 + rho * both) - self.own
+        )  # k x T: what each turn adds to the variance of each direction of tasks
 
     def n_columns(self, n_features: int) -> int:
-        return super().n_columns(n_features) + self.freed.size
+        return super().n_columns(n_features) + self.extra_variance.size
 
     def columns(self, phi: Array, task: Array) -> Array:
-        turned = phi @ self.turns
-        more = [turned[:, i, None] * (self.V * np.sqrt(e))[task] for i, e in enumerate(self.freed)]
+        turned = phi @ self.directions
+        more = [turned[:, i, None] * (self.V * np.sqrt(e))[task] for i, e in enumerate(self.extra_variance)]
         return np.hstack([super().columns(phi, task), *more])
 
     def covariance(self, phi: Array, task: Array, others: Array, their_task: Array) -> Array:
         total, pairs = super().covariance(phi, task, others, their_task), (task[:, None], their_task)
-        for mine, theirs, e in zip((phi @ self.turns).T, (others @ self.turns).T, self.freed, strict=True):
+        for mine, theirs, e in zip((phi @ self.directions).T, (others @ self.directions).T, self.extra_variance, strict=True):
             total += np.outer(mine, theirs) * compose(e, self.V)[pairs]
         return total
 
     def variance(self, phi: Array, t: int) -> Array:
-        return super().variance(phi, t) + (phi @ self.turns) ** 2 @ (self.freed @ self.V[t] ** 2)
+        return super().variance(phi, t) + (phi @ self.directions) ** 2 @ (self.extra_variance @ self.V[t] ** 2)
 
 
-def turns_of(W: Array, A: Array) -> tuple[Array, Array]:
+def structure_directions(W: Array, A: Array) -> tuple[Array, Array]:
     """The left singular vectors of ``W``, and the eigenvalues of ``A`` that belong to them."""
     U, sizes, Vt = np.linalg.svd(W, full_matrices=False)
     d = np.einsum("it,ts,is->i", Vt, A, Vt)
-    kept = (sizes > FAINT * sizes[:1]) & (d > FAINT * d.max(initial=0.0))
+    kept = (sizes > RANK_TOLERANCE * sizes[:1]) & (d > RANK_TOLERANCE * d.max(initial=0.0))
     return U[:, kept], d[kept]

@@ -31,12 +31,12 @@ from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, make_folds
 
 Array = np.ndarray
-ALONE = 10  # strengths of single-task learning that the ledger tries, over the same decades
+N_SINGLE_TASK_ALPHAS = 10  # strengths of single-task learning that the ledger tries, over the same decades
 
 
 @dataclass(eq=False)
-class Trial:
-    """The data of one cross-validation, and how to judge a fitted model on a part of them."""
+class CVData:
+    """The data of one cross-validation, and how to scorer a fitted model on a part of them."""
 
     estimator: MultiTaskEstimator  # unfitted, with the right kernel, loss, ...
     X: Any
@@ -50,19 +50,19 @@ class Trial:
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight)[rows]
         return *_safe_split(self.estimator, self.X, self.y, rows, train), weight
 
-    def judge(self, data: Prepared, X: Any, y: Any, weight: Array | None) -> Judge:
+    def scorer(self, data: Prepared, X: Any, y: Any, weight: Array | None) -> FoldScorer:
         """How to score predictions of these data by a model that was prepared with ``data``, many times."""
-        return Judge(self, data, X, y, weight)
+        return FoldScorer(self, data, X, y, weight)
 
 
-class Judge:
+class FoldScorer:
     """Scores decision values of the same data at one strength after the other."""
 
-    def __init__(self, trial: Trial, data: Prepared, X: Any, y: Any, weight: Array | None):
-        self.model, self.scoring, self.variance = trial.estimator, trial.scoring, trial.variance
+    def __init__(self, cv_data: CVData, data: Prepared, X: Any, y: Any, weight: Array | None):
+        self.model, self.scoring, self.variance = cv_data.estimator, cv_data.scoring, cv_data.variance
         self.data, self.X, self.y, self.weight = data, X, y, weight
-        self.steadily = isinstance(self.scoring, str) and self.scoring == "steady"
-        self.scorer = None if self.scoring is None or self.steadily else check_scoring(self.model, self.scoring)
+        self.pooled_variance = isinstance(self.scoring, str) and self.scoring == "steady"
+        self.scorer = None if self.scoring is None or self.pooled_variance else check_scoring(self.model, self.scoring)
         self.quick = None
         if not data.targets.one_vs_rest:
             coded = self.model._coded(data.targets, as_table(y), labels_of_rows(X, self.model.task_column))
@@ -74,12 +74,12 @@ class Judge:
             by_task = self.quick(values[self.seen])
             steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
         else:
-            by_task = steady = self._decided(values).score_per_task(self.X, self.y, self.weight)
+            by_task = steady = self._with_values(values).score_per_task(self.X, self.y, self.weight)
         if self.scorer is None:
-            return mean_score(steady if self.steadily else by_task), steady
+            return mean_score(steady if self.pooled_variance else by_task), steady
         options = {} if self.weight is None else {"sample_weight": self.weight}
         try:
-            return float(self.scorer(self._decided(values), self.X, self.y, **options)), steady
+            return float(self.scorer(self._with_values(values), self.X, self.y, **options)), steady
         except ValueError as error:
             if "NaN" not in str(error):
                 raise
@@ -88,12 +88,12 @@ class Judge:
                 "scorer that knows tasks, as of taskloom.metrics"
             ) from None
 
-    def _decided(self, values: Array) -> MultiTaskEstimator:
+    def _with_values(self, values: Array) -> MultiTaskEstimator:
         """An estimator with these decision values, for what asks one: a scorer of the user's, the classes of one target."""
-        return with_state(self.model, self.data.deciding(values))
+        return with_state(self.model, self.data.with_decision_values(values))
 
 
-def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
+def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
     """A certified solution at each strength, each from the one before; fits that fall short warn once, together."""
     solutions = path(
         problem,
@@ -113,17 +113,17 @@ def walk(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list
     return solutions
 
 
-def _run_fold(trial: Trial, candidates: list[Candidate], split: Split) -> list[FoldResult]:
+def _run_fold(cv_data: CVData, candidates: list[Candidate], split: Split) -> list[FoldResult]:
     """Every candidate at every strength in one fold."""
-    X_test, y_test, test_weight = trial.part(split[1], split[0])
-    fold = Fold(trial.estimator, *trial.part(split[0]), X_test)
-    judge = trial.judge(fold.data, X_test, y_test, test_weight)
+    X_test, y_test, test_weight = cv_data.part(split[1], split[0])
+    fold = Fold(cv_data.estimator, *cv_data.part(split[0]), X_test)
+    scorer = cv_data.scorer(fold.data, X_test, y_test, test_weight)
     results = []
     for candidate in candidates:
         began = time.perf_counter()
-        solutions = walk(trial.estimator, fold.under(candidate.structure), candidate.alphas)
+        solutions = solve_path(cv_data.estimator, fold.under(candidate.structure), candidate.alphas)
         seconds = np.full(len(solutions), (time.perf_counter() - began) / len(solutions))
-        scores, by_task = zip(*(judge(fold.values(solution)) for solution in solutions), strict=True)
+        scores, by_task = zip(*(scorer(fold.values(solution)) for solution in solutions), strict=True)
         results.append(FoldResult(np.array(scores), list(by_task), seconds, [slim(solution) for solution in solutions]))
     return results
 
@@ -156,7 +156,7 @@ class Fold:
         """The decision values of the test part, for a solution of ``under``."""
         scale = self.data.scale
         b = solution.b if self.form is None else self.form.basis.inputs.y_mean
-        return own_task(np.asarray(self.phi @ solution.W + b) * scale.spread + scale.mean, self.task)
+        return own_task(np.asarray(self.phi @ solution.W + b) * scale.std + scale.mean, self.task)
 
 
 def _variances(data: Prepared) -> dict[Any, float]:
@@ -164,17 +164,17 @@ def _variances(data: Prepared) -> dict[Any, float]:
     seen = data.problem.observations
     total = seen.sum_by_task(seen.weight)
     mean = seen.sum_by_task(seen.weight * seen.y) / total
-    spread = seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total * data.scale.spread**2
-    return dict(zip(data.targets.tasks_.tolist(), spread.tolist(), strict=True))
+    variance = seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total * data.scale.std**2
+    return dict(zip(data.targets.tasks_.tolist(), variance.tolist(), strict=True))
 
 
-def grid_for(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
+def alpha_grid(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
     """Strengths to try for a structure on these data."""
     return strength_grid(data.problem.with_structure(model._posed(structure, data.features, data.targets)), size)
 
 
 def cross_validate(
-    trial: Trial,
+    cv_data: CVData,
     data: Prepared,
     candidates: list[Candidate],
     cv: Any,
@@ -184,14 +184,14 @@ def cross_validate(
     report: Callable[[int, int, float], None] | None = None,
 ) -> tuple[int, int]:
     """Fill in the candidates' scores; how many folds were done, of how many: Ctrl-C leaves those that are complete."""
-    model = trial.estimator
-    trial.variance = _variances(data)
+    model = cv_data.estimator
+    cv_data.variance = _variances(data)
     seen, n_rows, labelled = data.problem.observations, data.problem.features.shape[0], model._labelled(data.targets)
-    folds = make_folds(cv, trial.X, trial.y, groups, seen, n_rows, labelled, random_state)
+    folds = make_folds(cv, cv_data.X, cv_data.y, groups, seen, n_rows, labelled, random_state)
     if model.unseen == "raise" or model.task_column is None:
         check_folds(folds, seen, n_rows, data.targets.tasks_, labelled)
     runs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-        delayed(_run_fold)(trial, candidates, split) for split in folds
+        delayed(_run_fold)(cv_data, candidates, split) for split in folds
     )
     done: list[list[FoldResult]] = []
     try:

@@ -74,7 +74,7 @@ class SearchResult:
     fallback_tasks_: Array | None = None
 
 
-def ledger(alone: Candidate, together: Candidate, tasks: list[Any]) -> dict[str, Array]:
+def transfer_table(alone: Candidate, together: Candidate, tasks: list[Any]) -> dict[str, Array]:
     """For each task its cross-validated score alone and with the others, the gain, and the standard error of the gain."""
     one = alone.task_scores(alone.best, tasks)
     other = together.task_scores(together.best, tasks)
@@ -84,13 +84,13 @@ def ledger(alone: Candidate, together: Candidate, tasks: list[Any]) -> dict[str,
         warnings.simplefilter("ignore", RuntimeWarning)  # a task that no fold could score has NaN everywhere
         names = np.empty(len(tasks), dtype=object)
         names[:] = tasks
-        spread = np.nanstd(difference, axis=0, ddof=1) if len(difference) > 1 else np.full(len(tasks), np.nan)
+        std = np.nanstd(difference, axis=0, ddof=1) if len(difference) > 1 else np.full(len(tasks), np.nan)
         return {
             "task": names,
             "alone": np.nanmean(one, axis=0),
             "together": np.nanmean(other, axis=0),
             "gain": np.nanmean(difference, axis=0),
-            "standard_error": spread / np.sqrt(np.maximum(n, 1)),
+            "standard_error": std / np.sqrt(np.maximum(n, 1)),
             "model": np.array(["together"] * len(tasks), dtype=object),
         }
 

@@ -30,8 +30,8 @@ from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared, show_fields
 from ..state_of_fit import fitted_state
 from ..validation import as_structures, names_its_class
-from .folds_fit import ALONE, Fold, Trial, cross_validate, grid_for, walk
-from .results import Candidate, FoldResult, SearchResult, ledger, path_table, results_table
+from .folds_fit import N_SINGLE_TASK_ALPHAS, CVData, Fold, alpha_grid, cross_validate, solve_path
+from .results import Candidate, FoldResult, SearchResult, path_table, results_table, transfer_table
 from .splitters import check_left
 
 Array = np.ndarray
@@ -93,13 +93,13 @@ class CrossValidated(MultiTaskEstimator):
         X, y = indexable(as_table(X), as_table(y))
         structures = self._candidates()
         model = self._plain(_template(structures))
-        trial = Trial(model, X, y, sample_weight, self.scoring)
+        cv_data = CVData(model, X, y, sample_weight, self.scoring)
         data = model._prepare(X, y, sample_weight)
-        candidates = [Candidate(structure, self._strengths(data, trial, structure)) for structure in structures]
-        alone = Candidate(Independent(), grid_for(model, data, Independent(), ALONE))
-        watch = Watch.over(self, X, y, 2)
+        candidates = [Candidate(structure, self._alphas(data, cv_data, structure)) for structure in structures]
+        alone = Candidate(Independent(), alpha_grid(model, data, Independent(), N_SINGLE_TASK_ALPHAS))
+        watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
         n_splits, n_folds = self._cross_validate(
-            trial, data, [*candidates, alone], groups, watch and watch.part("cross-validation", None)
+            cv_data, data, [*candidates, alone], groups, watch and watch.part("cross-validation", None)
         )
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
         refit = watch and watch.part("refit", self.max_iter)
@@ -116,7 +116,7 @@ class CrossValidated(MultiTaskEstimator):
             n_splits_=n_splits,
             cv_results_=results_table(candidates),
             path_=path_table(chosen),
-            transfer_=ledger(alone, chosen, tasks),
+            transfer_=transfer_table(alone, chosen, tasks),
         )
         if self.fallback == "single":
             state, search = _with_fallback(model, data, alone, state, search)
@@ -148,10 +148,10 @@ class CrossValidated(MultiTaskEstimator):
             raise ValueError("structures is empty: give at least one candidate")
         return [as_structures(structure, self.kernel) for structure in given]
 
-    def _strengths(self, data: Prepared, trial: Trial, structure: Structure) -> Array:
+    def _alphas(self, data: Prepared, cv_data: CVData, structure: Structure) -> Array:
         """The strengths of a candidate, largest first: given, or a grid from the data."""
         if isinstance(self.alphas, Integral):
-            return grid_for(trial.estimator, data, structure, int(self.alphas))
+            return alpha_grid(cv_data.estimator, data, structure, int(self.alphas))
         alphas: Array = np.unique(np.asarray(self.alphas, dtype=np.float64))[::-1]
         if not (alphas.size > 0 and bool(np.isfinite(alphas).all()) and bool((alphas > 0).all())):
             raise ValueError(f"alphas must be a whole number or positive strengths, got {self.alphas!r}")
@@ -171,12 +171,12 @@ class CrossValidated(MultiTaskEstimator):
     # --- folds --------------------------------------------------------------------------------------------------
 
     def _cross_validate(
-        self, trial: Trial, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
+        self, cv_data: CVData, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
     ) -> tuple[int, int]:
         """Score every candidate; how many folds there were, and how many there should have been."""
         if self._leaves_one_out():
             n_splits = n_folds = data.problem.features.shape[0]
-            self._leave_one_out(trial, data, candidates)
+            self._leave_one_out(cv_data, data, candidates)
         else:
 
             def report(fold: int, n_folds: int, best: float) -> None:
@@ -185,7 +185,9 @@ class CrossValidated(MultiTaskEstimator):
                 if watch is not None:
                     watch.part("fold").end()
 
-            n_splits, n_folds = cross_validate(trial, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report)
+            n_splits, n_folds = cross_validate(
+                cv_data, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report
+            )
         if watch is not None:
             watch.end()
         return n_splits, n_folds
@@ -193,30 +195,30 @@ class CrossValidated(MultiTaskEstimator):
     def _leaves_one_out(self) -> bool:
         return isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo")
 
-    def _leave_one_out(self, trial: Trial, data: Prepared, candidates: list[Candidate]) -> None:
+    def _leave_one_out(self, cv_data: CVData, data: Prepared, candidates: list[Candidate]) -> None:
         """One row at a time; predictions are scored together, because one observation has no score of its own."""
-        model, seen, n_rows = trial.estimator, data.problem.observations, data.problem.features.shape[0]
+        model, seen, n_rows = cv_data.estimator, data.problem.observations, data.problem.features.shape[0]
         wide = model.task_column is None
         check_left(seen, data.targets.tasks_, model._labelled(data.targets))
         size = isinstance(self.task_weight, str) and self.task_weight == "size"
-        judge = trial.judge(data, trial.X, trial.y, trial.sample_weight)
+        scorer = cv_data.scorer(data, cv_data.X, cv_data.y, cv_data.sample_weight)
         for candidate in candidates:
             began = time.perf_counter()
             problem = data.problem.with_structure(model._posed(candidate.structure, data.features, data.targets))
             plain = not getattr(self, "standardize_targets", False)
             quick = leave_one_out(problem, list(candidate.alphas), rows=wide, by_size=size) if plain else None
             if quick is None:
-                quick = self._leave_out_slowly(trial, data, candidate)
+                quick = self._leave_one_out_by_refitting(cv_data, data, candidate)
             scores, by_task = [], []
             for values in quick:
                 held = seen.scatter(values, n_rows) if wide else np.bincount(seen.row, weights=values, minlength=n_rows)
-                score, tasks = judge(held)
+                score, tasks = scorer(held)
                 scores.append(score)
                 by_task.append(tasks)
             seconds = np.full(len(scores), (time.perf_counter() - began) / len(scores))
             candidate.folds = [FoldResult(np.array(scores), by_task, seconds, [])]
 
-    def _leave_out_slowly(self, trial: Trial, data: Prepared, candidate: Candidate) -> Array:
+    def _leave_one_out_by_refitting(self, cv_data: CVData, data: Prepared, candidate: Candidate) -> Array:
         """By as many fits as there are rows."""
         seen, n_rows = data.problem.observations, data.problem.features.shape[0]
         out = np.zeros((len(candidate.alphas), seen.y.size))
@@ -224,10 +226,10 @@ class CrossValidated(MultiTaskEstimator):
         ends = np.searchsorted(seen.row[order], np.arange(n_rows + 1))
         for i in range(n_rows):
             others = np.delete(np.arange(n_rows), i)
-            alone = trial.part(np.array([i]), others)[0]
-            fold = Fold(trial.estimator, *trial.part(others), alone)
+            alone = cv_data.part(np.array([i]), others)[0]
+            fold = Fold(cv_data.estimator, *cv_data.part(others), alone)
             mine = order[ends[i] : ends[i + 1]]
-            for k, solution in enumerate(walk(fold.model, fold.under(candidate.structure), candidate.alphas)):
+            for k, solution in enumerate(solve_path(fold.model, fold.under(candidate.structure), candidate.alphas)):
                 values = fold.values(solution)
                 out[k, mine] = values[0, seen.task[mine]] if values.ndim == 2 else values[0]
         return out
@@ -268,12 +270,12 @@ def _with_fallback(
         found["coef_"] = np.where(mine[:, None], np.asarray(single.coef_), state.coef_).astype(state.dtype)
     else:
         found["dual_coef_"] = np.where(mine, single.dual_coef_, state.dual_coef_).astype(state.dtype)
-        C = found["dual_coef_"].astype(float) / data.scale.spread
+        C = found["dual_coef_"].astype(float) / data.scale.std
         found["inner_products"] = C.T @ cross_kernel(state, state.X_fit_) @ C
     named = ", ".join(map(shown, state.tasks_[hurt][:5])) + (", ..." if hurt.size > 5 else "")
     note = f"This is the joint fit; {hurt.size} of {state.n_tasks} tasks fell back to a model of their own ({named})."
     # the posterior of the joint model says nothing about these tasks, and what explains it are its own weights
-    state = replace(_noted(state, note), pulls=state.contributions, training=None, **found)
+    state = replace(_noted(state, note), stored_contributions=state.contributions, training=None, **found)
     return state, replace(search, transfer_=transfer | {"model": np.where(mine, "alone", "together").astype(object)})
 
 

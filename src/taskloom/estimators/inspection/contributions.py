@@ -19,8 +19,8 @@ Array = np.ndarray
 
 def contributions(state: Any) -> Any:
     """``T x T`` for the tasks of the fit; of many tasks its factors ``(R, Z, W)``; ``None`` where there are none to tell."""
-    if state.pulls is not None:
-        return state.pulls
+    if state.stored_contributions is not None:
+        return state.stored_contributions
     if (
         state.learned is None
         or state.learned.keeps_columns
@@ -46,12 +46,12 @@ def contributions(state: Any) -> Any:
 def _sides(state: Any, T: int) -> list[tuple[Array, Array]]:
     """Matrices whose products are ``<g_s, f_t>``: one pair, or one for each kernel."""
     if state.coef_ is not None:
-        return [(state.training.pulled_towards() if state.dual is None else state.dual, state.weights[:T].T)]
+        return [(state.training.dual_functions() if state.dual is None else state.dual, state.weights[:T].T)]
     G, C = state.dual, state.dual_coef_
     X = state.X_fit_[: len(G)]
     K = state.kernel(X, X)
     pairs = zip(K, C, strict=True) if isinstance(C, list) else [(K, C)]
-    return [(G, k @ (c[: len(G), :T].astype(float) / state.scale.spread[:T])) for k, c in pairs]
+    return [(G, k @ (c[: len(G), :T].astype(float) / state.scale.std[:T])) for k, c in pairs]
 
 
 def _metric(A: Array, rho: float) -> Array:

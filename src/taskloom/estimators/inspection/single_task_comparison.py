@@ -11,8 +11,8 @@ from sklearn.utils import indexable
 from ...structures import Independent
 from ...tables import as_table
 from ..base import MultiTaskEstimator
-from ..cross_validation.folds_fit import ALONE, Trial, cross_validate, grid_for
-from ..cross_validation.results import Candidate, ledger
+from ..cross_validation.folds_fit import N_SINGLE_TASK_ALPHAS, CVData, alpha_grid, cross_validate
+from ..cross_validation.results import Candidate, transfer_table
 from ..cross_validation.search import CrossValidated
 from ..validation import as_structures
 
@@ -70,15 +70,15 @@ def compare_to_single_task(
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
         return _without_model(search.fit(X, y, sample_weight, groups).transfer_)
     X, y = indexable(as_table(X), as_table(y))
-    trial = Trial(clone(model), X, y, sample_weight, None)
-    data = trial.estimator._prepare(X, y, sample_weight)
+    cv_data = CVData(clone(model), X, y, sample_weight, None)
+    data = cv_data.estimator._prepare(X, y, sample_weight)
     together = Candidate(as_structures(model.structure, model.kernel), np.array([float(model.alpha)]))
-    alone = Candidate(Independent(), grid_for(trial.estimator, data, Independent(), ALONE))
-    done, planned = cross_validate(trial, data, [together, alone], cv, groups, n_jobs, model.random_state)
+    alone = Candidate(Independent(), alpha_grid(cv_data.estimator, data, Independent(), N_SINGLE_TASK_ALPHAS))
+    done, planned = cross_validate(cv_data, data, [together, alone], cv, groups, n_jobs, model.random_state)
     if done < planned:
         raise KeyboardInterrupt  # a comparison on some of the rows is another one
     tasks = [0] if data.targets.one_vs_rest else data.targets.tasks_.tolist()
-    return _without_model(ledger(alone, together, tasks))
+    return _without_model(transfer_table(alone, together, tasks))
 
 
 def _without_model(table: dict[str, Array]) -> dict[str, Array]:

@@ -58,8 +58,8 @@ def check_fitted(model: Any, kernel: Kernel, found: dict[str, Any], search: dict
             _task_matrix(name, A, T)
     if "feature_structure_" in found:
         _numbers("feature_structure_", found["feature_structure_"], (d, d))
-    if found.get("pulls") is not None:
-        _check_pulls(found["pulls"], T)
+    if found.get("stored_contributions") is not None:
+        _check_contributions(found["stored_contributions"], T)
     check(isinstance(found["learned"], Structure), "the model has no structure")
     _check_parameters(model, tasks, search)
     layout = type(found["wide"]) is bool and type(found.get("one_vs_rest", False)) is bool
@@ -70,16 +70,16 @@ def check_fitted(model: Any, kernel: Kernel, found: dict[str, Any], search: dict
     _check_tables(found, search or {})
 
 
-def _check_pulls(pulls: Any, T: int) -> None:
+def _check_contributions(given: Any, T: int) -> None:
     """What ``explain`` reads: a matrix over the tasks of the fit, or the metric, ``Z`` and ``W`` that it is made of."""
-    if isinstance(pulls, tuple):
-        check(len(pulls) == 3 and isinstance(pulls[0], FactoredStructure) and len(pulls[0]) <= T, "_pulls is not readable")
-        shape = (np.shape(pulls[1])[0] if np.ndim(pulls[1]) == 2 else -1, len(pulls[0]))
-        _numbers("_pulls", pulls[1], shape)
-        _numbers("_pulls", pulls[2], shape)
+    if isinstance(given, tuple):
+        check(len(given) == 3 and isinstance(given[0], FactoredStructure) and len(given[0]) <= T, "_pulls is not readable")
+        shape = (np.shape(given[1])[0] if np.ndim(given[1]) == 2 else -1, len(given[0]))
+        _numbers("_pulls", given[1], shape)
+        _numbers("_pulls", given[2], shape)
         return
-    check(isinstance(pulls, np.ndarray) and pulls.ndim == 2 and pulls.shape[0] <= T, "_pulls has the wrong shape")
-    _numbers("_pulls", pulls, (len(pulls), len(pulls)))
+    check(isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[0] <= T, "_pulls has the wrong shape")
+    _numbers("_pulls", given, (len(given), len(given)))
 
 
 def _task_matrix(name: str, A: Any, T: int) -> None:
@@ -127,8 +127,8 @@ def _check_kernel(kernel: Kernel, dual_coef: Any, X: Any) -> None:
 def _check_scale(scale: Any, T: int) -> None:
     check(isinstance(scale, TargetScale), "the scale of the targets is missing")
     _numbers("the mean of the targets", scale.mean, (T,))
-    _numbers("the spread of the targets", scale.spread, (T,))
-    check(bool((scale.spread > 0).all()), "the spread of the targets is not positive")
+    _numbers("the standard deviation of the targets", scale.std, (T,))
+    check(bool((scale.std > 0).all()), "the standard deviation of the targets is not positive")
 
 
 def _check_names(model: Any, found: dict[str, Any], T: int) -> None:

@@ -158,7 +158,7 @@ def _certificate(value: Certificate, encoder: Encoder) -> dict[str, Any]:
 
 
 def _scale(value: TargetScale, encoder: Encoder) -> dict[str, Any]:
-    return {"@": "scale", "mean": encoder.encode(value.mean, "mean"), "spread": encoder.encode(value.spread, "spread")}
+    return {"@": "scale", "mean": encoder.encode(value.mean, "mean"), "spread": encoder.encode(value.std, "spread")}
 
 
 def _factored(value: FactoredStructure, encoder: Encoder) -> dict[str, Any]:

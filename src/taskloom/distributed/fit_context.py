@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class FitContext:
     """An estimator's parameters, the columns of its inputs, who does the work, and until when.
 
     Nothing writes to the estimator: a fit that is refused half way leaves it as it was.
@@ -46,7 +46,7 @@ class Job:
     def structure(self, targets: Targets) -> Structure:
         return self.model._coded_structure(as_structure(self.model.structure), targets)
 
-    def strengths(self, targets: Targets, counts: Array) -> Array:
+    def task_weights(self, targets: Targets, counts: Array) -> Array:
         """``c_t`` of each task, from its number of observations."""
         return task_strengths(entries_by_task(self.model.task_weight, targets.tasks_, "task_weight"), counts)
 
