@@ -1,4 +1,4 @@
-"""What a device hands to the host for a certificate: a few sums and a spectrum.
+"""The terms of a certificate that a device returns: a few sums and a spectrum.
 
 For the squared loss and a dual candidate ``c G``, ``D(c G) = c sum G y - c^2 sum G^2 / (4 v) - F*(c^2 Z'Z / (4 alpha))``.
 """
@@ -26,7 +26,7 @@ class DualCandidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The two parts of the objective at some weights, and candidates for the bound."""
+    """The two terms of the objective at some weights, and dual candidates."""
 
     loss: float
     penalty: float
@@ -51,12 +51,12 @@ def best_penalty(structure: Structure, squared_norm: Array) -> float:
 def best_bound(structure: Structure, candidate: DualCandidate) -> float:
     """The best ``D(c G)`` over ``c``."""
     gain, cost, s = candidate
-    reach = np.inf if structure.known else structure.f_reach(s)  # type: ignore[attr-defined]
+    max_scale = np.inf if structure.known else structure.f_reach(s)  # type: ignore[attr-defined]
 
     def bound(c: float) -> float:
         conjugate = c * c * float(s.sum()) if structure.known else structure.f_conjugate(c * c * s)  # type: ignore[attr-defined]
         return c * gain - c * c * cost - conjugate
 
-    top = min(2.0, float(np.sqrt(reach)) * (1 - 1e-15))
+    top = min(2.0, float(np.sqrt(max_scale)) * (1 - 1e-15))
     inner = minimize_scalar(lambda c: -bound(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-10 * top})
     return max(bound(top), bound(min(top, 1.0)), float(-inner.fun), 0.0)
