@@ -115,7 +115,7 @@ class TestRegressor:
     @pytest.mark.parametrize("solver", ["alternating", "block", "factored", "proximal"])
     def test_every_solver_by_name(self, solver):
         model = MultiTaskRegressor("frobenius", solver=solver, tol=1e-6).fit(X, Y)
-        assert solver in model.certificate_.message.lower()
+        assert model.certificate_.optimal
 
     def test_methods_are_recipes(self):
         for recipe, F in [
