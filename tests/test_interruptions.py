@@ -80,7 +80,7 @@ def test_every_solver_keeps_its_best_iterate(name, after, monkeypatch):
 
 
 def test_ctrl_c_in_a_callback(monkeypatch):
-    original = book.Record.take
+    original = book.Record.update
 
     def record(self, point):
         gap = original(self, point)
@@ -88,7 +88,7 @@ def test_ctrl_c_in_a_callback(monkeypatch):
             raise KeyboardInterrupt
         return gap
 
-    monkeypatch.setattr(book.Record, "take", record)
+    monkeypatch.setattr(book.Record, "update", record)
     with pytest.warns(ConvergenceWarning, match="Interrupted after 2 iterations"):
         model = MultiTaskRegressor(solver="proximal", tol=1e-15).fit(X, Y)
     assert len(model.history_["gap"]) == 2

@@ -128,8 +128,8 @@ def test_small_problems_go_the_ways_of_large_ones_where_that_is_asked_for(monkey
             monkeypatch.setattr(module, name, getattr(module, name))  # to be put back
     monkeypatch.setattr(subspaces, "MAX_BASIS_SHARE", subspaces.MAX_BASIS_SHARE)
     monkeypatch.setattr(subspaces, "KRYLOV_DEPTH", subspaces.KRYLOV_DEPTH)
-    made, grow = [], subspaces._grown
-    monkeypatch.setattr(subspaces, "_grown", lambda *given: made.append(grow(*given)) or made[-1])
+    made, grow = [], subspaces._enlarged
+    monkeypatch.setattr(subspaces, "_enlarged", lambda *given: made.append(grow(*given)) or made[-1])
     assert ledger.judge(0, 112, 60.0)["outcome"] == OPTIMAL
     assert not made
     monkeypatch.setenv(growing.ASKED, "1")

@@ -55,7 +55,7 @@ class TestRegressor:
         c = model.certificate_
         assert c.status == "optimal"
         assert c.relative_gap <= model.tol
-        assert "auto picked" in c.message
+        assert "relative to the intercept-only model" in c.message
         assert np.allclose(model.predict(X), X @ model.coef_.T + model.intercept_)
         assert model.score(X, Y) > 0.8
 
@@ -115,7 +115,7 @@ class TestRegressor:
     @pytest.mark.parametrize("solver", ["alternating", "block", "factored", "proximal"])
     def test_every_solver_by_name(self, solver):
         model = MultiTaskRegressor("frobenius", solver=solver, tol=1e-6).fit(X, Y)
-        assert solver in model.certificate_.message.lower()
+        assert model.certificate_.optimal
 
     def test_methods_are_recipes(self):
         for recipe, F in [

@@ -22,9 +22,9 @@ def naive_objective(X, Y, S, c, loss, F, alpha, ridge, W, b, A):
     """J exactly as design.md writes it, task by task and observation by observation."""
     total = 0.0
     for t in range(Y.shape[1]):
-        seen = [i for i in range(len(X)) if not np.isnan(Y[i, t]) and S[i, t] > 0]
-        weight = sum(S[i, t] for i in seen)
-        for i in seen:
+        obs = [i for i in range(len(X)) if not np.isnan(Y[i, t]) and S[i, t] > 0]
+        weight = sum(S[i, t] for i in obs)
+        for i in obs:
             total += c[t] / weight * S[i, t] * float(loss.value(Y[i, t], X[i] @ W[:, t] + b[t]))
     G = W.T @ W
     return total + alpha * np.trace(np.linalg.pinv(A) @ G) + ridge * np.trace(G) + F.value(A)

@@ -23,10 +23,10 @@ def test_a_singular_known_structure_has_a_true_bracket(scale, missing, solver):
     problem = Problem(X * scale, targets, "squared", structures.OutputCode(L), 0.01)
     certificate = solve(problem, solver, max_iter=300).certificate
     # the minimum at no penalty, over W = B L: nothing in the model can be below it
-    seen = problem.observations
-    design = np.einsum("ni,nk->nik", X[seen.row], L.T[seen.task]).reshape(seen.y.size, -1)
-    design = np.hstack([design, np.eye(T)[seen.task]]) * np.sqrt(seen.weight)[:, None]
-    floor = np.linalg.lstsq(design, np.sqrt(seen.weight) * seen.y, rcond=None)[1][0]
+    obs = problem.observations
+    design = np.einsum("ni,nk->nik", X[obs.row], L.T[obs.task]).reshape(obs.y.size, -1)
+    design = np.hstack([design, np.eye(T)[obs.task]]) * np.sqrt(obs.weight)[:, None]
+    floor = np.linalg.lstsq(design, np.sqrt(obs.weight) * obs.y, rcond=None)[1][0]
     assert certificate.primal >= floor * (1 - 1e-9)
     assert certificate.dual <= certificate.primal * (1 + 1e-9)
     if scale == 1e8 and certificate.optimal:

@@ -21,8 +21,8 @@ def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, seed=0, structure=None, **option
     X = rng.normal(size=(task.size, d)) + 0.3
     y = np.einsum("ij,ji->i", X, rng.normal(size=(d, len(counts)))[:, task]) + 0.3 * rng.normal(size=task.size)
     weight = rng.uniform(0.5, 2, size=task.size)
-    seen = Observations.build(np.arange(task.size), task, y, len(counts), sample_weight=weight)
-    return Problem(X, seen, "squared", structure or structures.Clusters(min(3, len(counts))), 0.02, **options)
+    obs = Observations.build(np.arange(task.size), task, y, len(counts), sample_weight=weight)
+    return Problem(X, obs, "squared", structure or structures.Clusters(min(3, len(counts))), 0.02, **options)
 
 
 def strength(problem):

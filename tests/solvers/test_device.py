@@ -268,16 +268,16 @@ def test_rows_have_the_gradient_and_the_hessian_of_their_value(p):
 @pytest.fixture
 def growing(monkeypatch):
     """Kernels of few rows go the way of large ones, and what they become is kept."""
-    seen = []
+    obs = []
     build = kernel.KernelInputs.__init__
 
     def watched(self, *arguments, **more):
         build(self, *arguments, **more)
-        seen.append(self)
+        obs.append(self)
 
     monkeypatch.setattr(kernel, "GROWING", 20)
     monkeypatch.setattr(kernel.KernelInputs, "__init__", watched)
-    return seen
+    return obs
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -317,13 +317,13 @@ def test_directions_are_orthonormal_and_are_kept_when_more_are_asked_for(growing
     exact = 0.003 * np.trace(W.T @ block.S.T @ inputs.K @ block.S @ W) + 4  # at the structure of the point, the unit matrix
     assert exact <= inputs.evidence(point).penalty <= exact * (1 + 1e-9)
     C, before = inputs.coefficients(point), block.d.size
-    start = inputs.finer(point, structures.Trace(), 1e-12, moved=True, tired=False)
+    start = inputs.enlarged(point, structures.Trace(), 1e-12, moved=True, stalled=False)
     assert before < inputs.data[0].d.size
     assert np.allclose(inputs.data[0].S @ start, C, atol=1e-8 * np.abs(C).max())
-    whole = inputs.finer(point, structures.Trace(), 1e-12, moved=True, tired=True)
+    whole = inputs.enlarged(point, structures.Trace(), 1e-12, moved=True, stalled=True)
     assert inputs.whole
     assert np.allclose(inputs.K @ (inputs.S @ whole), inputs.K @ C, atol=1e-8)
-    assert inputs.finer(point, structures.Trace(), 1e-12, moved=False, tired=True) is None
+    assert inputs.enlarged(point, structures.Trace(), 1e-12, moved=False, stalled=True) is None
 
 
 def test_noise_of_single_precision_is_not_taken_in_for_ever(growing):

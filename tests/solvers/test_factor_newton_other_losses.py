@@ -78,7 +78,9 @@ def test_first_weights_are_those_of_tasks_on_their_own(fit_intercept):
     for block in problem.design.smooth_loss_tasks[0]:
         h, g = block.v * rng.uniform(0.1, 1, size=block.v.shape), block.v * rng.normal(size=block.v.shape)
         block = block.sized(h)
-        for found, X, curved, gradients, size in zip(block.alone(h, g, fit_intercept), block.X, h, g, block.size, strict=True):
+        for found, X, curved, gradients, size in zip(
+            block.independent_fit(h, g, fit_intercept), block.X, h, g, block.size, strict=True
+        ):
             centred = X - (curved @ X / curved.sum() if fit_intercept else 0)
             naive_twin = np.linalg.solve(centred.T @ (curved[:, None] * centred) + 0.6 * size * eye, -centred.T @ gradients)
             assert np.linalg.norm(found - naive_twin) <= 0.2 * np.linalg.norm(naive_twin)  # three conjugate gradients
@@ -129,9 +131,9 @@ def test_many_tasks_under_a_nonsmooth_loss_take_few_rounds(kinked):
 
 def test_a_loss_of_its_own_for_each_task():
     X, y = zoo.data(losses.Hinge(), "own")
-    seen = Problem(X, y, "hinge").observations
-    mixed = Mixed([losses.Logistic(), losses.Hinge()], seen.task % 2)
-    found = solve(Problem(X, seen, mixed, "trace", 0.01), "reweighted", tol=1e-6, max_iter=60)
+    obs = Problem(X, y, "hinge").observations
+    mixed = Mixed([losses.Logistic(), losses.Hinge()], obs.task % 2)
+    found = solve(Problem(X, obs, mixed, "trace", 0.01), "reweighted", tol=1e-6, max_iter=60)
     assert found.certificate.optimal, found.certificate.message
 
 
@@ -176,9 +178,9 @@ def test_auto_takes_it_for_all_but_the_squared_loss():
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.SquaredHinge(), losses.Huber(0.3)], ids=zoo.name)
 def test_the_best_constants_are_stationary(loss):
     problem = Problem(*zoo.data(loss, "missing"), loss)
-    seen, b = problem.observations, problem.best_constants
-    gradient = seen.sum_by_task(seen.weight * loss.gradient(seen.y, b[seen.task]))
+    obs, b = problem.observations, problem.best_constants
+    gradient = obs.sum_by_task(obs.weight * loss.gradient(obs.y, b[obs.task]))
     assert np.abs(gradient).max() < 1e-12
     if isinstance(loss, losses.Logistic):
-        positive = seen.sum_by_task(seen.weight * (seen.y > 0))
+        positive = obs.sum_by_task(obs.weight * (obs.y > 0))
         assert np.allclose(b, np.log(positive / (1 - positive)), atol=1e-12)

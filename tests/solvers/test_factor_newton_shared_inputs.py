@@ -13,7 +13,7 @@ from taskloom.design import table_with_gaps as table_block
 from taskloom.design.input_spectrum import InputSpectrum
 from taskloom.design.stacked_inputs import single_precision
 from taskloom.design.table_with_gaps import TableWithGaps
-from taskloom.solvers.factor.objective import Point, spread_metric
+from taskloom.solvers.factor.objective import Point, anisotropic_metric
 from taskloom.solvers.solve import as_solver
 
 N, D, T = 40, 12, 5
@@ -27,8 +27,8 @@ def gaps(missing=0.4, d=D, fit_intercept=True, seed=0, repeated=False):
     if repeated:  # some targets were seen twice, and not alike
         row, task = np.append(row, row[:7]), np.append(task, task[:7])
     y = Y[row, task] + 0.1 * rng.normal(size=row.size)
-    seen = Observations.build(row, task, y, T, sample_weight=rng.uniform(0.5, 2, size=row.size))
-    return Problem(X, seen, "squared", "trace", 0.02, fit_intercept=fit_intercept)
+    obs = Observations.build(row, task, y, T, sample_weight=rng.uniform(0.5, 2, size=row.size))
+    return Problem(X, obs, "squared", "trace", 0.02, fit_intercept=fit_intercept)
 
 
 @pytest.mark.parametrize("repeated", [False, True])
@@ -55,7 +55,7 @@ def test_a_table_is_what_blocks_of_tasks_are(fit_intercept):
     assert np.allclose(table.squares[order], np.concatenate([block.squares for block in data]))
     moments = np.concatenate([block.moments_along(U) for block in data])
     assert np.allclose(table.moments_along(U)[order], moments, rtol=1e-9, atol=1e-12)
-    assert np.isclose(table.spread.filled, spread.filled, rtol=1e-6)
+    assert np.isclose(table.spectrum.filled, spread.filled, rtol=1e-6)
     size = np.concatenate([block.size for block in data])
     assert np.allclose(table.size[order], size, rtol=1e-6)
 
@@ -65,11 +65,13 @@ def test_in_single_precision_a_table_answers_alike():
     table = TableWithGaps.of(problem.design)
     Q, step = rng.normal(size=(2, D, 3))
     here, single = Point([table], Q, 0.1), table.single()
-    answer = here.lightened([single]).hessian(step.astype(np.float32))
+    answer = here.in_precision_of([single]).hessian(step.astype(np.float32))
     assert answer.dtype == np.float32
     assert np.allclose(answer, here.hessian(step), rtol=1e-3, atol=1e-3 * np.abs(answer).max())
-    assert single.alone(0.3).dtype == np.float32
-    assert np.allclose(single.alone(0.3), table.alone(0.3), rtol=1e-3, atol=1e-3 * np.abs(table.alone(0.3)).max())
+    assert single.independent_fit(0.3).dtype == np.float32
+    assert np.allclose(
+        single.independent_fit(0.3), table.independent_fit(0.3), rtol=1e-3, atol=1e-3 * np.abs(table.independent_fit(0.3)).max()
+    )
     assert single_precision([table]) is None  # too few numbers to spare any traffic
 
 
@@ -82,7 +84,7 @@ def test_the_metric_is_a_kronecker_sum_inverted(turned):
     K, pull = (M @ M.T + np.eye(3) for M in rng.normal(size=(2, 3, 3)))
     naive_twin = np.kron(np.eye(D), K) + np.kron(moments * (spread.filled / np.trace(moments)), pull)
     gradient = rng.normal(size=(D, 3))
-    found = spread_metric(K, pull, spread)(gradient)
+    found = anisotropic_metric(K, pull, spread)(gradient)
     assert np.allclose(found, np.linalg.solve(naive_twin, gradient.ravel()).reshape(D, 3), rtol=1e-8, atol=1e-10)
     assert not spread.even
     assert InputSpectrum.of(np.eye(D)).even
@@ -126,9 +128,9 @@ def test_shared_inputs_reach_what_proximal_steps_reach(share, fit_intercept, for
     rng, d = np.random.default_rng(5), 8 if form == "few features" else 45
     X = rng.normal(size=(60, d)) * 0.8 ** np.arange(d) + 1
     Y = X @ rng.normal(size=(d, 3)) @ rng.normal(size=(3, 9)) + rng.normal(size=(60, 9))
-    seen = Observations.from_wide(Y, sample_weight=rng.uniform(0.5, 2, 60), task_weight=np.arange(1.0, 10))
+    obs = Observations.from_wide(Y, sample_weight=rng.uniform(0.5, 2, 60), task_weight=np.arange(1.0, 10))
     features = csr_array(X) if form == "sparse" else X
-    problem = Problem(features, seen, "squared", "trace", 1.0, fit_intercept=fit_intercept)
+    problem = Problem(features, obs, "squared", "trace", 1.0, fit_intercept=fit_intercept)
     problem = problem.at(share * alpha_max(problem))
     quick, slow = solve(problem, "projected", tol=1e-8), solve(problem, "proximal", tol=1e-8, max_iter=20_000)
     assert quick.certificate.optimal, quick.certificate.message

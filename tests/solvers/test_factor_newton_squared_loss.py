@@ -26,8 +26,8 @@ def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, alpha=0.02, seed=0, fit_intercep
     y = np.einsum("ij,ji->i", X, (rng.normal(size=(d, 2)) @ rng.normal(size=(2, len(counts))))[:, task])
     y += 0.3 * rng.normal(size=task.size)
     weight = rng.uniform(0.5, 2, size=task.size)
-    seen = Observations.build(np.arange(task.size), task, y, len(counts), sample_weight=weight)
-    return Problem(X, seen, "squared", "trace", alpha, fit_intercept=fit_intercept)
+    obs = Observations.build(np.arange(task.size), task, y, len(counts), sample_weight=weight)
+    return Problem(X, obs, "squared", "trace", alpha, fit_intercept=fit_intercept)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -69,9 +69,9 @@ def test_first_weights_are_those_of_tasks_on_their_own(grams):
     G = block.G if grams else block.X.transpose(0, 2, 1) @ block.X
     c = block.c if grams else np.einsum("bmd,bm->bd", block.X, block.y)
     naive_twin = np.linalg.solve(G + shrink * block.size[:, None, None] * np.eye(G.shape[1]), c[:, :, None])[:, :, 0]
-    found = block.alone(shrink)
+    found = block.independent_fit(shrink)
     assert np.linalg.norm(found - naive_twin) <= 0.2 * np.linalg.norm(naive_twin)  # three steps of conjugate gradients
-    assert not task_blocks.shrunk(lambda W: 0 * W, np.zeros((2, 3)), np.zeros(2)).any()
+    assert not task_blocks.three_cg_steps(lambda W: 0 * W, np.zeros((2, 3)), np.zeros(2)).any()
 
 
 def test_first_weights_are_shrunk_less_where_the_penalty_is_weak(monkeypatch):
@@ -116,7 +116,7 @@ def test_the_metric_knows_that_tasks_undo_changes_within_the_span():
     data, spread = problem.design.stacked_tasks
     U, s, _ = np.linalg.svd(solve(problem, tol=1e-10).W, full_matrices=False)
     at_best = U * np.sqrt(np.sqrt(problem.alpha) * s)
-    point = Point(data, at_best @ np.diag([1.1, 1, 0.9, 1, 1.2]), problem.alpha, spread=spread)
+    point = Point(data, at_best @ np.diag([1.1, 1, 0.9, 1, 1.2]), problem.alpha, spectrum=spread)
     basis = np.eye(point.Q.size).reshape(-1, *point.Q.shape)
     M = np.array([point.metric()(one).ravel() for one in basis])
     assert np.allclose(M, M.T, rtol=1e-6, atol=1e-9 * M.max())
@@ -136,10 +136,10 @@ def test_weights_to_start_from_keep_the_rank_that_they_have():
     rng = np.random.default_rng(0)
     W = np.linalg.qr(rng.normal(size=(150, 100)))[0]
     run = Projected().begin(problem, (W, np.zeros(100)), 1e-4)
-    assert run.walk.here.Q.shape[1] == 100
+    assert run.newton.here.Q.shape[1] == 100
     W[:, 30:] *= 1e-5
     run = Projected().begin(problem, (W, np.zeros(100)), 1e-4)
-    assert run.walk.here.Q.shape[1] == 30
+    assert run.newton.here.Q.shape[1] == 30
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
@@ -182,9 +182,9 @@ def test_a_path_takes_fewer_points_than_single_fits(monkeypatch):
     solutions = path(problem, alphas, "projected", tol=1e-5)
     along, points[:] = len(points), []
     for alpha, solution in zip(alphas, solutions, strict=True):
-        alone = solve(problem.at(alpha), "projected", tol=1e-5)
+        independent_fit = solve(problem.at(alpha), "projected", tol=1e-5)
         assert solution.certificate.optimal
-        assert abs(alone.certificate.primal - solution.certificate.primal) <= alone.gap + solution.gap
+        assert abs(independent_fit.certificate.primal - solution.certificate.primal) <= independent_fit.gap + solution.gap
     assert along < 0.8 * len(points)
 
 
@@ -198,7 +198,7 @@ def test_small_columns_go_where_the_dual_says_so_and_a_step_takes_most_of_them(l
     whole, trimmed = walk._trimmed(Q * [1.0, 1.0, left])
     assert whole.shape[1] == 3
     assert trimmed.shape[1] == (2 if goes else 3)
-    walk.fresh = True  # just found: not judged yet
+    walk.just_grown = True  # just found: not judged yet
     assert walk._trimmed(Q * [1.0, 1.0, left])[1].shape[1] == 3
 
 
@@ -224,7 +224,7 @@ def test_long_tasks_are_known_by_their_products(columns):
     assert np.allclose(short.moments_along(U), whole.moments_along(U), rtol=1e-10, atol=1e-10)
     assert np.allclose(short.all_moments(), whole.all_moments(), rtol=1e-10, atol=1e-10)
     for one, other in ((here, short), (there, whole)):
-        light = one.lightened([blocks_module._single(other)])
+        light = one.in_precision_of([blocks_module._single(other)])
         answer = light.hessian(step.astype(np.float32))
         assert answer.dtype == np.float32
         assert np.allclose(answer, one.hessian(step), rtol=1e-3, atol=1e-3 * np.abs(answer).max())
@@ -254,11 +254,11 @@ def test_units_and_directions_of_very_different_size_do_not_matter(scale):
 
 
 def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
-    plain, refused = task_blocks.inverse_roots, []
+    plain, certified = task_blocks.inverse_roots, []
 
     def picky(K, lift):
         if K.dtype == np.float32 and np.ndim(lift) == 0:  # a start, with a lift for each task, is never too close to singular
-            refused.append(K)
+            certified.append(K)
             raise np.linalg.LinAlgError
         return plain(K, lift)
 
@@ -270,7 +270,7 @@ def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
     monkeypatch.setattr(task_blocks, "inverse_roots", picky)
     again = Problem(problem.features, problem.observations, "squared", "trace", problem.alpha)
     assert np.isclose(solve(again, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)
-    assert len(refused) == 1
+    assert len(certified) == 1
 
 
 @pytest.mark.parametrize(("n_matrices", "n"), [(3, 7), (500, 4)])
@@ -299,7 +299,7 @@ def test_a_second_dual_projection_brings_the_bound_closer_than_the_first():
     G = problem.dual_candidate(problem.loss.gradient(problem.observations.y, problem.predict(near.W, near.b)))
     short = [best.certificate.primal - problem.dual(G, near.W)]
     for k in range(2):
-        G = project_dual_pair(problem, G, problem.correlate(G), near.W, lifts=k == 0)[0]
+        G = project_dual_pair(problem, G, problem.correlate(G), near.W, lift=k == 0)[0]
         short.append(best.certificate.primal - problem.dual(G, near.W))
     assert short[0] > 10 * short[1] > 20 * short[2] > 0
 

@@ -77,7 +77,7 @@ def test_the_basis_predicts_what_its_weights_predict(loss, gaps, reduces):
     assert (form.eigenbasis is not None) == reduces
     W, b, z = form.original(problem, np.ones((inner.n_features, T)), np.ones(T))
     assert np.allclose(z, problem.predict(W, b), rtol=1e-12, atol=1e-12)
-    outside = form.outward(np.ones((inner.n_features, T)), np.ones(T))
+    outside = form.to_original(np.ones((inner.n_features, T)), np.ones(T))
     assert all(np.array_equal(one, other) for one, other in zip((W, b), outside, strict=True))
 
 
@@ -160,8 +160,8 @@ def test_the_basis_grows_by_the_last_certificate_though_an_earlier_bound_may_be_
     for W in (found.W, 0.5 * found.W):
         z = problem.predict(W, found.b)
         gradients = problem.loss.gradient(problem.observations.y, z)
-        record.take(Iterate(W, found.b, z, gradients, Z=problem.correlate(-problem.observations.weight * gradients)))
-    last = record.latest[0]
+        record.update(Iterate(W, found.b, z, gradients, Z=problem.correlate(-problem.observations.weight * gradients)))
+    last = record.last_candidate[0]
     assert not np.allclose(last, record.G)
     assert np.allclose(record.correlations, problem.correlate(last))
 

@@ -79,23 +79,23 @@ def test_coupled_squares_solve_the_normal_equations(intercept, guess):
     """Against one dense system for all tasks at once, intercepts included as unknowns."""
     X, Y = data(missing=0.4)
     problem, A = Problem(X, Y, "squared", alpha=0.2, fit_intercept=intercept), random_structure()
-    seen = problem.observations
+    obs = problem.observations
     L = problem.structure.root(A)
     squares = CoupledSquares.of(Coupled(problem, L))
     Z0 = np.random.default_rng(3).normal(size=(D, T)) if guess else None
     W, b, z, Z, norm = squares.solve(Z0)
-    design = np.zeros((seen.y.size, D * T + T))
-    for i, (row, t) in enumerate(zip(seen.row, seen.task, strict=True)):
+    design = np.zeros((obs.y.size, D * T + T))
+    for i, (row, t) in enumerate(zip(obs.row, obs.task, strict=True)):
         design[i, t * D : (t + 1) * D] = X[row]
         design[i, D * T + t] = intercept
     penalty = np.zeros((D * T + T, D * T + T))
     penalty[: D * T, : D * T] = problem.alpha * np.kron(np.linalg.inv(A), np.eye(D))
-    system = design.T @ (seen.weight[:, None] * design) + penalty
-    x = np.linalg.lstsq(system, design.T @ (seen.weight * seen.y), rcond=None)[0]
+    system = design.T @ (obs.weight[:, None] * design) + penalty
+    x = np.linalg.lstsq(system, design.T @ (obs.weight * obs.y), rcond=None)[0]
     assert np.allclose(W, x[: D * T].reshape(T, D).T, atol=1e-8)
     assert np.allclose(b, x[D * T :], atol=1e-8)
     assert np.allclose(z, problem.predict(W, b), atol=1e-10)
-    assert np.allclose(Z, problem.correlate(-seen.weight * problem.loss.gradient(seen.y, z)), atol=1e-9)
+    assert np.allclose(Z, problem.correlate(-obs.weight * problem.loss.gradient(obs.y, z)), atol=1e-9)
     assert np.isclose(norm, problem.alpha * problem.structure.squared_norm(W, A), rtol=1e-8)
 
 

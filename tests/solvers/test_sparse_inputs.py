@@ -184,8 +184,8 @@ def test_a_large_task_keeps_its_inputs_sparse_and_a_narrow_metric_or_a_small_tas
 def test_shared_inputs_with_weights():
     X, Y = data(losses.Squared(), "shared")
     rng = np.random.default_rng(1)
-    seen = Observations.from_wide(Y, rng.uniform(0.5, 2, size=len(X)), rng.uniform(0.5, 2, size=zoo.T))
-    dense, thinned = (Problem(M, seen).targets.shared_inputs for M in (X, sparse.csr_array(X)))
+    obs = Observations.from_wide(Y, rng.uniform(0.5, 2, size=len(X)), rng.uniform(0.5, 2, size=zoo.T))
+    dense, thinned = (Problem(M, obs).targets.shared_inputs for M in (X, sparse.csr_array(X)))
     for root in (psd_root(zoo.random_psd(rng)), psd_root(zoo.random_psd(rng, 2))):
         for one, other in zip(dense.on_tasks(root, 0.1), thinned.on_tasks(root, 0.1), strict=True):
             assert np.allclose(one, other, atol=1e-10)
@@ -247,13 +247,13 @@ def test_entries_that_are_not_finite_are_refused(bad):
 @pytest.fixture
 def no_dense(monkeypatch):
     """Sparse matrices of some shapes refuse to become dense."""
-    refused = set()
+    certified = set()
 
     def guard(cls, name):
         original = getattr(cls, name)
 
         def method(self, *args, **options):
-            assert self.shape not in refused, f"{name} of a sparse matrix of shape {self.shape}"
+            assert self.shape not in certified, f"{name} of a sparse matrix of shape {self.shape}"
             return original(self, *args, **options)
 
         monkeypatch.setattr(cls, name, method)
@@ -261,7 +261,7 @@ def no_dense(monkeypatch):
     for cls in (sparse.csr_array, sparse.csc_array, sparse.coo_array):
         for name in ("toarray", "todense"):
             guard(cls, name)
-    return refused
+    return certified
 
 
 @pytest.mark.parametrize(
@@ -364,12 +364,12 @@ def test_a_small_sparse_matrix_is_solved_as_a_dense_one(monkeypatch):
 
 def test_one_sparse_problem_on_both_sides_in_turn():
     features = sparse_random(48, 30, density=0.3, random_state=0, format="csr")
-    seen = Observations.build(np.arange(48), np.repeat(np.arange(6), 8), np.random.default_rng(1).normal(size=48), 6)
-    problem = Problem(features, seen, "squared", structures.Trace(), 0.01)
+    obs = Observations.build(np.arange(48), np.repeat(np.arange(6), 8), np.random.default_rng(1).normal(size=48), 6)
+    problem = Problem(features, obs, "squared", structures.Trace(), 0.01)
     solve(problem, "proximal")
     for structure, solver in ((structures.FeatureSelection(), "proximal"), (structures.Trace(), "factored")):
         again = solve(problem.with_structure(structure), solver).certificate
-        fresh = solve(Problem(features, seen, "squared", structure, 0.01), solver).certificate
+        fresh = solve(Problem(features, obs, "squared", structure, 0.01), solver).certificate
         assert again.optimal
         assert np.isclose(again.primal, fresh.primal)
 

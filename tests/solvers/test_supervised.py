@@ -133,7 +133,7 @@ def test_slow_conjugate_gradients_under_a_nonsmooth_loss_give_way_to_dense_syste
     dense, large = TaskSide(problem), TaskSide(problem)
     dense.dense_limit, dense.work_limit, large.dense_limit = 10**6, np.inf, 1
     expected, found = dense.supervise(root), large.supervise(root)
-    assert large._creeps
+    assert large._force_dense
     assert np.isclose(found.norm + problem.loss_term(found.z), expected.norm + problem.loss_term(expected.z), rtol=1e-9)
 
 

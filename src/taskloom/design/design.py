@@ -19,26 +19,26 @@ from .stacked_inputs import GramTasks, StackedTasks, single_precision, stacked_t
 from .table_with_gaps import TableWithGaps
 
 Array = np.ndarray
-# Between these sizes no square, and no product of the squares that a fit makes, leaves the range of double precision.
+# Within these ranges no product of squares in a fit overflows or vanishes in double precision.
 FEATURE_SIZES, TARGET_SIZES = (1e-110, 1e110), (1e-50, 1e50)
 
 
 @dataclass(frozen=True, eq=False)
 class Design(Value):
-    """Features, observations, and whether every task has an intercept. Losses and structures know it; it knows neither.
+    """Features, observations, and whether every task has an intercept; independent of loss and structure.
 
-    Everything that is derived from it is a ``cached_property``: problems that differ in their loss, structure or strength hold
-    the same design, and so share what was computed.
+    Derived quantities are cached properties. Problems that differ only in loss, structure or regularisation strength share
+    the design, and so these quantities.
     """
 
     inputs: Inputs
     observations: Observations
     fit_intercept: bool = True
-    diagonal: DiagonalInputs | None = None  # where the features are diagonal: their decomposition
+    diagonal: DiagonalInputs | None = None  # the decomposition of diagonal features
 
     @classmethod
     def build(cls, features: Matrix, observations: Observations, fit_intercept: bool) -> Design:
-        """Check features and targets once, here."""
+        """Validate features and targets."""
         features = as_csr(features) if issparse(features) else np.ascontiguousarray(features, dtype=float)
         if features.ndim != 2:
             raise ValueError(f"features must be a matrix, got shape {features.shape}")
@@ -85,8 +85,8 @@ class Design(Value):
         """The means of the features (``r x T``) and of the targets; 0 where there are no intercepts."""
         if not self.fit_intercept:
             return np.zeros((self.n_features, self.n_tasks)), np.zeros(self.n_tasks)
-        seen = self.observations
-        return self.weight_correlations / seen.task_weights, seen.task_means(seen.y)
+        obs = self.observations
+        return self.weight_correlations / obs.task_weights, obs.task_means(obs.y)
 
     @cached_property
     def mean_gram(self) -> MeanGram:
@@ -100,19 +100,19 @@ class Design(Value):
 
     @cached_property
     def shared_inputs(self) -> SharedInputs | None:
-        """Where all tasks see the same rows: one decomposition for all tasks, structures and strengths."""
+        """If all tasks have the same rows: one decomposition for all tasks, structures and regularisation strengths."""
         if self.diagonal is not None or self.separable_weights is None:
             return self.diagonal
         return (SparseSharedInputs if issparse(self.features) else SharedInputs)(self, *self.separable_weights)
 
     @cached_property
     def eigenbasis(self) -> Eigenbasis | None:
-        """Shared inputs along their eigenvectors: rows and intercepts taken out."""
+        """Shared inputs along their eigenvectors, with rows and intercepts eliminated."""
         return None if issparse(self.features) or self.shared_inputs is None else Eigenbasis(self, self.shared_inputs)
 
     @cached_property
     def along_eigenvectors(self) -> Design:
-        """The design of the eigenbasis: diagonal features, a row for each direction, no intercepts."""
+        """The design in the eigenbasis: diagonal features, one row for each direction, no intercepts."""
         basis = self.eigenbasis
         assert basis is not None
         features = diags_array(basis.diagonal.d, format="csr")
@@ -120,20 +120,20 @@ class Design(Value):
 
     @cached_property
     def stacked_tasks(self) -> tuple[list[StackedTasks | GramTasks], InputSpectrum]:
-        """The tasks in stacks of similar size, centred and weighted, and how their inputs vary over directions."""
+        """The tasks in stacks of similar size, centred and weighted, and the spectrum of their inputs."""
         return stacked_tasks(self)
 
     @cached_property
     def task_data(self) -> tuple[Sequence[StackedTasks | GramTasks | TableWithGaps], InputSpectrum]:
-        """The tasks as Newton's method on a factor eliminates them: a table with gaps, or stacks."""
+        """The tasks for Newton's method on a factor: a table with gaps, or stacks."""
         if not TableWithGaps.suits(self):
             return self.stacked_tasks
         table = TableWithGaps.of(self)
-        return [table], table.spread
+        return [table], table.spectrum
 
     @cached_property
     def task_data_single(self) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
-        """The same in single precision, where that is safe and worth it."""
+        """``task_data`` in single precision, where that is safe and saves time."""
         return single_precision(self.task_data[0])
 
     @cached_property
@@ -147,7 +147,7 @@ class Design(Value):
         return self.weighted_grams(2 * self.observations.weight)
 
     def weighted_grams(self, h: Array, damping: Array | float = 0.0) -> Array:
-        """``Phi_t' H_t Phi_t`` of every task; with intercepts, these (damped) are eliminated."""
+        """``Phi_t' H_t Phi_t`` of every task, with its (damped) intercept eliminated."""
         grams = np.empty((self.n_tasks, self.n_features, self.n_features))
         total = self.observations.sum_by_task(h) + damping
         for t, (place, phi) in enumerate(self.inputs.by_task):
@@ -160,11 +160,11 @@ class Design(Value):
     @cached_property
     def normal_equations(self) -> tuple[Array, Array, Array]:
         """Curvatures ``h`` of the squared loss, their sums over tasks, and the right-hand side ``Phi'(h y)``, centred."""
-        seen = self.observations
-        h = 2 * seen.weight
-        total, hy = 2 * seen.task_weights, h * seen.y
+        obs = self.observations
+        h = 2 * obs.weight
+        total, hy = 2 * obs.task_weights, h * obs.y
         if self.fit_intercept:
-            hy = hy - h * (seen.sum_by_task(hy) / total)[seen.task]
+            hy = hy - h * (obs.sum_by_task(hy) / total)[obs.task]
         return h, total, self.inputs.correlate(hy)
 
     @cached_property
@@ -177,12 +177,12 @@ class Design(Value):
 
     @cached_property
     def smooth_loss_tasks(self) -> tuple[list[SmoothLossTasks], InputSpectrum]:
-        """The tasks as Newton's method on a factor fits them under any smooth loss."""
+        """The tasks for Newton's method on a factor under any smooth loss."""
         return smooth_loss_tasks(self)
 
 
 def _check_size(values: Array, name: str, least: float, most: float) -> None:
-    """Refuse units in which squares would overflow or vanish; zeros alone are fine."""
+    """Raise if squares of the values would overflow or vanish; all zeros are allowed."""
     size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if not (size == 0 or least <= size <= most):
         raise ValueError(

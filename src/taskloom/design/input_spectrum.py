@@ -1,4 +1,7 @@
-"""How the inputs of the tasks spread over directions, on average: evenly, or (features of a kernel) by orders of magnitude."""
+"""Second moments of the inputs of all tasks: spectrum, effective dimension, and the mean Gram matrix as a preconditioner.
+
+The eigenvalues of generic inputs are similar; those of kernel features differ by orders of magnitude.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ N_PROBES = 4  # random vectors that estimate the Frobenius norm of the second mo
 
 
 class InputSpectrum:
-    """Variances along directions, in units in which they are 1 where inputs are alike in all of those that they fill.
+    """Eigenvalues of the second moments of the inputs, scaled to 1 if all directions that the inputs span have equal variance.
 
     Parameters
     ----------
     filled : float
-        How many directions inputs fill.
+        Effective dimension of the inputs, ``tr(M)^2 / ||M||^2`` for second moments ``M``.
     even : bool
-        Whether that is most of them: then nobody asks which.
+        Whether it is close to the number of features: the inputs then count as isotropic.
     moments : array of shape (d, d), or (d,) where these are eigenvalues
-        The sum of ``X'X`` over the tasks; needed unless inputs are even.
+        The sum of ``X'X`` over the tasks; needed unless ``even``.
     """
 
     def __init__(self, filled: float, even: bool, moments: Array | None = None):
@@ -45,16 +48,16 @@ class InputSpectrum:
 
     @classmethod
     def along(cls, variances: Array, U: Array | None) -> InputSpectrum:
-        """With eigenvalues and eigenvectors (none: the directions are those of the features) that are known already."""
-        spread = cls.of(variances)
-        spread._basis = variances, U
-        return spread
+        """From known eigenvalues and eigenvectors (``None``: the features themselves are the directions)."""
+        spectrum = cls.of(variances)
+        spectrum._basis = variances, U
+        return spectrum
 
     @classmethod
     def probed(cls, d: int, total: float, product: Callable[[Array], Array], moments: Callable[[], Array]) -> InputSpectrum:
-        """From a few products with the moments, whose trace is ``total``, where these tell that inputs are even; else from all.
+        """From a few products with the moments, whose trace is ``total``, if these show isotropy; else from the moments.
 
-        The mean of ``||M s||^2`` over random signs ``s`` is ``||M||^2``, and little varies where eigenvalues are alike.
+        For random signs ``s``, ``||M s||^2`` has mean ``||M||^2``, and little variance if the eigenvalues are similar.
         """
         if d >= 8 * N_PROBES and total > 0:
             shares = product(_signs(d)) / total
@@ -76,12 +79,13 @@ class InputSpectrum:
         k, total = self._basis[0], float(self._basis[0].sum())
         return k * (self.filled / total) if total > 0 else np.ones_like(k)
 
-    def inward(self, rows: Array) -> Array:
-        """A matrix with a column for each feature, in the directions."""
+    def to_inner(self, rows: Array) -> Array:
+        """Rows of features in the eigenbasis."""
         U = self._basis[1]
         return rows if U is None else rows @ U.astype(rows.dtype, copy=False)
 
-    def outward(self, rows: Array) -> Array:
+    def to_original(self, rows: Array) -> Array:
+        """Rows from the eigenbasis to the features."""
         U = self._basis[1]
         return rows if U is None else rows @ U.T.astype(rows.dtype, copy=False)
 
@@ -92,9 +96,9 @@ def _signs(d: int) -> Array:
 
 
 def _filled(moments: Array) -> float:
-    """How many directions inputs fill, by their moments: all if they are alike, and the same if rows are repeated or turned."""
+    """The effective dimension ``tr(M)^2 / ||M||^2``; invariant to rotations and to repeated rows."""
     total = float(np.trace(moments) if moments.ndim == 2 else moments.sum())
-    shares = moments / total if total > 0 else np.ones((1, 1))  # fourth powers of the inputs themselves may overflow
+    shares = moments / total if total > 0 else np.ones((1, 1))  # normalised, since fourth powers of the inputs may overflow
     return 1 / float(np.vdot(shares, shares))
 
 
@@ -104,31 +108,27 @@ MIN_FEATURES_TO_CHECK = 200  # with fewer features a decomposition costs less th
 class MeanGram:
     """Eigenvalues ``g`` and eigenvectors ``U`` of the mean over tasks of ``Phi_t' V_t Phi_t``, each task centred.
 
-    Features of a kernel may be orthogonal once their mean is off: then all rows alike are close enough to the tasks' mean.
+    Centred kernel features may be orthogonal. Then the weights of the rows are replaced by their mean.
     """
 
     def __init__(self, design: Design):
-        seen = design.observations
-        by_row = np.bincount(seen.row, weights=seen.weight, minlength=design.n_rows)
+        obs = design.observations
+        by_row = np.bincount(obs.row, weights=obs.weight, minlength=design.n_rows)
         self.U: Array | None = None
-        if (k := _orthogonal(design)) is not None:
-            self.g = k * (by_row.mean() / design.n_tasks)
-            return
+        phi = design.features
+        if not issparse(phi) and design.n_features >= MIN_FEATURES_TO_CHECK:
+            k = orthogonal_columns(phi, phi.mean(axis=0) if design.fit_intercept else None)
+            if k is not None:
+                self.g = k * (by_row.mean() / design.n_tasks)
+                return
         total = weighted_gram(design.features, by_row)
         if design.fit_intercept:
-            means = design.weight_correlations / np.sqrt(seen.task_weights)
+            means = design.weight_correlations / np.sqrt(obs.task_weights)
             total = total - means @ means.T
         self.g, self.U = psd_eigh(total / design.n_tasks)
 
-    def inward(self, X: Array) -> Array:
+    def to_inner(self, X: Array) -> Array:
         return X if self.U is None else self.U.T @ X
 
-    def outward(self, X: Array) -> Array:
+    def to_original(self, X: Array) -> Array:
         return X if self.U is None else self.U @ X
-
-
-def _orthogonal(design: Design) -> Array | None:
-    phi = design.features
-    if issparse(phi) or design.n_features < MIN_FEATURES_TO_CHECK:
-        return None
-    return orthogonal_columns(phi, phi.mean(axis=0) if design.fit_intercept else None)

@@ -16,7 +16,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Inputs(Value):
-    """``Phi`` (``n x r``) and the rows and tasks of the observations; weights and targets do not matter here."""
+    """``Phi`` (``n x r``) and the rows and tasks of the observations, without weights and targets."""
 
     features: Matrix
     grouping: Grouping
@@ -35,14 +35,14 @@ class Inputs(Value):
 
     @property
     def mostly_observed(self) -> bool:
-        """Whether a table of all rows and tasks is not much larger than what was observed."""
+        """Whether at least a quarter of all (row, task) pairs is observed."""
         return self.grouping.task.size * 4 >= self.n_rows * self.n_tasks
 
     @cached_property
     def by_observation(self) -> Array | None:
-        """Dense features with a row for each observation, sorted as they are: themselves, or one copy where rows were mixed.
+        """Dense features with one row for each observation, in their order, copied if the rows are in another order.
 
-        ``None`` where rows are seen more than once: then it would be more than a copy.
+        ``None`` where rows are observed more than once: the copy would be larger than the features.
         """
         row = self.grouping.row
         if issparse(self.features) or row.size > self.n_rows:
@@ -51,7 +51,7 @@ class Inputs(Value):
 
     @cached_property
     def stacked(self) -> Array | None:
-        """The features as ``T x m x r`` (a view), where every task has ``m`` rows of its own, one after the other."""
+        """The features as ``T x m x r`` (a view), if every task has ``m`` consecutive rows that no other task has."""
         m, ordered = int(self.grouping.counts[0]), self.by_observation
         if ordered is None or np.any(self.grouping.counts != m):
             return None
@@ -59,7 +59,7 @@ class Inputs(Value):
 
     @cached_property
     def by_task(self) -> list[tuple[slice, Matrix]]:
-        """The place of each task among the observations, and its features (a view where its rows follow each other)."""
+        """The slice of the observations of each task, and its features (a view if its rows are consecutive)."""
         starts, ordered = self.grouping.starts.tolist(), self.by_observation
         places = [slice(starts[t], starts[t + 1]) for t in range(self.n_tasks)]
         if ordered is not None and ordered is not self.features:
@@ -67,7 +67,7 @@ class Inputs(Value):
         return [(place, self.rows(self.grouping.row[place])) for place in places]
 
     def rows(self, rows: Array) -> Matrix:
-        """Some rows of the features, without a copy where possible (even a slice of sparse rows is one)."""
+        """Some rows of the features, without a copy if they are consecutive (sparse rows are always copied)."""
         together = rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool(np.all(np.diff(rows) == 1))
         if together and rows.size == self.n_rows:
             return self.features
@@ -75,13 +75,13 @@ class Inputs(Value):
 
     @property
     def for_batches(self) -> Matrix:
-        """The features by observation, or as they are where rows are seen more than once: see ``take``."""
+        """``by_observation``, or the features themselves where rows are observed more than once; see ``take``."""
         return self.features if self.by_observation is None else self.by_observation
 
     def take(self, batch: TaskBatch, P: Array | None = None) -> Array:
         """The rows of the tasks of a batch (``B x m x q``), zero where padded, out of ``P``, a multiple of ``for_batches``."""
         P = self.for_batches if P is None else P
-        if self.stacked is not None:  # neighbours: nothing to copy
+        if self.stacked is not None:  # consecutive rows: a view
             return P[batch.place[0, 0] : batch.place[-1, -1] + 1].reshape(*batch.place.shape, -1)
         row = batch.place if self.by_observation is not None else self.grouping.row[batch.place]
         return P[row] * batch.mask[:, :, None]
@@ -97,20 +97,20 @@ class Inputs(Value):
 
     def predict(self, W: Array, b: Array) -> Array:
         """``z``: the prediction for each observation."""
-        seen, n = self.grouping, self.n_rows
+        obs, n = self.grouping, self.n_rows
         if not W.any():
-            return b[seen.task]
-        if self.mostly_observed:  # one product, then pick
+            return b[obs.task]
+        if self.mostly_observed:
             Z = (self.features @ W).T if issparse(self.features) else W.T @ self.features.T  # T x n, as observations are
-            if seen.full_rows == n:
+            if obs.full_rows == n:
                 return (Z + b[:, None]).ravel()
-            return Z.ravel()[seen.places(n)] + b[seen.task]
+            return Z.ravel()[obs.places(n)] + b[obs.task]
         if self.stacked is not None:
             return (np.matmul(self.stacked, W.T[:, :, None])[..., 0] + b[:, None]).ravel()
-        z, by_task = np.empty(seen.task.size), np.ascontiguousarray(W.T)
+        z, by_task = np.empty(obs.task.size), np.ascontiguousarray(W.T)
         for w, (place, phi) in zip(by_task, self.by_task, strict=True):
             z[place] = phi @ w
-        return z + b[seen.task]
+        return z + b[obs.task]
 
     def correlate(self, G: Array) -> Array:
         """``Z = Phi'G`` (``r x T``); column ``t`` adds up over the observations of task ``t``."""

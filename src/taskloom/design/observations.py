@@ -1,4 +1,4 @@
-"""Observations: which row of the features, which task, what was seen, with what weight."""
+"""Observations (row, task, target, weight), their grouping by task, and batches of tasks of similar size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_BATCH_ENTRIES = 1 << 20  # entries in the systems of tasks that are solved t
 
 
 class Value:
-    """Base of frozen dataclasses with ``cached_property``: a pickle holds the fields and nothing that follows from them."""
+    """Base of frozen dataclasses with ``cached_property``; a pickle holds the fields only."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: self.__dict__[field.name] for field in fields(self)}  # type: ignore[arg-type]
@@ -23,7 +23,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class TaskBatch:
-    """Tasks of similar size, padded to a common length: their places among the observations, and a mask."""
+    """Tasks of similar size, padded to a common length: their positions among the observations, and a mask."""
 
     tasks: Array
     place: Array
@@ -32,7 +32,7 @@ class TaskBatch:
 
 @dataclass(frozen=True, eq=False)
 class Grouping(Value):
-    """Row and task of each observation, sorted by task; whatever follows from these alone is computed once."""
+    """Row and task of each observation, sorted by task, with cached derived quantities."""
 
     row: Array
     task: Array
@@ -50,14 +50,14 @@ class Grouping(Value):
 
     @cached_property
     def full_rows(self) -> int | None:
-        """The number of rows, if every task was seen once in each of them: then observations are a matrix, column by column."""
+        """The number of rows, if every task is observed once in each; the observations are then a matrix, by columns."""
         n = self.task.size // self.n_tasks
         full = self.task.size == n * self.n_tasks and np.array_equal(self.row, np.tile(np.arange(n), self.n_tasks))
         return n if full and bool(np.all(self.counts == n)) else None
 
     @cached_property
     def same_rows(self) -> bool:
-        """Whether every task sees the same rows, in the same order."""
+        """Whether every task is observed in the same rows, in the same order."""
         m = int(self.counts[0])
         return bool(np.all(self.counts == m) and np.all(self.row.reshape(self.n_tasks, m) == self.row[:m]))
 
@@ -68,7 +68,7 @@ class Grouping(Value):
 
     @cached_property
     def single_tasks(self) -> list[TaskBatch]:
-        """Each task in a batch of its own."""
+        """One batch for each task."""
         return [
             TaskBatch(np.array([t]), start + np.arange(m)[None], np.ones((1, m), dtype=bool))
             for t, (start, m) in enumerate(zip(self.starts.tolist(), self.counts.tolist(), strict=False))
@@ -79,26 +79,26 @@ class Grouping(Value):
         return np.bincount(self.task, weights=values, minlength=self.n_tasks)
 
     def scatter(self, values: Array, n_rows: int) -> Array:
-        """The ``n x T`` matrix with these values at the observed places (repeated places add up); to be read only."""
+        """The ``n x T`` matrix with these values at the observed positions (repeated ones are summed); read-only."""
         if self.full_rows == n_rows:
             return values.reshape(self.n_tasks, n_rows).T
         flat = np.bincount(self.places(n_rows), weights=values, minlength=n_rows * self.n_tasks)
         return flat.reshape(self.n_tasks, n_rows).T
 
     def places(self, n_rows: int) -> Array:
-        """Where the observations lie in a ``T x n`` matrix, read row by row."""
+        """The positions of the observations in a ``T x n`` matrix, row by row."""
         return self.task * n_rows + self.row
 
 
 def batches(counts: Array, starts: Array, most: int | None = None) -> list[TaskBatch]:
-    """Group tasks by size within a factor of two, so that padding wastes at most half; few enough to stay in the cache."""
+    """Group tasks by size within a factor of two, so that at most half of a batch is padding."""
     most = MAX_BATCH_ENTRIES if most is None else most
     level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
     out = []
     for k in np.unique(level):
         tasks = np.flatnonzero(level == k)
         length = int(counts[tasks].max())
-        pieces = min(-(-len(tasks) * length * max(length, 32) // most), len(tasks))  # none of them empty
+        pieces = min(-(-len(tasks) * length * max(length, 32) // most), len(tasks))
         out += [_batch(some, length, counts, starts) for some in np.array_split(tasks, pieces)]
     return out
 
@@ -122,7 +122,7 @@ class Observations(Value):
     y: Array
     weight: Array
     n_tasks: int
-    grouping: Grouping = field(default=None, repr=False)  # type: ignore[assignment]  # made of rows and tasks, and shared by copies
+    grouping: Grouping = field(default=None, repr=False)  # type: ignore[assignment]  # derived, shared by copies
 
     def __post_init__(self) -> None:
         if self.grouping is None:
@@ -146,7 +146,7 @@ class Observations(Value):
         c = task_strengths(task_weight, total)
         v = s * (c / total)[task]
         later = np.diff(task)
-        if np.all((later > 0) | ((later == 0) & (np.diff(row) >= 0))):  # in order already: nothing to copy
+        if np.all((later > 0) | ((later == 0) & (np.diff(row) >= 0))):  # already sorted
             return cls(row, task, y, v, n_tasks)
         order = np.lexsort((row, task))
         return cls(row[order], task[order], y[order], v[order], n_tasks)
@@ -182,7 +182,7 @@ class Observations(Value):
         return self.grouping.sum_by_task(values)
 
     def scatter(self, values: Array, n_rows: int) -> Array:
-        """The ``n x T`` matrix with these values at the observed places (repeated places add up); to be read only."""
+        """The ``n x T`` matrix with these values at the observed positions (repeated ones are summed); read-only."""
         return self.grouping.scatter(values, n_rows)
 
     @cached_property
@@ -196,7 +196,7 @@ class Observations(Value):
 
 
 def task_strengths(task_weight: Any, total: Array) -> Array:
-    """``c_t``: 1 for ``"equal"``, ``T S_t / sum S`` for ``"size"``, or the array that was given."""
+    """``c_t``: 1 for ``"equal"``, ``T S_t / sum S`` for ``"size"``, or the given array."""
     n_tasks = total.size
     if isinstance(task_weight, str):
         if task_weight not in ("equal", "size"):

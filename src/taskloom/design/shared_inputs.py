@@ -25,12 +25,12 @@ ORTHOGONALITY_TOLERANCE = 1e-13  # largest off-diagonal product of orthogonal co
 
 def separable_weights(design: Design) -> tuple[Array, Array] | None:
     """``(s, c)`` with ``v_it = s_i c_t`` if all tasks see the same rows, each once (``s_i = 0`` elsewhere), else ``None``."""
-    seen, T = design.observations, design.n_tasks
-    m = seen.y.size // T
-    rows = seen.row[:m]
-    if seen.y.size != m * T or not np.array_equal(seen.row, np.tile(rows, T)) or np.any(np.diff(rows) <= 0):
+    obs, T = design.observations, design.n_tasks
+    m = obs.y.size // T
+    rows = obs.row[:m]
+    if obs.y.size != m * T or not np.array_equal(obs.row, np.tile(rows, T)) or np.any(np.diff(rows) <= 0):
         return None
-    V = seen.weight.reshape(T, m)  # observations are sorted by task, then row
+    V = obs.weight.reshape(T, m)  # observations are sorted by task, then row
     c = V.sum(axis=1)
     share = V[0] / c[0]
     if not np.allclose(V, c[:, None] * share, rtol=1e-12, atol=0.0):
@@ -41,9 +41,9 @@ def separable_weights(design: Design) -> tuple[Array, Array] | None:
 
 
 def orthogonal_columns(phi: Array, mean: Array | None = None) -> Array | None:
-    """The squared norms of the columns (less their ``mean``), where these are orthogonal: then nothing is left to decompose.
+    """The squared norms of the columns (less their ``mean``) if these are orthogonal, else ``None``.
 
-    Two products tell: were the Gram matrix not diagonal, it would move a random vector otherwise than its diagonal does.
+    The test compares the Gram matrix with its diagonal on two random vectors.
     """
     n, r = phi.shape
     mean = np.zeros(r) if mean is None else mean
@@ -54,29 +54,29 @@ def orthogonal_columns(phi: Array, mean: Array | None = None) -> Array | None:
 
 
 class SharedInputs:
-    """One decomposition of the features serves every structure and every strength."""
+    """One decomposition of the features, shared by all structures and regularisation strengths."""
 
-    V: Array | None  # the eigenvectors; none where the features lie along them already
+    V: Array | None  # eigenvectors; None if the columns of the features are orthogonal
 
     def __init__(self, design: Design, s: Array, c: Array):
         self.c = c
-        seen, T = design.observations, design.n_tasks
+        obs, T = design.observations, design.n_tasks
         Y = np.zeros((design.n_rows, T))
-        Y[seen.row[: seen.y.size // T]] = seen.y.reshape(T, -1).T
+        Y[obs.row[: obs.y.size // T]] = obs.y.reshape(T, -1).T
         self.x_mean = s @ design.features if design.fit_intercept else np.zeros(design.n_features)
         self.y_mean = s @ Y if design.fit_intercept else np.zeros(T)
         self.fit_intercept = design.fit_intercept
-        self._keep(design, s, Y - self.y_mean)
+        self._prepare(design, s, Y - self.y_mean)
 
-    def _keep(self, design: Design, s: Array, Y: Array) -> None:
-        """What the systems need of the inputs and of the centred targets."""
-        self._given, self._root = design.features, np.sqrt(s)[:, None]
+    def _prepare(self, design: Design, s: Array, Y: Array) -> None:
+        """Store the weighted inputs and the centred, weighted targets."""
+        self._features, self._root = design.features, np.sqrt(s)[:, None]
         self.targets = self._root * Y * np.sqrt(self.c)
 
     @cached_property
     def features(self) -> Array:
-        """``Phi_s``: a copy, which is made when it is first needed."""
-        centred = self._given - self.x_mean
+        """``Phi_s``, copied on first use."""
+        centred = self._features - self.x_mean
         centred *= self._root
         return centred
 
@@ -90,7 +90,7 @@ class SharedInputs:
         return P.T @ P, P.T @ self.targets
 
     def decompose(self) -> None:
-        """Set ``k``, ``V`` and the targets ``projected`` on the eigenvectors, once."""
+        """Compute ``k``, ``V`` and ``projected`` (targets along the eigenvectors), once."""
         if not hasattr(self, "k"):
             k = self._orthogonal()
             if k is not None:
@@ -103,8 +103,8 @@ class SharedInputs:
     def _orthogonal(self) -> Array | None:
         return orthogonal_columns(self.features)
 
-    def turned(self, inner: Array) -> Array:
-        """Weights from their coordinates in the eigenvectors of the features."""
+    def from_eigenbasis(self, inner: Array) -> Array:
+        """Weights from their coordinates along the eigenvectors of the features."""
         return inner if self.V is None else self.V @ inner
 
     def intercepts(self, W: Array) -> Array:
@@ -114,10 +114,10 @@ class SharedInputs:
         """Weights, intercepts and norm at ``A = LL'``."""
         self.decompose()
         root_c = np.sqrt(self.c)
-        P, a, _ = np.linalg.svd(root_c[:, None] * L, full_matrices=False)  # of the root: the range stays exact
+        P, a, _ = np.linalg.svd(root_c[:, None] * L, full_matrices=False)  # of the factor: its range is exact
         a = a**2
         inner = (self.projected @ P) / (self.k[:, None] * a + alpha)
-        W = self.turned(inner * a) @ P.T / root_c
+        W = self.from_eigenbasis(inner * a) @ P.T / root_c
         return W, self.intercepts(W), alpha * float(np.sum(inner**2 * a))
 
     def on_features(self, Q: Array, alpha: float) -> tuple[Array, Array, float]:
@@ -130,9 +130,9 @@ class SharedInputs:
 
 
 class SparseSharedInputs(SharedInputs):
-    """Centred, sparse inputs would be dense: only their products are kept, and centred afterwards."""
+    """Sparse inputs: only their Gram matrix and products with the targets are stored, centred afterwards."""
 
-    def _keep(self, design: Design, s: Array, Y: Array) -> None:
+    def _prepare(self, design: Design, s: Array, Y: Array) -> None:
         self.gram = weighted_gram(design.features, s) - np.outer(self.x_mean, self.x_mean)
         self.cross = design.features.T @ (s[:, None] * Y * np.sqrt(self.c))  # Y is centred, so the inputs need not be
 
@@ -150,7 +150,7 @@ MIN_RELATIVE_SINGULAR_VALUE = 1e-10  # singular values below this share of the l
 
 
 class DiagonalInputs(SharedInputs):
-    """The decomposition of features that are diagonal already."""
+    """The decomposition of diagonal features."""
 
     V = None
 
@@ -162,7 +162,7 @@ class DiagonalInputs(SharedInputs):
         self.projected = d[:, None] * self.targets
 
     def decompose(self) -> None:
-        """Nothing is left to do."""
+        """Nothing to compute: the features are diagonal."""
 
     def _moments_along(self, Q: Array) -> tuple[Array, Array]:
         P = self.d[:, None] * Q
@@ -170,7 +170,16 @@ class DiagonalInputs(SharedInputs):
 
 
 class Eigenbasis:
-    """Coordinates along the eigenvectors of shared inputs, and the way there and back."""
+    """Shared, fully observed inputs and the squared loss, along the eigenvectors of the inputs.
+
+    With ``Phi_s = sqrt(s) Phi = U diag(d) V'`` (``s`` the row weights), the objective depends on the targets through ``U'Y_s``
+    and on the weights through ``V'W``:
+
+        J(W, b, A) at its best b = constant + sum_t c_t ||(U'Y_s)_t - d o (V'W)_t||^2 + alpha tr(A^+ W'W) + ...
+
+    That is a problem of the same kind with ``r`` rows, diagonal features and no intercepts: an iteration costs ``O(r T^2)``.
+    ``U`` comes from ``Phi_s V / d`` and is inaccurate for small ``d``, so solutions are certified on the original problem.
+    """
 
     def __init__(self, design: Design, inputs: SharedInputs):
         inputs.decompose()
@@ -181,22 +190,22 @@ class Eigenbasis:
         self.kept, self.n_features = order[keep], len(order)
         self.V = None if inputs.V is None else inputs.V[:, self.kept]
         self.inputs, d = inputs, d[keep]
-        along = inputs.projected[self.kept] / np.sqrt(inputs.c)
-        targets = np.divide(along, d[:, None], where=d[:, None] > 0, out=np.zeros_like(along))
+        projected = inputs.projected[self.kept] / np.sqrt(inputs.c)
+        targets = np.divide(projected, d[:, None], where=d[:, None] > 0, out=np.zeros_like(projected))
         self.diagonal = DiagonalInputs(d, targets, inputs.c)
         r, T = targets.shape
         self.observations = Observations(
             np.tile(np.arange(r), T), np.repeat(np.arange(T), r), targets.T.ravel(), np.repeat(inputs.c, r), T
         )
-        seen = design.observations
-        whole = float(seen.weight @ (seen.y - inputs.y_mean[seen.task]) ** 2)
-        self.constant = whole - float(np.sum(inputs.c * targets**2))  # of the loss, which no weights can change
+        obs = design.observations
+        whole = float(obs.weight @ (obs.y - inputs.y_mean[obs.task]) ** 2)
+        self.constant = whole - float(np.sum(inputs.c * targets**2))  # part of the loss that no weights can change
 
-    def inward(self, W: Array) -> Array:
+    def to_inner(self, W: Array) -> Array:
         """Weights along the eigenvectors."""
         return W[self.kept] if self.V is None else self.V.T @ W
 
-    def outward(self, W: Array) -> tuple[Array, Array]:
+    def to_original(self, W: Array) -> tuple[Array, Array]:
         """Weights and intercepts of the original features."""
         if self.V is None:
             outside = np.zeros((self.n_features, W.shape[1]))

@@ -1,6 +1,4 @@
-"""Tasks with inputs of their own under any smooth loss, in batches of similar size, as Newton's method on a factor fits
-them.
-"""
+"""Task-specific inputs under any smooth loss, in batches of similar size, for Newton's method on a factor."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import numpy as np
 from .._array_api import times, times_transposed
 from .input_spectrum import InputSpectrum
 from .observations import TaskBatch
-from .task_data import shrunk
+from .task_data import three_cg_steps
 
 if TYPE_CHECKING:
     from .design import Design
@@ -24,7 +22,7 @@ Array = np.ndarray
 class SmoothLossTasks:
     """Tasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded.
 
-    Where there are intercepts, the inputs are centred, so that it does not matter where they lie.
+    With intercepts the inputs are centred.
     """
 
     batch: TaskBatch
@@ -32,18 +30,16 @@ class SmoothLossTasks:
     mean: Array  # of the inputs (``B x r``)
     y: Array
     v: Array
-    squares: Array  # of the lengths of the rows, in units of the number of directions that they fill
-    rows: Array  # how many independent ones there are, about
-    size: Array  # half the mean over these directions of the sum of squares times curvatures, for each task
+    squares: Array  # squared norms of the rows over the effective dimension of the inputs
+    rows: Array  # approximate number of independent rows of each task
+    size: Array  # half the sum of ``squares`` times curvatures, for each task
 
     def sized(self, h: Array) -> SmoothLossTasks:
-        """With the sizes that belong to these curvatures."""
+        """With the sizes for these curvatures."""
         return replace(self, size=np.einsum("bm,bm->b", h, self.squares) / 2)
 
-    def alone(self, h: Array, g: Array, fit_intercept: bool) -> Array:
-        """Every task on its own, shrunk a little, under the parabolas with gradients ``g`` and curvatures ``h`` at
-        constants.
-        """
+    def independent_fit(self, h: Array, g: Array, fit_intercept: bool) -> Array:
+        """Ridge solutions of the tasks for the quadratic model with gradients ``g`` and curvatures ``h`` at the constants."""
 
         def balanced(e: Array) -> Array:
             return e - h * (e.sum(axis=1) / h.sum(axis=1))[:, None] if fit_intercept else e
@@ -51,38 +47,38 @@ class SmoothLossTasks:
         def product(W: Array) -> Array:
             return times_transposed(self.X, balanced(h * times(self.X, W)))
 
-        return shrunk(product, -times_transposed(self.X, balanced(g)), 0.6 * self.size)
+        return three_cg_steps(product, -times_transposed(self.X, balanced(g)), 0.6 * self.size)
 
 
 def smooth_loss_tasks(design: Design) -> tuple[list[SmoothLossTasks], InputSpectrum]:
-    """The tasks, and how their inputs vary over directions.
+    """The batches of tasks, and the spectrum of their inputs.
 
-    Everything here is the same whether a row is there twice or has weight 2, so that the steps are the same, too.
+    All quantities are the same for a repeated row and for a row of weight 2, so that the steps are, too.
     """
-    seen, out, scaled = design.observations, [], []
-    for batch in seen.grouping.batches:
-        X, v = design.inputs.take(batch), seen.weight[batch.place] * batch.mask
+    obs, out, scaled = design.observations, [], []
+    for batch in obs.grouping.batches:
+        X, v = design.inputs.take(batch), obs.weight[batch.place] * batch.mask
         mean = np.zeros((len(X), X.shape[2]))
         if design.fit_intercept:
             mean = times_transposed(X, v) / v.sum(axis=1)[:, None]
             X = X - mean[:, None, :]
             X = X if batch.mask.all() else X * batch.mask[:, :, None]
         scaled.append(np.sqrt(v)[:, :, None] * X)
-        squares, y = np.einsum("bmr,bmr->bm", X, X), seen.y[batch.place]
+        squares, y = np.einsum("bmr,bmr->bm", X, X), obs.y[batch.place]
         out.append(SmoothLossTasks(batch, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
     rows, d = [X.reshape(-1, X.shape[2]) for X in scaled], design.n_features
-    spread = InputSpectrum.probed(
+    spectrum = InputSpectrum.probed(
         d,
         sum(float(np.vdot(X, X)) for X in rows),
         lambda V: sum((X.T @ (X @ V) for X in rows), np.zeros(V.shape)),
         lambda: sum((X.T @ X for X in rows), np.zeros((d, d))),
     )
-    filled = spread.filled
-    return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out], spread
+    filled = spectrum.filled
+    return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out], spectrum
 
 
 def _shares(X: Array) -> Array:
-    """How unevenly the rows of each task fill its directions: one over their number, if they are alike and independent."""
+    """One over the effective dimension of the inputs of each task, ``||M||^2 / tr(M)^2``."""
     gram = np.matmul(X, X.transpose(0, 2, 1)) if X.shape[1] <= X.shape[2] else np.matmul(X.transpose(0, 2, 1), X)
     total = np.einsum("bii->b", gram)
     gram /= np.where(total > 0, total, 1.0)[:, None, None]
@@ -90,9 +86,8 @@ def _shares(X: Array) -> Array:
 
 
 def _rows(filled_by_task: Array, filled: float) -> Array:
-    """The number of independent rows: with ``m`` of them, ``1 / m + 1 / d`` is one over the directions that they fill.
+    """The number of independent rows ``m`` of each task, from ``1 / m + 1 / d = 1 / (effective dimension)``.
 
-    Tasks that share their inputs fill as many as all together, which says no more than that there are several rows
-    for each.
+    Tasks that share their inputs have the effective dimension of all together, which only bounds ``m`` from below.
     """
     return 1 / np.maximum(1 / filled_by_task - 1 / filled, 0.25 / filled_by_task)

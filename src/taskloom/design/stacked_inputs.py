@@ -1,6 +1,6 @@
-"""Inputs of the tasks' own, stacked for tasks of similar size: what Newton's methods on the squared loss work on.
+"""Task-specific inputs in stacks of tasks of similar size, for Newton's method under the squared loss.
 
-A task with no fewer rows than features is known by its products, which are smaller and are passed over half as often.
+A task with at least as many rows as features is stored by its Gram matrix, which is smaller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_ENTRIES_FOR_SINGLE_PRECISION = 20_000  # with fewer entries single precision
 
 @dataclass(frozen=True, eq=False)
 class StackedTasks(Stack):
-    """A stack that knows whose inputs it holds."""
+    """A stack with the indices of its tasks."""
 
     tasks: Array | slice
 
@@ -48,12 +48,12 @@ class StackedTasks(Stack):
         return np.matmul(rows.transpose(0, 2, 1), rows)
 
     def all_moments(self) -> Array:
-        """Their sum over the tasks."""
+        """``X'X`` summed over the tasks."""
         rows = self.X.reshape(-1, self.X.shape[2])
         return rows.T @ rows
 
     def moments_times(self, V: Array) -> Array:
-        """The same times ``V``."""
+        """``X'X V`` summed over the tasks."""
         rows = self.X.reshape(-1, self.X.shape[2])
         return rows.T @ (rows @ V)
 
@@ -63,7 +63,7 @@ class StackedTasks(Stack):
 
 @dataclass(frozen=True, eq=False)
 class GramTasks(Grams):
-    """The same of tasks that are known by their products."""
+    """Gram matrices with the indices of their tasks."""
 
     tasks: Array | slice
 
@@ -92,13 +92,13 @@ class GramTasks(Grams):
 
 
 def stacked_tasks(design: Design) -> tuple[list[StackedTasks | GramTasks], InputSpectrum]:
-    """``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, up to a constant; and how inputs spread."""
+    """Stacks whose ``sum_t ||y_t - X_t w_t||^2`` is the loss term at the best intercepts, and the spectrum of the inputs."""
     out = _gathered([_block(*some, design.fit_intercept) for some in _pieces(design)])
-    spread = _spread(out, design.n_features)
-    return [replace(block, size=block.size / spread.filled) for block in out], spread
+    spectrum = _spectrum(out, design.n_features)
+    return [replace(block, size=block.size / spectrum.filled) for block in out], spectrum
 
 
-def _spread(data: list[StackedTasks | GramTasks], d: int) -> InputSpectrum:
+def _spectrum(data: list[StackedTasks | GramTasks], d: int) -> InputSpectrum:
     return InputSpectrum.probed(
         d,
         sum(float(block.size.sum()) for block in data),
@@ -108,13 +108,13 @@ def _spread(data: list[StackedTasks | GramTasks], d: int) -> InputSpectrum:
 
 
 def _pieces(design: Design) -> Iterator[tuple[Array | slice, Array, Array, Array]]:
-    """Tasks of similar size, with their inputs, targets and weights; all at once where they are of one size and not many."""
-    seen, stacked = design.observations, design.inputs.stacked
+    """Indices, inputs, targets and weights of tasks of similar size; one piece if all have the same size and are few."""
+    obs, stacked = design.observations, design.inputs.stacked
     if stacked is not None and stacked.shape[0] * stacked.shape[1] * max(stacked.shape[1], 32) <= MAX_BATCH_ENTRIES:
-        yield slice(None), stacked, seen.y.reshape(stacked.shape[:2]), seen.weight.reshape(stacked.shape[:2])
+        yield slice(None), stacked, obs.y.reshape(stacked.shape[:2]), obs.weight.reshape(stacked.shape[:2])
         return
-    for batch in seen.grouping.batches:
-        yield batch.tasks, design.inputs.take(batch), seen.y[batch.place], seen.weight[batch.place] * batch.mask
+    for batch in obs.grouping.batches:
+        yield batch.tasks, design.inputs.take(batch), obs.y[batch.place], obs.weight[batch.place] * batch.mask
 
 
 def _block(tasks: Array | slice, X: Array, y: Array, v: Array, fit_intercept: bool) -> StackedTasks | GramTasks:
@@ -132,7 +132,7 @@ def _block(tasks: Array | slice, X: Array, y: Array, v: Array, fit_intercept: bo
 
 
 def _gathered(data: list[StackedTasks | GramTasks]) -> list[StackedTasks | GramTasks]:
-    """Neighbours of the same length in one block, as large as buckets are: long tasks came in small ones."""
+    """Merge neighbouring blocks of the same length, up to the size of a batch."""
     out: list[list[StackedTasks | GramTasks]] = []
     for block in data:
         m = block.length
@@ -153,15 +153,15 @@ def _merged(group: list[StackedTasks | GramTasks]) -> StackedTasks | GramTasks:
 def single_precision(
     data: Sequence[StackedTasks | GramTasks | TableWithGaps],
 ) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
-    """The blocks in single precision, where their units leave room for it and there is traffic to be spared."""
+    """The blocks in single precision; ``None`` if their range does not allow it or they are small."""
     if sum(block.inputs.size for block in data) < MIN_ENTRIES_FOR_SINGLE_PRECISION:
         return None
-    seen = np.concatenate([part for block in data for part in (block.size, block.squares)])
-    safe = bool(np.all((seen < 1e8) & ((seen > 1e-8) | (seen == 0))))
+    obs = np.concatenate([part for block in data for part in (block.size, block.squares)])
+    safe = bool(np.all((obs < 1e8) & ((obs > 1e-8) | (obs == 0))))
     return [block.single() for block in data] if safe else None
 
 
 def _single(block: Any) -> Any:
-    """A block with its numbers in single precision."""
+    """A copy of a block in single precision."""
     numbers = [one.name for one in fields(block) if one.name != "tasks"]
     return replace(block, **{name: getattr(block, name).astype(np.float32) for name in numbers})

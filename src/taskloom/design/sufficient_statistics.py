@@ -1,12 +1,13 @@
 """Exact sufficient statistics of the squared loss, and a small data set that has the same ones.
 
-``sum_i s_i (y_i - <x_i, w> - b)^2`` depends on the rows through the weighted moments of ``(1, x, y)`` alone. Any rows with
-these moments make the same objective, for every ``w`` and ``b``, constant included. With ``C = V diag(k) V'`` the covariance of
+``sum_i s_i (y_i - <x_i, w> - b)^2`` depends on the rows only through the weighted moments of ``(1, x, y)``. Any rows with
+these moments give the same objective for every ``w`` and ``b``. With ``C = V diag(k) V'`` the covariance of
 ``x`` and ``H`` (``m x (m-1)``) orthonormal columns that add up to zero, ``m = rank + 2`` rows do:
 
     x~ = mean(x) + sqrt(m) H [sqrt(k) V'; 0]        y~ = mean(y) + sqrt(m) H [V' cov(x, y) / sqrt(k); sqrt(rest)]
 
-``rest`` is what no ``w`` can explain. So solver, certificate and intercepts see an ordinary problem, and theirs are its own.
+``rest`` is the residual of least squares. Solver, certificate and intercepts see an ordinary problem, equivalent to the
+original.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Moments:
         return cls(0.0, np.zeros(d), np.zeros(q), np.zeros((d, d)), np.zeros((d, q)), np.zeros(q))
 
     def plus(self, X: Array, Y: Array, s: Array) -> Moments:
-        """With new rows, which are centred before they are multiplied: nothing large cancels (Chan, Golub, LeVeque 1983)."""
+        """The moments with new rows, centred before they are multiplied (Chan, Golub, LeVeque 1983)."""
         if not np.all(s > 0):
             X, Y, s = X[s > 0], Y[s > 0], s[s > 0]
         total = float(s.sum())
@@ -82,7 +83,7 @@ class Moments:
 
 
 def _balanced(rows: Array) -> Array:
-    """``sqrt(m) H rows``, less the last row, which is zero: the reflection that takes the last axis to the constant vector."""
+    """``sqrt(m) H rows``: the Householder reflection that maps the last axis to the constant vector; the last row is zero."""
     m = len(rows)
     u = np.full(m, -1 / np.sqrt(m))
     u[-1] += 1

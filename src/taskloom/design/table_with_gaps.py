@@ -1,9 +1,9 @@
-"""Tasks that share their rows, with gaps in the table of their targets, as Newton's method on a factor wants them.
+"""Tasks that share rows, with missing targets, for Newton's method on a factor under the squared loss.
 
-    sum_i v_it (y_it - (phi_i - mean_t)'w_t)^2,     mean_t the mean of the rows that task t sees, where there are intercepts
+    sum_i v_it (y_it - (phi_i - mean_t)'w_t)^2,     mean_t the mean of the rows of task t, if there are intercepts
 
-The inputs are there once, not once for each task: every pass over them is a product of two matrices, and what a factor makes of
-them (``P = Phi Q``) serves all tasks. Arrays by task have a row for each (``T x n``), along which products run fastest.
+The inputs are stored once for all tasks: a pass over them is one matrix product, and ``P = Phi Q`` serves all tasks. Arrays
+by task are ``T x n``, with contiguous rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from .._array_api import inverse_roots, row_products, times, times_transposed
 from .input_spectrum import InputSpectrum
-from .task_data import free_share
+from .task_data import residual_share
 
 if TYPE_CHECKING:
     from .design import Design
@@ -29,31 +29,31 @@ MAX_ROWS_PER_FEATURE = 20  # with more rows per feature, Gram matrices of the ta
 
 @dataclass(frozen=True, eq=False)
 class TableWithGaps:
-    """One matrix of inputs, and for each task weights (0 where its target lacks) and targets less their mean."""
+    """One matrix of inputs; for each task weights (0 where the target is missing) and centred targets."""
 
     phi: Array
     v: Array
     y: Array
-    total: Array | None  # the sum of the weights of each task, where it has an intercept
+    total: Array | None  # sum of the weights of each task; None without intercepts
     size: Array
     squares: Array
-    spread: InputSpectrum
+    spectrum: InputSpectrum
 
     @staticmethod
     def filled(design: Design) -> bool:
-        """Where many numbers are shared: most of the places of a large table have a target."""
+        """Whether the inputs are large and at least a quarter of the table is observed."""
         N = design.observations.y.size
         return N * design.n_features >= MIN_ENTRIES_FOR_TABLE and design.n_rows * design.n_tasks <= 4 * N
 
     @staticmethod
     def suits(design: Design) -> bool:
-        """Where it is filled, and tasks by their products would not be cheaper."""
+        """Whether the table is filled, and Gram matrices of the tasks would not be cheaper."""
         return TableWithGaps.filled(design) and design.n_rows <= MAX_ROWS_PER_FEATURE * design.n_features
 
     @classmethod
     def of(cls, design: Design) -> TableWithGaps:
-        n, seen = design.n_rows, design.observations
-        v, y = (seen.grouping.scatter(values, n).T.copy() for values in (seen.weight, seen.weight * seen.y))
+        n, obs = design.n_rows, design.observations
+        v, y = (obs.grouping.scatter(values, n).T.copy() for values in (obs.weight, obs.weight * obs.y))
         y = np.divide(y, v, where=v > 0, out=y)
         phi, norms = design.features, np.einsum("ij,ij->i", design.features, design.features)
         squared_norm, total = v @ norms, None
@@ -62,9 +62,9 @@ class TableWithGaps:
             y -= (row_products(v, y) / total)[:, None]
             squared_norm -= np.square(v @ phi).sum(axis=1) / total
         mean = design.mean_gram
-        spread = InputSpectrum.along(mean.g, mean.U)
-        size = np.maximum(squared_norm, 0.0) / spread.filled
-        return cls(phi, v, y, total, size, row_products(v * y, y), spread)
+        spectrum = InputSpectrum.along(mean.g, mean.U)
+        size = np.maximum(squared_norm, 0.0) / spectrum.filled
+        return cls(phi, v, y, total, size, row_products(v * y, y), spectrum)
 
     @property
     def tasks(self) -> slice:
@@ -89,23 +89,23 @@ class TableWithGaps:
     def at(self, Q: Array, alpha: float) -> _SolvedTable:
         return _SolvedTable(self, Q, alpha)
 
-    def alone(self, shrink: float) -> Array:
-        """As if every task saw the same share of each direction."""
-        along = self.spread.inward((self.v * self.y) @ self.phi)
+    def independent_fit(self, shrink: float) -> Array:
+        """Approximate ridge solutions: the Gram matrix of each task is replaced by a multiple of the mean one."""
+        along = self.spectrum.to_inner((self.v * self.y) @ self.phi)
         size = np.where(self.size > 0, self.size, 1.0)
-        return self.spread.outward(along / np.multiply.outer(size, self.spread.variances + shrink).astype(along.dtype))
+        return self.spectrum.to_original(along / np.multiply.outer(size, self.spectrum.variances + shrink).astype(along.dtype))
 
     def weighed(self, e: Array) -> Array:
-        """``v (e - mean of e)`` for each task: what its observations feel of a change ``e`` of all predictions."""
+        """``v (e - mean of e)`` for each task: weighted, with the intercept eliminated."""
         if self.total is not None:
             e = e - (row_products(self.v, e) / self.total)[:, None]
         return self.v * e
 
     def grams(self, P: Array) -> Array:
-        """``P_t'P_t`` of each task: of the rows that it sees, less their mean."""
+        """``P_t'P_t`` of the observed rows of each task, centred."""
         out = np.empty((self.n_tasks, P.shape[1], P.shape[1]), dtype=P.dtype)
-        for t, (seen, root) in enumerate(self._seen):
-            rows = P[seen]
+        for t, (obs, root) in enumerate(self._seen):
+            rows = P[obs]
             rows *= root
             np.matmul(rows.T, rows, out=out[t])
         if self.total is not None:
@@ -115,8 +115,8 @@ class TableWithGaps:
 
     @cached_property
     def _seen(self) -> list[tuple[Array, Array]]:
-        """The rows that each task sees, and the roots of their weights."""
-        return [(seen, np.sqrt(v[seen])[:, None]) for v, seen in ((v, np.flatnonzero(v)) for v in self.v)]
+        """The observed rows of each task, and the square roots of their weights."""
+        return [(obs, np.sqrt(v[obs])[:, None]) for v, obs in ((v, np.flatnonzero(v)) for v in self.v)]
 
     def moments_along(self, U: Array) -> Array:
         """``U'X'XU`` for each task."""
@@ -128,7 +128,7 @@ class TableWithGaps:
 
 
 class _SolvedTable:
-    """The systems are those of ``P_t'P_t + alpha``."""
+    """Solutions of the systems ``P_t'P_t + alpha``."""
 
     def __init__(self, block: TableWithGaps, Q: Array, alpha: float):
         self.block, self.size = block, block.size
@@ -137,20 +137,20 @@ class _SolvedTable:
         target = (block.v * block.y) @ P
         self.B = self._solve(target)
         left = block.weighed(block.y - self.B @ P.T)
-        self.least = row_products(block.y, left)
-        self.free = free_share(self.least, block.squares)
+        self.minimum = row_products(block.y, left)
+        self.residual_share = residual_share(self.minimum, block.squares)
         self.Z = 2 * (left @ block.phi)
 
     def _solve(self, x: Array) -> Array:
         return times_transposed(self.R, times(self.R, x))
 
-    def lightened(self, block: TableWithGaps) -> _SolvedTable:
-        """To answer in the precision of ``block``, which holds the same numbers."""
+    def in_precision_of(self, block: TableWithGaps) -> _SolvedTable:
+        """A copy that computes in the precision of ``block``, which holds the same numbers."""
         twin = copy(self)
         twin.block, twin.P, twin.R = block, self.P.astype(block.dtype), self.R.astype(block.dtype)
         return twin
 
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         e = self.block.weighed(dW @ self.block.phi.T)
         dB = self._solve(dZ / 2 - e @ self.P)
         e += self.block.weighed(dB @ self.P.T)

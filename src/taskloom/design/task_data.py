@@ -1,6 +1,6 @@
-"""Tasks in blocks, as Newton's method on a factor wants them: inputs of their own, or multiples of one diagonal matrix.
+"""Blocks of tasks under the squared loss, for Newton's method on a factor ``Q`` of ``D = QQ'``.
 
-Written once for NumPy, PyTorch and CuPy. With ``D = QQ'``, every task minimises ``||y_t - X_t Q b||^2 + alpha ||b||^2``.
+Every task minimises ``||y_t - X_t Q b||^2 + alpha ||b||^2``. Written once for NumPy, PyTorch and CuPy.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ Array = Any  # of any of the libraries
 
 
 class Solved(Protocol):
-    """The tasks of a block at ``Q``: coefficients, gradients, and how they answer to a change."""
+    """The tasks of a block at ``Q``: coefficients, gradients and directional derivatives."""
 
     B: Array
     Z: Array
-    size: Array  # the mean over the directions of the inputs of the sum of squares, for each task
-    least: Array  # the minimum of each task
-    free: Array  # how much of a direction each task cannot take up
+    size: Array  # mean over the directions of the inputs of their sum of squares, for each task
+    minimum: Array  # minimum of the objective of each task
+    residual_share: Array  # see ``residual_share``
 
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        """The change of ``B`` and of ``-Z``, when ``Q`` moves ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
+    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        """The derivatives of ``B`` and of ``-Z`` when ``Q`` changes ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
         ...
 
 
 class TaskBlock(Protocol):
-    """Some tasks, and what Newton's method asks of them."""
+    """The interface of a block of tasks."""
 
     @property
     def size(self) -> Array: ...
 
     @property
-    def squares(self) -> Array: ...  # of the targets of each task, summed
+    def squares(self) -> Array: ...  # sum of the squared targets of each task
 
     @property
     def dtype(self) -> Any: ...
@@ -52,14 +52,14 @@ class TaskBlock(Protocol):
 
     def at(self, Q: Array, alpha: float) -> Solved: ...
 
-    def alone(self, shrink: float) -> Array:
-        """Every task on its own, roughly, shrunk by a share of its inputs: weights, a row for each task."""
+    def independent_fit(self, shrink: float) -> Array:
+        """Approximate ridge solutions of the tasks, one row each; the ridge is ``shrink`` times the size of the inputs."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Tasks of similar size: inputs (``B x m x d``) and targets (``B x m``), centred, times the roots of the weights."""
+    """Tasks of similar size: centred inputs (``B x m x d``) and targets (``B x m``), times the square roots of the weights."""
 
     X: Array
     y: Array
@@ -88,13 +88,13 @@ class Stack:
     def at(self, Q: Array, alpha: float) -> _SolvedStack:
         return _SolvedStack(self, Q, alpha)
 
-    def alone(self, shrink: float) -> Array:
+    def independent_fit(self, shrink: float) -> Array:
         lift = shrink * self.size
-        return shrunk(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), lift)
+        return three_cg_steps(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), lift)
 
 
 def typical(sizes: Array) -> float:
-    """The mean of sizes by their size: what has none, such as a direction that no input has, does not count."""
+    """The mean of sizes weighted by size, so that zeros do not count."""
     xp = namespace(sizes)
     total = float(xp.sum(sizes))
     return float(xp.sum(sizes * (sizes / total))) if total > 0 else 0.0
@@ -104,11 +104,11 @@ def eye_like(like_this: Array) -> Array:
     return like(np.eye(like_this.shape[-1]), like_this)
 
 
-def shrunk(product: Callable[[Array], Array], target: Array, lift: Array) -> Array:
-    """The systems of tasks on their own, as well as a start deserves: three steps of conjugate gradients."""
+def three_cg_steps(product: Callable[[Array], Array], target: Array, lift: Array) -> Array:
+    """Approximate solutions of ``(H + lift) W = target`` for each task: three steps of conjugate gradients."""
     xp = namespace(target)
-    tiny = float(xp.finfo(target.dtype).smallest_normal)  # of nothing, nothing is left
-    peak = float(xp.max(xp.abs(target))) or 1.0  # squares of tiny or huge targets would be lost
+    tiny = float(xp.finfo(target.dtype).smallest_normal)  # no division by zero
+    peak = float(xp.max(xp.abs(target))) or 1.0  # scaled, so that squares neither overflow nor vanish
     lift, p = (lift + tiny)[:, None], target / peak
     W, r, length = 0 * p, p, row_products(p, p)
     for last in (False, False, True):
@@ -123,15 +123,15 @@ def shrunk(product: Callable[[Array], Array], target: Array, lift: Array) -> Arr
     return peak * W
 
 
-def free_share(least: Array, squares: Array) -> Array:
-    """How much of a direction a task cannot take up: between the share that it leaves of its targets and all of it."""
+def residual_share(minimum: Array, squares: Array) -> Array:
+    """The root of the unexplained share of the targets of each task: how far a change of ``Q`` cannot be undone."""
     tiny = float(namespace(squares).finfo(squares.dtype).smallest_normal)
-    return namespace(least).sqrt((abs(least) + tiny) / (squares + tiny))  # rounding may leave less than nothing
+    return namespace(minimum).sqrt((abs(minimum) + tiny) / (squares + tiny))  # rounding may make the minimum negative
 
 
 @dataclass(frozen=True, eq=False)
 class Grams:
-    """Tasks with no fewer rows than features, by their products: ``X'X`` (``B x d x d``), ``X'y`` (``B x d``) and ``y'y``."""
+    """Tasks stored by Gram matrices: ``X'X`` (``B x d x d``), ``X'y`` (``B x d``) and ``y'y``."""
 
     G: Array
     c: Array
@@ -153,32 +153,32 @@ class Grams:
     def at(self, Q: Array, alpha: float) -> _SolvedGrams:
         return _SolvedGrams(self, Q, alpha)
 
-    def alone(self, shrink: float) -> Array:
-        return shrunk(lambda W: times(self.G, W), self.c, shrink * self.size)
+    def independent_fit(self, shrink: float) -> Array:
+        return three_cg_steps(lambda W: times(self.G, W), self.c, shrink * self.size)
 
 
 class _SolvedGrams:
-    """The systems are those of ``Q'X'XQ + alpha``."""
+    """Solutions of the systems ``Q'X'XQ + alpha``."""
 
     def __init__(self, block: Grams, Q: Array, alpha: float):
         self.G, self.size, self.Q = block.G, block.size, Q
         self.R = inverse_roots(along(block.G, Q), alpha)
         target = block.c @ Q
         self.B = self._solve(target)
-        self.least = block.squares - row_products(target, self.B)
-        self.free = free_share(self.least, block.squares)
+        self.minimum = block.squares - row_products(target, self.B)
+        self.residual_share = residual_share(self.minimum, block.squares)
         self.Z = 2 * (block.c - times(block.G, self.B @ Q.T))
 
     def _solve(self, x: Array) -> Array:
         return times_transposed(self.R, times(self.R, x))
 
-    def lightened(self, block: Grams) -> _SolvedGrams:
-        """To answer in the precision of ``block``, which holds the same products."""
+    def in_precision_of(self, block: Grams) -> _SolvedGrams:
+        """A copy that computes in the precision of ``block``, which holds the same products."""
         twin = copy(self)
         twin.G, twin.Q, twin.R = block.G, cast(self.Q, block.dtype), cast(self.R, block.dtype)
         return twin
 
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         correlation = times(self.G, dW)
         dB = self._solve(dZ / 2 - correlation @ self.Q)
         return dB, 2 * (correlation + times(self.G, dB @ self.Q.T))
@@ -192,7 +192,7 @@ def along(G: Array, Q: Array) -> Array:
 
 
 class _SolvedStack:
-    """The systems are those of ``P'P + alpha`` or of ``PP' + alpha``, ``P = XQ``, whichever are smaller."""
+    """Solutions of the systems ``P'P + alpha`` or ``PP' + alpha``, ``P = XQ``, whichever are smaller."""
 
     def __init__(self, block: Stack, Q: Array, alpha: float):
         self.X, self.size, self.alpha = block.X, block.size, alpha
@@ -208,20 +208,20 @@ class _SolvedStack:
         else:
             self.B = self._solve(times_transposed(P, block.y))
             left = block.y - times(P, self.B)
-        self.least = row_products(block.y, left)
-        self.free = free_share(self.least, block.squares)
+        self.minimum = row_products(block.y, left)
+        self.residual_share = residual_share(self.minimum, block.squares)
         self.Z = 2 * times_transposed(block.X, left)
 
     def _solve(self, x: Array) -> Array:
         return times_transposed(self.R, times(self.R, x))
 
-    def lightened(self, block: Stack) -> _SolvedStack:
-        """To answer in the precision of ``block``, which holds the same inputs."""
+    def in_precision_of(self, block: Stack) -> _SolvedStack:
+        """A copy that computes in the precision of ``block``, which holds the same inputs."""
         twin = copy(self)
         twin.X, twin.P, twin.R = block.X, cast(self.P, block.dtype), cast(self.R, block.dtype)
         return twin
 
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         e, dZ = times(self.X, dW), dZ / 2
         if self.wide:
             e = self._solve(times(self.P, dZ) + self.alpha * e)
@@ -234,15 +234,14 @@ class _SolvedStack:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Shared inputs in the eigenvectors of their Gram matrix: row ``i`` has the inputs ``d_i diag(root)`` and targets ``y_i``.
+    """Shared inputs along the eigenvectors of their Gram matrix: row ``i`` has inputs ``d_i diag(root)`` and targets ``y_i``.
 
-    The structure then sits on what used to be the tasks, the rows stand where tasks stood, and one small eigendecomposition
-    solves the systems of all rows.
+    The rows take the place of the tasks and the structure acts on the tasks. One small eigendecomposition solves all systems.
     """
 
     d: Array
-    y: Array  # a row for each
-    root: Array  # sqrt(c), one number for each task of the problem
+    y: Array  # one row for each ``d_i``
+    root: Array  # sqrt(c), for each task of the problem
 
     @property
     def size(self) -> Array:
@@ -267,30 +266,30 @@ class Rows:
     def at(self, Q: Array, alpha: float) -> _SolvedRows:
         return _SolvedRows(self, Q, alpha)
 
-    def alone(self, shrink: float) -> Array:
+    def independent_fit(self, shrink: float) -> Array:
         k = self.d**2
         return (self.d / (k + (typical(k) or 1.0)))[:, None] * self.y * self.root
 
 
 class _SolvedRows:
-    """All systems are ``d_i^2 E + alpha`` with one ``E = Q' diag(c) Q``."""
+    """Solutions of the systems ``d_i^2 E + alpha`` with ``E = Q' diag(c) Q``."""
 
     def __init__(self, block: Rows, Q: Array, alpha: float):
         self.block, self.size, self.d = block, block.size, block.d[:, None]
         self.Q = block.root[:, None] * Q
         e, V = eigh(self.Q.T @ self.Q)
         self.V = like(V, Q)
-        self.shrunk = 1 / (self.d**2 * like(np.maximum(e, 0.0), Q) + alpha)
+        self.inverse = 1 / (self.d**2 * like(np.maximum(e, 0.0), Q) + alpha)
         self.B = self._solve(self.d * (block.y @ self.Q))
         left = block.y - self.d * (self.B @ self.Q.T)
-        self.least = row_products(block.y, left)
-        self.free = free_share(self.least, row_products(block.y, block.y))
+        self.minimum = row_products(block.y, left)
+        self.residual_share = residual_share(self.minimum, row_products(block.y, block.y))
         self.Z = 2 * self.d * left * block.root
 
     def _solve(self, x: Array) -> Array:
-        return ((x @ self.V) * self.shrunk) @ self.V.T
+        return ((x @ self.V) * self.inverse) @ self.V.T
 
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         e = self.d * dW * self.block.root
         dB = self._solve(dZ / 2 - self.d * (e @ self.Q))
         e = e + self.d * (dB @ self.Q.T)

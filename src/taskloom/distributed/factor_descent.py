@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._linalg import compose, psd_eigh, symmetric
-from ..problem.problem import best_on_ray
+from ..problem.problem import best_scaling
 from ..solvers.factor.factored import Memory
 from ..solvers.supervised.sides import ridged
 from .worker_sums import Statistic, unpacked
@@ -97,7 +97,7 @@ class Objective:
         def at(c: float) -> float:
             return 2 * c * product - c * c * (loss + self.ridge * size) - conjugate(c * c)
 
-        return best_on_ray(at, max_scale)
+        return best_scaling(at, max_scale)
 
     def nothing(self) -> tuple[Array, Array]:
         """Scalars and moments of ``Z`` where nothing is learned."""

@@ -1,4 +1,4 @@
-"""The problem as a value: its data, its objective, its dual, and what a solver hands back."""
+"""The problem as an immutable value: data, objective and dual; and the solution that a solver returns."""
 
 from ..design import Design, Observations
 from .model import Model, Targets

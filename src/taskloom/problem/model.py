@@ -1,4 +1,4 @@
-"""The targets of a problem as a value: a design and a loss, and the best constant predictions."""
+"""The layers of a problem below its regularisation strengths: targets (design and loss) and model (targets and structure)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Targets(Value):
-    """A loss on the observations of a design; ``original`` is set where these are the targets of another form of a problem."""
+    """A loss on the observations of a design; ``original`` is set for a reformulation of another ``Targets``."""
 
     design: Design
     loss: Loss
@@ -74,18 +74,18 @@ class Targets(Value):
 
     @cached_property
     def rounding_floor(self) -> float:
-        """What rounding alone may leave of the loss where every target is constant: less than that counts as zero."""
+        """The loss that rounding alone may leave where all targets of a task are equal; a smaller loss counts as zero."""
         if self.original is not None:
             return self.original.rounding_floor
-        seen = self.observations
+        obs = self.observations
         if not self.loss.of_differences:
             return 0.0
-        off = np.finfo(float).eps * (4 + seen.counts[seen.task]) * np.abs(seen.y)
-        return float(seen.weight @ self.loss.value(np.zeros_like(off), off))
+        off = np.finfo(float).eps * (4 + obs.counts[obs.task]) * np.abs(obs.y)
+        return float(obs.weight @ self.loss.value(np.zeros_like(off), off))
 
     @cached_property
     def gradient_unit(self) -> float:
-        """The scale; where constants predict everything, up to rounding, the loss of predicting zero instead."""
+        """``scale``, or the loss of predicting zero where the intercept-only model fits up to rounding."""
         nothing = self.loss_term(np.zeros(self.observations.y.size))
         return self.scale if self.scale > 1e-24 * nothing else nothing or 1.0
 
@@ -93,7 +93,7 @@ class Targets(Value):
 
     @property
     def shared_inputs(self) -> SharedInputs | None:
-        """Under the squared loss: the decomposition of inputs that all tasks share."""
+        """Under the squared loss: the decomposition of inputs shared by all tasks."""
         return self.design.shared_inputs if self.loss.quadratic else None
 
     @cached_property
@@ -105,61 +105,57 @@ class Targets(Value):
 
     @cached_property
     def centering(self) -> Centering | None:
-        """The shift of features and targets to zero, where they lie far from it."""
+        """The centring of features and targets, where it improves the conditioning."""
         return Centering.of(self.design, self.loss, self.best_constants)
 
     @cached_property
     def centred(self) -> Targets:
-        """The targets after that shift."""
+        """The targets after centring."""
         return self if self.centering is None else Targets(self.centering.apply(self.design), self.loss)
 
     # --- dual candidates ----------------------------------------------------------------------------------------
 
     def dual_candidate(self, gradients: Array) -> Array:
-        """``G = -v s`` from gradients of the loss, moved until the conjugate is finite and intercepts are balanced."""
-        seen, fit_intercept = self.observations, self.design.fit_intercept
+        """``G = -v s`` from gradients of the loss, moved to where the conjugate is finite and intercepts are balanced."""
+        obs, fit_intercept = self.observations, self.design.fit_intercept
         if isinstance(self.loss, RowLoss):
-            return -seen.weight * row_gradients(seen, gradients, fit_intercept)
+            return -obs.weight * row_gradients(obs, gradients, fit_intercept)
         if self.loss.quadratic:  # any gradient has a finite conjugate
-            return -seen.weight * (gradients - seen.task_means(gradients)[seen.task] if fit_intercept else gradients)
-        lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(seen.y))
+            return -obs.weight * (gradients - obs.task_means(gradients)[obs.task] if fit_intercept else gradients)
+        lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(obs.y))
         s = np.clip(gradients, lower, upper)
         if fit_intercept:
-            s = balanced(seen, s, lower, upper)
-        return -seen.weight * s
+            s = balanced(obs, s, lower, upper)
+        return -obs.weight * s
 
     def shifted_correlations(self, gradients: Array, G: Array, Z: Array) -> Array | None:
-        """``Phi'G`` for a candidate ``G`` that differs from ``-v gradients``, whose ``Z`` is known, by one shift for each task.
+        """``Phi'G`` for a candidate ``G`` that differs from ``-v gradients`` by one constant for each task.
 
-        ``None`` where it does not: then nothing but the product itself will do.
+        ``Z`` is ``Phi'(-v gradients)``. ``None`` where the difference is not a constant: then ``Phi'G`` has to be computed.
         """
         if self.loss.quadratic and not self.design.fit_intercept:
-            return Z  # nothing was shifted
-        seen = self.observations
-        step = G / seen.weight + gradients
-        shift = step[seen.starts[:-1]]
-        if np.any(np.abs(step - shift[seen.task]) > 1e-14 * np.abs(gradients).max(initial=0.0)):
+            return Z
+        obs = self.observations
+        step = G / obs.weight + gradients
+        shift = step[obs.starts[:-1]]
+        if np.any(np.abs(step - shift[obs.task]) > 1e-14 * np.abs(gradients).max(initial=0.0)):
             return None
         return Z + self.design.weight_correlations * shift
-
-    def conjugate_term(self, gradients: Array) -> float:
-        """``sum_i v_i loss*(y_i, s_i)``."""
-        return float(self.observations.weight @ self.loss.conjugate(self.observations.y, gradients))
 
 
 @dataclass(frozen=True, eq=False)
 class Centering:
-    """Features, and targets of losses that see differences only, moved to zero where they lie far from it.
+    """Constant offsets of the features, and of the targets under losses of ``z - y``, where these are far from zero.
 
-    With intercepts that is the same problem, better conditioned: nothing large cancels any more.
+    With intercepts the centred problem is equivalent, and better conditioned.
     """
 
-    features: Array  # what is taken off every row
-    targets: Array  # what is taken off the targets of each task
+    features: Array  # offset of every row
+    targets: Array  # offset of the targets of each task
 
     @classmethod
     def of(cls, design: Design, loss: Loss, constants: Array) -> Centering | None:
-        """The shift that pays, if any does; ``constants`` are the best constant predictions."""
+        """The centring that improves the conditioning, or ``None``; ``constants`` are the best intercepts without features."""
         if not design.fit_intercept:
             return None
         features, targets = _feature_offset(design), _target_offset(design, loss, constants)
@@ -169,46 +165,46 @@ class Centering:
         return cls(nothing[0] if features is None else features, nothing[1] if targets is None else targets)
 
     def apply(self, design: Design) -> Design:
-        """The shifted data."""
-        seen = design.observations
+        """The centred design."""
+        obs = design.observations
         features = design.features - self.features if np.any(self.features) else design.features
-        return Design.build(features, seen.with_targets(seen.y - self.targets[seen.task]), design.fit_intercept)
+        return Design.build(features, obs.with_targets(obs.y - self.targets[obs.task]), design.fit_intercept)
 
-    def inward(self, W: Array, b: Array) -> tuple[Array, Array]:
-        """Weights and intercepts for the shifted data."""
+    def to_inner(self, W: Array, b: Array) -> tuple[Array, Array]:
+        """Weights and intercepts for the centred data."""
         return W, b + self.features @ W - self.targets
 
-    def outward(self, W: Array, b: Array) -> tuple[Array, Array]:
+    def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
         """Weights and intercepts for the original data."""
         return W, b - self.features @ W + self.targets
 
 
 def _target_offset(design: Design, loss: Loss, constants: Array) -> Array | None:
-    """The best constants, where targets lie far from zero; a squared loss is solved in one step and needs no help."""
+    """The best constants, if targets are far from zero compared with their deviation; not needed by the squared loss."""
     if loss.quadratic or not loss.of_differences:
         return None
-    seen = design.observations
-    deviation = seen.sum_by_task(np.abs(seen.y - constants[seen.task])) / seen.counts
+    obs = design.observations
+    deviation = obs.sum_by_task(np.abs(obs.y - constants[obs.task])) / obs.counts
     return constants if np.any(np.abs(constants) > 10 * deviation) else None
 
 
 def _feature_offset(design: Design) -> Array | None:
-    """The mean of the features, where they lie far from zero. Sparse features stay where they are: moved, they are dense."""
+    """The mean of the features, if it is large compared with their deviation. Sparse features are never centred."""
     if issparse(design.features):
         return None
-    seen, rows = design.features, design.observations.row
+    obs, rows = design.features, design.observations.row
     if not np.array_equal(rows, np.arange(design.n_rows)):
-        rows = np.unique(rows)  # rows that nobody observed have no say
-        seen = seen if rows.size == design.n_rows else seen[rows]
-    mean = seen.mean(axis=0)
-    squares = np.einsum("ij,ij->j", seen, seen) / len(seen)  # what cancels here lies far from zero anyway
+        rows = np.unique(rows)  # only observed rows count
+        obs = obs if rows.size == design.n_rows else obs[rows]
+    mean = obs.mean(axis=0)
+    squares = np.einsum("ij,ij->j", obs, obs) / len(obs)  # cancellation occurs only where the offset is used anyway
     deviation = np.sqrt(np.maximum(squares - mean**2, 0.0))
     return mean if np.any(np.abs(mean) > 3 * deviation) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Model(Value):
-    """A predictor is a sum of terms (most often one), whose weights the structure charges for."""
+    """A predictor that is a sum of terms (usually one), and the structure that penalises their weights."""
 
     targets: Targets
     structure: Structure
@@ -224,7 +220,7 @@ class Model(Value):
 
     @cached_property
     def stacked(self) -> Model | None:
-        """Where several terms share columns: the model with features and weights for each of them; else ``None``."""
+        """If several terms share columns: the model with separate features and weights for each term, else ``None``."""
         if len(self.terms) == 1 or self.structure.is_sum:
             return None
         features = to_dense(self.targets.design.features)

@@ -88,8 +88,8 @@ class Problem(Value):
         ridge: float = 0.0,
         fit_intercept: bool = True,
     ) -> None:
-        seen = observations if isinstance(observations, Observations) else Observations.from_wide(np.asarray(observations))
-        design = Design.build(features, seen, fit_intercept)
+        obs = observations if isinstance(observations, Observations) else Observations.from_wide(np.asarray(observations))
+        design = Design.build(features, obs, fit_intercept)
         self._hold(Model(Targets(design, as_loss(loss).fresh()), as_structure(structure)), alpha, ridge)
 
     def _hold(self, model: Model, alpha: float, ridge: float) -> None:
@@ -421,12 +421,14 @@ class Problem(Value):
         feature_side = self.structure.on_features or (self.structure.either_side and self.n_features < self.n_tasks)
         root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
         max_scale, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
-        gradients = -G / self.observations.weight
+        obs = self.observations
+        gradients = -G / obs.weight
 
         def bound(c: float) -> float:
-            return -self.targets.conjugate_term(c * gradients) - conjugate(c * c) - c * c * ridge_part
+            conjugate_term = float(obs.weight @ self.loss.conjugate(obs.y, c * gradients))
+            return -conjugate_term - conjugate(c * c) - c * c * ridge_part
 
-        return best_on_ray(bound, max_scale)
+        return best_scaling(bound, max_scale)
 
     # --- the gap, relative to the intercept-only model ----------------------------------------------------------
 
@@ -468,10 +470,10 @@ class Problem(Value):
         return gap / self.scale if self.scale > 0 else np.inf
 
 
-def best_on_ray(bound: Callable[[float], float], max_scale: float) -> float:
-    """The largest ``bound(c)`` over ``0 <= c <= 1`` within the domain, ``c^2 <= max_scale``; ``bound`` is concave."""
+def best_scaling(bound: Callable[[float], float], max_scale: float) -> float:
+    """The maximum of the concave ``bound(c)`` over ``0 <= c <= 1`` with ``c^2 <= max_scale``."""
     top, nudge = min(1.0, float(np.sqrt(max_scale))), 1e-15
-    while not np.isfinite(best := bound(top)) and top > 1e-300:  # rounding at the very edge of the domain
+    while not np.isfinite(best := bound(top)) and top > 1e-300:  # rounding at the boundary of the domain
         top, nudge = top * (1 - nudge), min(2 * nudge, 0.5)
     if bound(top * (1 - 1e-4)) > best:
         inner = minimize_scalar(lambda c: -bound(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-12 * top})

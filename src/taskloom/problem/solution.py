@@ -1,4 +1,4 @@
-"""What a solver hands back: weights, structure, a certificate, and the way there."""
+"""The result of a solver: weights, structure, certificate and history."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ Array = np.ndarray
 
 STATUS = {
     "optimal": (
-        "Optimal: the objective is proved to be within {relative_gap:.1e} of the minimum, in units of the loss of the best "
-        "constants"
+        "Optimal: the objective is proved to be within {relative_gap:.1e} of the minimum, relative to the intercept-only model"
     ),
     "max_iter": (
         "Stopped after max_iter={n_iter} iterations with a {measure} (asked for {tol:.1e}). "
@@ -53,11 +52,11 @@ STATUS = {
 }
 
 
-NOT_CONVEX = " The problem is not convex: a fit that ends well knows a stationary point only, and no bound on the minimum."
+NOT_CONVEX = " The problem is not convex: a converged fit is a stationary point, without a bound on the minimum."
 
 
 def reached(relative_gap: float, stationarity: float | None) -> str:
-    """What a fit got to: a gap, or where there is none how nearly it stands still."""
+    """The relative duality gap in words, or the stationarity residual of a problem that is not convex."""
     if stationarity is not None:
         return f"stationarity residual of {stationarity:.1e}"
     return f"relative duality gap of {relative_gap:.1e}"
@@ -66,20 +65,21 @@ def reached(relative_gap: float, stationarity: float | None) -> str:
 def sentence(
     status: str, relative_gap: float, stationarity: float | None, n_iter: int, tol: float, solver: str, **bounds: float
 ) -> str:
-    """What a status means, with what was reached."""
+    """The message of a certificate; the solver is named unless the fit is optimal."""
     measure = reached(relative_gap, stationarity)
     words = STATUS[status].format(n_iter=n_iter, relative_gap=relative_gap, measure=measure, tol=tol, **bounds)
-    return f"{words} ({solver}).{'' if stationarity is None or status == 'stationary' else NOT_CONVEX}"
+    named = "" if status == "optimal" else f" ({solver})"
+    return f"{words}{named}.{'' if stationarity is None or status == 'stationary' else NOT_CONVEX}"
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The proof that comes with a fit: ``dual <= minimum <= primal``, for the problem the user posed.
+    """The proof that comes with a fit: ``dual <= minimum <= primal``, for the user's problem.
 
     Under a structure that is not convex there is no proof: ``dual`` is ``-inf``, the gaps are ``inf``; ``stationarity`` says
-    how nearly the fit stands at a stationary point (``None`` for convex problems). It is the norm of the gradient of ``J`` in
-    the weights and in the parameters of the structure, projected on their constraints, in units of the loss of the best
-    constant predictor; the best of several stationary points is not told from the others.
+    how far the fit is from a stationary point (``None`` for convex problems). It is the norm of the gradient of ``J`` in
+    the weights and in the parameters of the structure, projected on their constraints, relative to the loss of the
+    intercept-only model. It does not tell a minimum from other stationary points.
     """
 
     primal: float
@@ -92,7 +92,7 @@ class Certificate:
 
     @property
     def converged(self) -> bool:
-        """Whether the fit got as far as can be told: a gap within the tolerance, or else a stationary point."""
+        """Whether the gap is within the tolerance or, if the problem is not convex, the point is stationary."""
         return self.status in ("optimal", "stationary")
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class History:
         self.seconds.append(seconds)
 
     def follow(self, later: History) -> None:
-        """Go on with the entries of a later run."""
+        """Append the entries of a later run."""
         for objective, bound, seconds in zip(later.objective, later.dual, later.seconds, strict=True):
             if len(self):
                 objective, bound = min(objective, self.objective[-1]), max(bound, self.dual[-1])
@@ -147,7 +147,7 @@ class History:
 
 
 class Start(NamedTuple):
-    """A warm start: weights and intercepts; from a fit nearby also the step length and the subspace that it ended with."""
+    """A warm start: weights and intercepts; from a fit of a similar problem also its step length and subspace."""
 
     W: Array
     b: Array
@@ -179,9 +179,9 @@ class Solution:
     certificate: Certificate
     history: History
     solver: str
-    length: float | None = None  # the solver's last step length, for a start nearby
+    length: float | None = None  # last step length, for a warm start
     terms: SolvedTerms | None = None  # where the predictor is a sum; ``A`` is then the sum of their task matrices
-    basis: Any = field(default=None, repr=False)  # the subspace in which it was found, for a start nearby
+    basis: Any = field(default=None, repr=False)  # subspace of the solution, for a warm start
 
     @property
     def gap(self) -> float:

@@ -1,4 +1,4 @@
-"""Solvers: one loop, and the moves that it repeats."""
+"""Solvers: one loop (``solve``), and the methods whose steps it repeats."""
 
 from .alternating import Alternating
 from .base import Solver

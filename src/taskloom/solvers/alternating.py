@@ -25,7 +25,7 @@ class Alternating(Solver):
     delta : float, default=None
         The barrier of (S^delta). ``None`` ties it to the gap.
     A0 : array-like of shape (n_tasks, n_tasks), default=None
-        First structure. ``None`` starts from the tasks learned each on its own.
+        First structure. ``None`` starts from independent fits of the tasks.
     stop : {"gap", "change"}, default="gap"
         ``"change"`` is the algorithm exactly as printed: no extrapolation, and it stops when the objective of (S^delta)
         changes by less than ``tol`` times the scale of the loss.
@@ -49,7 +49,7 @@ class Alternating(Solver):
 
     def accepts(self, problem: Problem) -> str | None:
         if self.stop == "change" and not problem.loss.smooth:
-            return 'Alternating(stop="change") needs a smooth loss: its rule cannot tell a renewed smoothing from progress'
+            return 'Alternating(stop="change") needs a smooth loss: its rule cannot tell a new smoothing from progress'
         if problem.structure.task_factor:
             return (
                 f'solver="alternating" needs exact steps, which {problem.structure!r} has not; use solver="factored" or "auto"'
@@ -68,7 +68,7 @@ class _AlternatingRun(Run):
         self.extrapolate = Extrapolation(0 if settings.stop == "change" else settings.memory)
         self.tolerance = tol * problem.scale
         self.objective = np.inf
-        self.plain: Array | None = None  # the weights to go back to if the combined ones do not pay
+        self.plain: Array | None = None  # weights before extrapolation, restored if it does not lower the objective
         self.W = np.zeros((problem.n_features, problem.n_tasks))
         self.A = self._first(start)
 
@@ -95,8 +95,10 @@ class _AlternatingRun(Run):
 
     def step(self, gap: float) -> Iterate:
         fit = self.side.supervise(self.problem.structure.root(self.A))
-        here = Iterate(fit.W, fit.b, fit.z, fit.gradients, self.A if self.side.near_counts else None)
-        if not self.problem.structure.convex or self.problem.structure.iterative:  # the best structure is a search of its own
+        here = Iterate(fit.W, fit.b, fit.z, fit.gradients, self.A if self.side.bounds_near_structure else None)
+        if (
+            not self.problem.structure.convex or self.problem.structure.iterative
+        ):  # the best structure is not unique or has no closed form
             here = replace(here, penalty=fit.norm + self.problem.structure.value(self.A), norm=fit.norm)
         if self.problem.structure.known:
             self.finished = "stalled"
@@ -119,51 +121,50 @@ class _AlternatingRun(Run):
         return here
 
     def _value(self, fit: Supervised) -> float:
-        """The objective of (S^delta) at this structure, tasks eliminated."""
+        """The objective of (S^delta) at this structure, with the tasks eliminated."""
         value = self.problem.loss_term(fit.z) + fit.norm + self.problem.structure.value(self.A)
         return value + self.structure_step.cost(self.A)
 
 
 class UnsupervisedStep:
-    """``A <- argmin alpha tr(A^-1 (W'W + delta^2 I)) + F(A)``; ``delta`` is given, or tied to the gap.
+    """``A <- argmin alpha tr(A^-1 (W'W + delta^2 I)) + F(A)``; the barrier ``delta`` is given, or tied to the gap.
 
-    Tied to the gap, the barrier falls only once it is what keeps the gap open: at the minimum of (S^delta) the gap is
-    about twice what the barrier adds. A barrier that falls earlier freezes directions that still have to turn, which is
-    how alternation comes to stall. Structures that keep ``A`` away from singular need no barrier at all.
+    Tied to the gap, the barrier is lowered only once it dominates the gap: at the minimum of (S^delta) the gap is about twice
+    the barrier term. Lowered earlier, it would freeze directions that have not converged, and alternation stalls. Structures
+    that
+    keep ``A`` nonsingular need no barrier.
     """
 
     def __init__(self, problem: Problem, side: Side, delta: float | None):
         self.problem, self.side = problem, side
-        self.tied = delta is None
+        self.tied_to_gap = delta is None
         self.height = 0.0 if delta is None else delta**2
-        self.wanted = self.tied and not (problem.structure.known or problem.structure.interior)
+        self.used = self.tied_to_gap and not (problem.structure.known or problem.structure.interior)
 
     def __call__(self, W: Array) -> Array:
         """The structure for these weights."""
-        if self.wanted and self.height == 0.0:
+        if self.used and self.height == 0.0:
             self.height = 1e-4 * float(np.vdot(W, W)) / self.side.dim
         root = np.sqrt(self.problem.alpha) * self.side.moment_root(W)
         return self.problem.structure.best_of_root(root, self.problem.alpha * self.height)[0]
 
     def cost(self, A: Array) -> float:
-        """``alpha delta^2 tr(A^-1)``: what the barrier adds to the objective at ``A``."""
+        """The barrier term of the objective, ``alpha delta^2 tr(A^-1)``."""
         if self.height == 0.0:
             return 0.0
         return self.problem.alpha * self.height * self.problem.structure.inverse_trace(A)
 
     def lower(self, A: Array, gap: float) -> bool:
-        """Lower a tied barrier if it is time; True when it fell, for then the map of the iteration is another one."""
-        if not self.wanted or gap > 3 * self.cost(A):
+        if not self.used or gap > 3 * self.cost(A):
             return False
         self.height *= 0.2
         return True
 
 
 class Extrapolation:
-    """Combine the last few images of ``x -> g(x)`` so that their residuals nearly cancel.
+    """Anderson acceleration of a fixed-point iteration ``x -> g(x)``.
 
-    Weights are combined, not structures: a straight line between two structures leaves the cone where the tasks turn,
-    a line between two sets of weights does not.
+    It combines weights, not structures: a line between two structures may leave the cone of positive semidefinite matrices.
     """
 
     def __init__(self, memory: int):
@@ -171,12 +172,12 @@ class Extrapolation:
         self.clear()
 
     def clear(self) -> None:
-        """Forget the past, as when the map has changed."""
+        """Drop all past points, since the map has changed."""
         self.points: list[Array] = []
         self.images: list[Array] = []
 
     def __call__(self, x: Array, image: Array) -> Array:
-        """The next point, given that ``x`` was mapped to ``image``; ``image`` itself while there is nothing to combine."""
+        """The next point, given ``image = g(x)``; ``image`` itself if there are no past points."""
         if self.memory == 0:
             return image
         self.points = [*self.points, x][-self.memory - 1 :]
@@ -189,7 +190,7 @@ class Extrapolation:
         gram += 1e-12 * np.trace(gram) * np.eye(len(gram))
         try:
             shares = np.linalg.solve(gram, differences.T @ residuals[-1])
-        except np.linalg.LinAlgError:  # two steps that did not move at all
+        except np.linalg.LinAlgError:  # equal residuals
             return image
         combined = image
         for share, past in zip(shares, self.images[:-1], strict=True):

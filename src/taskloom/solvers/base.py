@@ -1,4 +1,4 @@
-"""A solver is one move. It says whether it accepts a problem, sets out, and steps; ``loop.solve`` does the rest."""
+"""The interface of a solver: ``accepts`` a problem, ``begin`` a run, and ``step``. ``solve.solve`` does everything else."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """Where a solver stands: enough to evaluate the objective and to build a dual candidate.
+    """A primal point: enough to evaluate the objective and to build a dual candidate.
 
-    ``A`` is the structure at hand, where it sits on the tasks: a bound on ``F*`` may look for its proof around it.
-    ``penalty = alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` is given when ``W`` goes with the structure at hand (on either side);
-    without it the best structure for ``W`` is computed. ``Z = Phi'G`` with ``G = -v gradients`` is given where it is known.
-    ``factor`` is what ``A`` is made of, for structures that are known by their factors. ``norm`` is ``penalty`` without
-    ``F(A)``, beside which it may be lost: given where there is no gap, and the gradient of the tasks is what counts. ``settle``
-    gives the penalty of the best structure for ``W``, and that structure, where there is a shorter way to them than from ``W``.
+    ``A`` is the current structure on the tasks; a numerical bound on ``F*`` is computed near it. ``penalty = alpha tr(A^+ W'W)
+    +
+    ridge ||W||^2 + F(A)`` is given if ``W`` belongs to the current structure; otherwise the best structure for ``W`` is
+    computed.
+    ``Z = Phi'G`` with ``G = -v gradients`` is given where it is known. ``factor`` holds the parameters of ``A`` for structures
+    with a factor. ``norm`` is ``penalty`` without ``F(A)``, given for problems that are not convex. ``best_penalty`` returns
+    the
+    penalty of the best structure for ``W`` and that structure, where there is a cheaper way than from ``W``.
     """
 
     W: Array
@@ -38,36 +40,35 @@ class Iterate:
     Z: Array | None = None
     factor: Array | None = None
     norm: float | None = None
-    settle: Callable[[], tuple[float, Array]] | None = None
+    best_penalty: Callable[[], tuple[float, Array]] | None = None
 
     def objective(self, problem: Problem) -> float:
-        """``J`` here, with the structure at hand or else the best one."""
+        """``J`` at this point, with the current structure or else the best one."""
         penalty = problem.best_penalty(self.W)[0] if self.penalty is None else self.penalty
         return problem.loss_term(self.z) + penalty
 
 
 class Run(ABC):
-    """A solver on its way."""
+    """The state of a solver on one problem."""
 
-    length: Any = None  # of the last step, where there is such a thing
-    finished: str | None = None  # a status, once the run knows that another step would change nothing
+    length: Any = None  # last step length, if the method has one
+    finished: str | None = None  # the final status, once further steps would change nothing
 
     @abstractmethod
     def step(self, gap: float) -> Iterate:
-        """One move; ``gap`` is the certified gap at the last one, to which barriers are tied."""
+        """One iteration; ``gap`` is the certified gap of the last iterate."""
 
     @abstractmethod
     def retarget(self, problem: Problem) -> None:
-        """Go on from here with a loss that was smoothed anew."""
+        """Continue with a loss that was smoothed anew."""
 
 
 class Solver(Component, ABC):
     """Settings of a method; ``begin`` starts it on a problem."""
 
-    # Losses with kinks come smoothed: what share of the gap a new guess of the gradients should leave, and by how much the
-    # width
-    # falls where it leaves more. Solvers that minimise a narrow stand-in as quickly as a wide one can ask for more.
-    narrowing: ClassVar[tuple[float, float]] = (0.5, 3.0)
+    # Nonsmooth losses are smoothed (``SmoothedProblem``): the share to which each smoothing should reduce the gap, and the
+    # factor by which its width shrinks otherwise.
+    smoothing_schedule: ClassVar[tuple[float, float]] = (0.5, 3.0)
 
     @property
     def name(self) -> str:
@@ -75,7 +76,7 @@ class Solver(Component, ABC):
         return type(self).__name__.lower()
 
     def accepts(self, problem: Problem) -> str | None:
-        """``None``, or the sentence that says why not and what to use instead.
+        """``None``, or the reason why not and what to use instead.
 
         Parameters
         ----------
@@ -110,12 +111,20 @@ class Solver(Component, ABC):
 
 
 def needs_convex(name: str, problem: Problem) -> str:
-    """The refusal of a solver that has no use for a structure that is not convex."""
+    """The message of a solver that needs a convex structure."""
     return f'solver="{name}" needs a convex structure, which {problem.structure!r} is not; use solver="auto"'
 
 
 def stationarity(problem: Problem, point: Iterate) -> tuple[float, Array]:
-    """The larger of the two gradients, and the dual candidate of the tasks behind it."""
+    """The stationarity residual of an iterate of a problem that is not convex, and the dual candidate of its tasks.
+
+    At a fixed structure the tasks are a convex problem with its own dual: ``(J - D) / scale`` bounds their possible decrease,
+    and
+    its square root is the norm of the gradient of ``J`` in the weights, ``||dJ/dV|| / (2 sqrt(alpha scale))`` with ``W = VL'``
+    and ``A = LL'``. For the structure it is the norm of the gradient of the objective with the tasks eliminated, projected on
+    the
+    constraints. The residual is the larger of the two.
+    """
     structure: Any = problem.structure
     assert point.A is not None
     assert point.norm is not None

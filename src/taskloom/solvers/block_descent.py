@@ -67,15 +67,15 @@ class Block(Solver):
 
 
 class _CentredTasks:
-    """Features centred within each task: intercepts then decouple from weights, and each has its own step length."""
+    """Features centred within each task, so that intercepts and weights decouple, and a Lipschitz constant for each task."""
 
     def __init__(self, problem: Problem):
-        seen = problem.observations
-        v = seen.weight
-        self.total = seen.task_weights
+        obs = problem.observations
+        v = obs.weight
+        self.total = obs.task_weights
         self.mean = problem.design.means[0]
         self.lipschitz = np.empty(problem.n_tasks)
-        same = problem.design.separable_weights  # all tasks are alike, but for their weights
+        same = problem.design.separable_weights  # Gram matrices of the tasks are then proportional
         for t, (part, phi) in enumerate(problem.inputs.by_task[: 1 if same is not None else None]):
             if issparse(phi):
                 mean = self.mean[:, t]
@@ -99,7 +99,7 @@ class _BlockRun(Run):
         self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
         self.objective = np.inf
         self.plain: Array | None = None
-        self.steps, self.curvature = 0, 0.0  # the curvature that the last step reckoned with, for a loss without a bound on it
+        self.steps, self.curvature = 0, 0.0  # of the last step, for a loss of unbounded curvature
         if start is None and not problem.structure.known:
             self.x = self._weights_step(np.eye(self.side.dim))
         self.A = self.structure_step(self.x[:-1])
@@ -120,22 +120,22 @@ class _BlockRun(Run):
         return W, b, self.problem.predict(W, b)
 
     def _weights_step(self, A: Array) -> Array:
-        """One proximal gradient step at structure ``A``; where curvatures have no bound, short enough for the loss to obey."""
-        problem, seen = self.problem, self.problem.observations
+        """One proximal gradient step at structure ``A``, with a backtracked curvature if the loss has no bound on it."""
+        problem, obs = self.problem, self.problem.observations
         W, _, z = self._at(self.x)
-        g = seen.weight * problem.loss.gradient(seen.y, z)
+        g = obs.weight * problem.loss.gradient(obs.y, z)
         if np.isfinite(problem.loss.max_curvature):
             return self._bounded_step(A, W, g, problem.loss.max_curvature)
         before, now = self.curvature, problem.loss_term(z)
         self.steps += 1
-        if self.curvature == 0 or self.steps % 100 == 0:  # now and then only: a bound that changes is a map that changes
-            self.curvature = float(problem.loss.curvature(seen.y, z).max())
+        if self.curvature == 0 or self.steps % 100 == 0:  # rarely, since it changes the fixed-point map
+            self.curvature = float(problem.loss.curvature(obs.y, z).max())
         for _ in range(60):
             image = self._bounded_step(A, W, g, self.curvature)
             move = self._at(image)[2] - z
             with np.errstate(over="ignore"):
                 there = problem.loss_term(z + move)
-            if there <= now + float(g @ move) + self.curvature / 2 * float(seen.weight @ move**2) + 1e-14 * abs(now):
+            if there <= now + float(g @ move) + self.curvature / 2 * float(obs.weight @ move**2) + 1e-14 * abs(now):
                 break
             self.curvature *= 2
         if self.curvature != before:
@@ -143,7 +143,7 @@ class _BlockRun(Run):
         return image
 
     def _bounded_step(self, A: Array, W: Array, g: Array, curvature: float) -> Array:
-        """The step if the loss bends by no more than ``curvature``."""
+        """The proximal gradient step for a loss whose second derivative is at most ``curvature``."""
         problem, centred = self.problem, self.centred
         total = problem.observations.sum_by_task(g)
         gradient = problem.correlate(g) - centred.mean * total
@@ -165,7 +165,9 @@ class _BlockRun(Run):
     def step(self, gap: float) -> Iterate:
         image = self._weights_step(self.A)
         W, b, z = self._at(image)
-        penalty = self._penalty_at_hand(W) if self.problem.structure.iterative else None  # the best structure is a search
+        penalty = (
+            self._penalty_at_hand(W) if self.problem.structure.iterative else None
+        )  # the best structure has no closed form
         here = Iterate(W, b, z, self.problem.loss.gradient(self.problem.observations.y, z), self.A, penalty)
         value = self._value(W, z)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):

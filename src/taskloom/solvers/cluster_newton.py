@@ -1,10 +1,10 @@
-"""Newton's method on the weights themselves, where the penalty of the best structure is a smooth function of them.
+"""Newton's method on the weights, if the penalty of the best structure is a smooth function of them.
 
     min_W  sum_t ||y_t - X_t w_t||^2 + alpha phi(W) + ridge ||W||^2,     phi(W) = min_A tr(A^-1 W'W)
 
-So it is under ``Clusters``, whose ``A`` is bounded from below. The inverse of the Hessian of ``phi`` is known in closed form,
-and the loss only adds a little to it: conjugate gradients need 2 to 5 products with the data for a Newton step. The first
-structure is the best one for the gradient of the loss at zero, from which few directions change sides.
+That holds for ``Clusters``, whose ``A`` is bounded from below. The inverse of the Hessian of ``phi`` has a closed form, which
+preconditions conjugate gradients: a Newton step takes 2 to 5 products with the data. The first structure is the best one for
+the gradient of the loss at zero.
 """
 
 from __future__ import annotations
@@ -64,23 +64,23 @@ class SquaredLoss:
         self.blocks, _ = problem.design.stacked_tasks
         self.shape = (problem.n_tasks, problem.n_features)
         narrow = 2 * min(block.length for block in self.blocks) >= problem.n_features
-        # Where a task has not many more features than rows, one small matrix takes less than two passes over its rows.
+        # With few features, a product with the Gram matrix of a task is cheaper than two passes over its rows.
         self.grams = problem.design.stacked_grams if narrow else None
         self.curvature = 2 * float(np.mean(np.concatenate([block.size for block in self.blocks])))
 
     def at(self, W: Array) -> tuple[float, Array]:
-        """The value, and ``Z``: the gradient with the sign turned."""
+        """The loss, and ``Z``, its negative gradient."""
         value, Z = 0.0, np.empty(self.shape)
         for block in self.blocks:
             w = W[block.tasks]
             if isinstance(block, GramTasks):
-                left = block.c - times(block.G, w)
-                value += float(block.squares.sum()) - float(np.vdot(w, block.c + left))
-                Z[block.tasks] = 2 * left
+                residual = block.c - times(block.G, w)
+                value += float(block.squares.sum()) - float(np.vdot(w, block.c + residual))
+                Z[block.tasks] = 2 * residual
             else:
-                left = block.y - times(block.X, w)
-                value += float(np.vdot(left, left))
-                Z[block.tasks] = 2 * times_transposed(block.X, left)
+                residual = block.y - times(block.X, w)
+                value += float(np.vdot(residual, residual))
+                Z[block.tasks] = 2 * times_transposed(block.X, residual)
         return value, Z
 
     def correlations(self) -> Array:
@@ -106,20 +106,21 @@ class SquaredLoss:
 
 
 class ClusterPoint:
-    """The objective at ``W``: value, gradient, and the inverse of what the Hessian would be, were all inputs alike."""
+    """The objective at ``W``: value, gradient, and an approximate inverse Hessian (equal curvature of the loss in all
+    directions).
+    """
 
     def __init__(self, problem: Problem, loss: SquaredLoss, W: Array):
         self.problem, self.loss, self.W = problem, loss, W
         self.norm = ClusterNorm(problem.structure, W)  # type: ignore[arg-type]
-        left, self.Z = loss.at(W)
+        residual, self.Z = loss.at(W)
         self.penalty = problem.alpha * self.norm.value + problem.ridge * float(np.vdot(W, W))
-        self.value = left + self.penalty
+        self.value = residual + self.penalty
         self.gradient = problem.alpha * self.norm.gradient + 2 * problem.ridge * W - self.Z
         self.shift = loss.curvature + 2 * problem.ridge + np.finfo(float).tiny
 
     @cached_property
     def metric(self) -> Callable[[Array], Array]:
-        """Far from the end with the structure at hand, which bends no less than the norm: its steps do not lead astray."""
         alpha, shift = self.problem.alpha, self.shift
         majorant = self.norm.majorant(alpha, shift)
         far = float(np.vdot(self.gradient, majorant(self.gradient))) / 2 > MAX_NEWTON_DECREASE * self.problem.scale
@@ -131,58 +132,56 @@ class ClusterPoint:
 
     @cached_property
     def predicted_decrease(self) -> float:
-        """What a step along the metric would gain."""
+        """The decrease of the quadratic model along the preconditioned gradient."""
         return float(np.vdot(self.gradient, self.descent)) / 2
 
 
 def newton_direction(point: ClusterPoint, forcing: float, limit: int = 100) -> Array:
-    """Conjugate gradients on the Newton system, until the residual has fallen.
+    """Preconditioned conjugate gradients on the Newton system, to a relative residual ``forcing``.
 
-    The metric inverts ``alpha phi'' + shift``: what ``phi''`` (or its majorant) does to a direction follows from what that did.
+    The preconditioner inverts ``alpha phi'' + shift``, so products with ``alpha phi''`` follow by recurrence.
     """
     ridge, loss, shift = point.problem.ridge, point.loss, point.shift
     x, r, z = np.zeros_like(point.W), -point.gradient, -point.descent
-    p, bent = z, r - shift * z  # ``bent`` is ``alpha phi'' p``
+    p, curvature_p = z, r - shift * z  # ``alpha phi'' p``
     size = 2 * point.predicted_decrease
-    enough = forcing**2 * size
+    target_decrease = forcing**2 * size
     for _ in range(limit):
-        Hp = loss.product(p) + bent
+        Hp = loss.product(p) + curvature_p
         if ridge:
             Hp += 2 * ridge * p
-        bend = float(np.vdot(p, Hp))
-        if bend <= 0:
+        curvature = float(np.vdot(p, Hp))
+        if curvature <= 0:
             return x if np.any(x) else p
-        x += (size / bend) * p
-        Hp *= size / bend
+        x += (size / curvature) * p
+        Hp *= size / curvature
         r -= Hp
         z = point.metric(r)
         size, last = float(np.vdot(r, z)), size
-        if size <= enough:
+        if size <= target_decrease:
             break
         p *= size / last
-        bent *= size / last
+        curvature_p *= size / last
         p += z
-        bent += r
-        bent -= shift * z
+        curvature_p += r
+        curvature_p -= shift * z
     return x
 
 
 class SmoothRun(Run):
-    """Newton steps until they predict a decrease below the tolerance; proximal steps on the structure where they get
-    nowhere.
-    """
+    """Newton steps until the predicted decrease is below the tolerance; proximal steps if these fail."""
 
     def __init__(self, settings: Smooth, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol
         self.loss = SquaredLoss(problem)
         self.means = problem.design.means
         self.here = ClusterPoint(problem, self.loss, self._first() if start is None else np.ascontiguousarray(start[0].T))
-        self.enough = MIN_PREDICTED_DECREASE_SHARE * tol * problem.scale
-        self.fresh = True
+        self.target_decrease = MIN_PREDICTED_DECREASE_SHARE * tol * problem.scale
+        self.first_step = True
         self.fallback: Run | None = None
 
     def _first(self) -> Array:
-        """Weights in proportion to the gradient at zero, and to the structure that fits that gradient best."""
+        """Weights proportional to the gradient at zero, scaled by the structure that is best for it."""
         problem, structure = self.problem, self.problem.structure
         Z = self.loss.correlations()
         mean = Z.mean(axis=0)
@@ -200,19 +199,19 @@ class SmoothRun(Run):
         return low * C + (high - low) * best + whole * mean
 
     def retarget(self, problem: Problem) -> None:
-        raise AssertionError("the squared loss is smooth: nothing smooths it anew")
+        raise AssertionError("the squared loss needs no smoothing")
 
     def step(self, gap: float) -> Iterate:
         if self.fallback is not None:
             return self.fallback.step(gap)
-        moved = self.fresh
+        moved = self.first_step
         for k in range(MAX_STEPS_PER_CERTIFICATE):
-            if self.here.predicted_decrease <= self.enough and (k or self.fresh):
+            if self.here.predicted_decrease <= self.target_decrease and (k or self.first_step):
                 break
             if not self._newton_step():
                 break
             moved = True
-        self.fresh, self.enough = False, self.enough / 10
+        self.first_step, self.target_decrease = False, self.target_decrease / 10
         iterate = self._iterate()
         if not moved:
             self.fallback = Proximal().begin(self.problem, Start(iterate.W, iterate.b), self.tol)
@@ -222,14 +221,16 @@ class SmoothRun(Run):
         here = self.here
         forcing = min(max((here.predicted_decrease / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
         move = newton_direction(here, forcing)
-        fall, t = float(np.vdot(here.gradient, move)), 1.0
+        directional_derivative, t = float(np.vdot(here.gradient, move)), 1.0
         while t > 1e-6:
             there = ClusterPoint(self.problem, self.loss, here.W + t * move)
-            if there.value < here.value + 1e-4 * t * fall:
+            if there.value < here.value + 1e-4 * t * directional_derivative:
                 self.here = there
                 return True
-            rise = there.value - here.value - t * fall  # what the gradient does not explain: the parabola through it all
-            t *= float(np.clip(-t * fall / (2 * rise), 0.1, 0.5)) if rise > 0 else 0.5
+            excess = (
+                there.value - here.value - t * directional_derivative
+            )  # over the linear model: minimise the interpolating parabola
+            t *= float(np.clip(-t * directional_derivative / (2 * excess), 0.1, 0.5)) if excess > 0 else 0.5
         return False
 
     def _iterate(self) -> Iterate:
@@ -238,5 +239,5 @@ class SmoothRun(Run):
         b = mean_y - np.einsum("rt,rt->t", mean, W)
         z = problem.predict(W, b)
         gradients = problem.loss.gradient(problem.observations.y, z)
-        settle = (lambda: (here.penalty, here.norm.best())) if here.norm.clear else None
-        return Iterate(W, b, z, gradients, penalty=here.penalty, Z=here.Z.T, settle=settle)
+        best_penalty = (lambda: (here.penalty, here.norm.best())) if here.norm.clear else None
+        return Iterate(W, b, z, gradients, penalty=here.penalty, Z=here.Z.T, best_penalty=best_penalty)

@@ -1,4 +1,4 @@
-"""Along the strength: where everything vanishes, and solutions warm-started from one strength to the next."""
+"""Regularisation paths: the smallest strength at which all weights vanish, grids, and warm-started solutions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NUMERIC_CONJUGATE_TOLERANCE = 1e-6  # accuracy of a numerical conjugate, relativ
 
 
 def alpha_max(problem: Problem) -> float:
-    """The smallest strength at which everything vanishes; ``inf`` for structures under which nothing ever does.
+    """The smallest regularisation strength at which all weights are zero; ``inf`` if there is none.
 
-    ``W = 0`` is optimal when ``F*(Z'Z / (4 alpha))`` is what it is at 0, with ``Z`` from the best constant predictor. That
-    happens at a finite strength for ``Trace``, ``SchattenNorm`` and ``Sparse``. Losses with kinks have many dual solutions
-    there; the one with the smallest ``||Z||`` is used, which gives a strength that is large enough, if not always smallest.
-    Where ``F*`` is found numerically (custom penalties), "nothing" is what is worth less than a millionth of the loss.
+    ``W = 0`` is optimal if ``F*(Z'Z / (4 alpha)) = F*(0)``, with ``Z`` from the intercept-only model. That happens at a finite
+    strength for ``Trace``, ``SchattenNorm`` and ``Sparse``. Nonsmooth losses have many subgradients there; the one with the
+    smallest ``||Z||`` is used, which gives an upper bound that is usually tight. If ``F*`` is computed numerically (custom
+    penalties), weights count as zero if they lower the objective by less than a millionth of the loss.
 
     Parameters
     ----------
@@ -45,21 +45,21 @@ def alpha_max(problem: Problem) -> float:
     problem = problem.stacked()
     structure = problem.structure
     if not structure.convex:
-        instead, share = _convex_instead(problem)
-        return alpha_max(instead) / share
+        convex, share = _convex_majorant(problem)
+        return alpha_max(convex) / share
     root = _root_at_zero(problem)
     size = float(np.vdot(root, root))
     if size == 0:
         return 0.0
 
-    nothing = structure.ray_of_root(0 * root).conjugate(1.0)
+    at_zero = structure.ray_of_root(0 * root).conjugate(1.0)
     if _numeric(structure):
-        conjugate, room = _found_along(structure, root, size), NUMERIC_CONJUGATE_TOLERANCE * problem.scale
+        conjugate, tolerance = _numeric_conjugate_along(structure, root, size), NUMERIC_CONJUGATE_TOLERANCE * problem.scale
     else:
-        conjugate, room = lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0), 0.0
+        conjugate, tolerance = lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0), 0.0
 
     def vanishes(alpha: float) -> bool:
-        return conjugate(alpha) <= nothing + room
+        return conjugate(alpha) <= at_zero + tolerance
 
     high = size * 1e6
     if not vanishes(high):
@@ -67,26 +67,24 @@ def alpha_max(problem: Problem) -> float:
     low = high
     while vanishes(low):
         high, low = low, low / 4
-    slow = structure.iterative or _numeric(structure)
-    for _ in range(16 if slow else 60):  # a search is exact to a few digits where it barely succeeds
+    numeric = structure.iterative or _numeric(structure)
+    for _ in range(16 if numeric else 60):  # numerical bounds have a few digits only
         middle = np.sqrt(low * high)
         low, high = (low, middle) if vanishes(middle) else (middle, high)
     return float(high)
 
 
 def _numeric(structure: Structure) -> bool:
-    """Whether nothing is known of ``F*`` but what gradients of ``F`` say, and no search of its own makes these good."""
+    """Whether ``F*`` is bounded numerically from gradients of ``F``."""
     return bool(structure.proof) and not structure.iterative
 
 
-def _found_along(structure: Structure, root: Array, size: float) -> Callable[[float], float]:
-    """``alpha -> F*(R'R / alpha)`` where it is bounded numerically: what was found at one strength holds at all larger ones."""
+def _numeric_conjugate_along(structure: Structure, root: Array, size: float) -> Callable[[float], float]:
+    """``alpha -> F*(R'R / alpha)`` for a numerical bound; a bound found at one strength holds at all larger ones."""
 
     def ray(base: float) -> tuple[float, Ray]:
         R = root / np.sqrt(base)
-        return base, structure.ray_of_root(
-            R, structure.best_of_root(R)[0]
-        )  # a structure in whose units gradients are looked for
+        return base, structure.ray_of_root(R, structure.best_of_root(R)[0])
 
     rays = [ray(base) for base in (size, 0.1 * size, 0.01 * size)]
 
@@ -99,10 +97,10 @@ def _found_along(structure: Structure, root: Array, size: float) -> Callable[[fl
 
 
 def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Array:
-    """Strengths to try, largest first: from where (almost) nothing is learned, downward in equal steps of the logarithm.
+    """Regularisation strengths in descending order, equally spaced on a logarithmic scale.
 
-    The first is ``alpha_max`` where there is one. Under structures that never vanish it is the strength at which the duality
-    gap of learning nothing is 1 % of the loss: no predictor lowers the objective by more than that.
+    The first is ``alpha_max`` if that is finite. Otherwise it is the strength at which the duality gap of the intercept-only
+    model is 1 % of its loss: no predictor lowers the objective by more than that.
 
     Parameters
     ----------
@@ -121,72 +119,69 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
     if size < 1:
         raise ValueError(f"a grid needs at least one strength, got {size}")
     top = alpha_max(problem)
-    if np.isinf(top) or _numeric(problem.structure):  # found numerically, "nothing" is known to a few digits only
-        top = min(_little_to_learn(problem), top)
+    if np.isinf(top) or _numeric(problem.structure):  # a numerical bound is known to a few digits only
+        top = min(_alpha_of_small_gain(problem), top)
     return max(top, 1e-300) * np.logspace(0, -decades, size)
 
 
-def _little_to_learn(problem: Problem, share: float = 0.01) -> float:
-    """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the best constant."""
+def _alpha_of_small_gain(problem: Problem, share: float = 0.01) -> float:
+    """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the intercept-only model."""
     if not problem.structure.convex:
-        instead, by = _convex_instead(problem)
-        return _little_to_learn(instead, share) / by
+        convex, by = _convex_majorant(problem)
+        return _alpha_of_small_gain(convex, share) / by
     problem = problem.stacked()
     structure, root = problem.structure, _root_at_zero(problem)
     size = max(float(np.vdot(root, root)), 1e-100)
     if _numeric(structure):
-        conjugate, nothing = _found_along(structure, root, size), structure.ray_of_root(0 * root).conjugate(1.0)
-    elif structure.iterative:  # a bound found along a ray holds on all of it, and is tight at one place only: search at each
+        conjugate, at_zero = _numeric_conjugate_along(structure, root, size), structure.ray_of_root(0 * root).conjugate(1.0)
+    elif structure.iterative:  # a bound along a ray is tight at one point only
         S = root.T @ root
         start = structure.best_structure(0 * S)
-        conjugate, nothing = lambda alpha: structure.conjugate(S / alpha, start), structure.conjugate(0 * S, start)
+        conjugate, at_zero = lambda alpha: structure.conjugate(S / alpha, start), structure.conjugate(0 * S, start)
     else:
         along = structure.ray_of_root(root).conjugate
-        conjugate, nothing = lambda alpha: along(1 / alpha), along(0.0)
-    slow = _numeric(structure) or structure.iterative
-    low, high = (1e-12 * size, 1e12 * size) if slow else (1e-100, 1e100)
-    for _ in range(16 if slow else 200):
+        conjugate, at_zero = lambda alpha: along(1 / alpha), along(0.0)
+    numeric = _numeric(structure) or structure.iterative
+    low, high = (1e-12 * size, 1e12 * size) if numeric else (1e-100, 1e100)
+    for _ in range(16 if numeric else 200):
         middle = float(np.sqrt(low * high))
-        worth = conjugate(middle) - nothing
+        worth = conjugate(middle) - at_zero
         low, high = (middle, high) if worth > share * problem.scale else (low, middle)
     return high
 
 
 def _root_at_zero(problem: Problem) -> Array:
-    """``R`` with ``R'R = Z'Z / 4`` as the structure sees it, ``Z`` from the best constant predictor."""
+    """``R`` with ``R'R = Z'Z / 4`` on the side of the structure, ``Z`` at the intercept-only model."""
     Z, structure = _correlations_at_zero(problem), problem.structure
     return (Z.T if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks) else Z) / 2
 
 
-def _convex_instead(problem: Problem) -> tuple[Problem, float]:
-    """The problem under a convex structure that learns at least as much from little, and the factor on ``alpha`` there."""
+def _convex_majorant(problem: Problem) -> tuple[Problem, float]:
+    """The problem under a convex structure with weaker shrinkage of small weights, and its factor on ``alpha``."""
     structure: Any = problem.structure
-    instead, share = structure.convex_bound()
-    return problem.with_structure(instead), share
+    convex, share = structure.convex_bound()
+    return problem.with_structure(convex), share
 
 
 def _correlations_at_zero(problem: Problem) -> Array:
-    """``Z`` at ``W = 0``: learn each task with a metric so small that nothing but the intercepts moves.
-
-    So small that it may have a single direction: which one, nobody can tell.
-    """
+    """``Z`` at ``W = 0``: fit the intercepts, with a metric (of rank one) so small that the weights stay at zero."""
     Q = np.eye(problem.n_features, 1) * 1e-10 / max(float(np.abs(entries(problem.features)).max(initial=0.0)), 1e-150)
     if problem.loss.smooth:
         return FeatureSide(problem).supervise(Q).Z
     if not isinstance(problem.loss, RowLoss) and (gradients := least_gradients(problem)) is not None:
         return problem.correlate(-problem.observations.weight * gradients)
-    kinks = SmoothedProblem(problem)
-    fit = FeatureSide(kinks.problem).supervise(Q)
+    smoothing = SmoothedProblem(problem)
+    fit = FeatureSide(smoothing.problem).supervise(Q)
     for _ in range(50):
-        kinks.renew(fit.gradients)
-        fit = FeatureSide(kinks.problem).supervise(Q)
+        smoothing.recenter(fit.gradients)
+        fit = FeatureSide(smoothing.problem).supervise(Q)
     return fit.Z
 
 
 def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto", **options: Any) -> list[Solution]:
     """A certified solution for each strength, in the order given; each starts where the one before it ended.
 
-    ``options`` are those of :func:`solve`. Ctrl-C ends the walk with a ``KeyboardInterrupt``.
+    ``options`` are those of :func:`solve`. Ctrl-C ends the path with a ``KeyboardInterrupt``.
 
     Parameters
     ----------
@@ -210,18 +205,15 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
     for k, alpha in enumerate(alphas):
         solutions.append(solve(problem.at(alpha), solver, start=start, **options))
         if solutions[-1].certificate.status == "interrupted":
-            raise KeyboardInterrupt  # it was meant for the walk, not for one step of it
+            raise KeyboardInterrupt  # it ends the path, not one solution
         if k + 1 < len(alphas):
-            start = _ahead(solutions, alphas[: k + 2])
-        solutions[-1] = replace(solutions[-1], basis=None)  # as large as the data, and of use to the next start alone
+            start = _extrapolated(solutions, alphas[: k + 2])
+        solutions[-1] = replace(solutions[-1], basis=None)  # large, and used by the next warm start only
     return solutions
 
 
-def _ahead(solutions: list[Solution], alphas: list[float]) -> Start:
-    """Where the next solution should be, by extrapolation on the logarithmic scale; damped, for solutions are not exact.
-
-    Two points give a line, three in equal steps a parabola.
-    """
+def _extrapolated(solutions: list[Solution], alphas: list[float]) -> Start:
+    """The predicted next solution, by damped extrapolation in ``log(alpha)``: linear, or quadratic for equal steps."""
     last, steps = solutions[-1], np.diff(np.log(alphas[-4:]))
     W, b = last.W, last.b
     if last.terms is not None:
@@ -242,27 +234,27 @@ MAX_NONSMOOTH_PER_TASK = 2000  # predictions of one task at nonsmooth points; a 
 
 
 def least_gradients(problem: Problem) -> Array | None:
-    """Of the gradients that make the best constants optimal, those whose ``Z`` is shortest; ``None`` where there are too many.
+    """Of all subgradients at the intercept-only model, those with the smallest ``||Z||``; ``None`` if there are too many.
 
-    Tasks are on their own here: least squares in a box, and with intercepts the gradients of a task add up to zero.
+    For each task this is bounded least squares; with intercepts the gradients of a task add up to zero.
     """
-    seen = problem.observations
+    obs = problem.observations
     constants = problem.best_constants
-    z = constants[seen.task]
+    z = constants[obs.task]
     beside = SUBGRADIENT_OFFSET * SmoothedProblem(problem).width
-    steep = problem.loss.smoothed(np.zeros(seen.y.size), 1e-2 * beside)  # nearly the loss itself, with a gradient everywhere
-    lower, upper = steep.gradient(seen.y, z - beside), steep.gradient(seen.y, z + beside)
+    steep = problem.loss.smoothed(np.zeros(obs.y.size), 1e-2 * beside)  # almost the loss itself
+    lower, upper = steep.gradient(obs.y, z - beside), steep.gradient(obs.y, z + beside)
     free = upper - lower > 1e-6 * np.maximum(np.abs(lower), np.abs(upper))
-    if seen.sum_by_task(free.astype(float)).max() > MAX_NONSMOOTH_PER_TASK:
+    if obs.sum_by_task(free.astype(float)).max() > MAX_NONSMOOTH_PER_TASK:
         return None
     s = np.where(free, (lower + upper) / 2, lower)
-    for t in np.flatnonzero(seen.sum_by_task(free.astype(float)) > 0):
-        mine = slice(seen.starts[t], seen.starts[t + 1])
-        rows = to_dense(problem.features[seen.row[mine]]) * seen.weight[mine, None]
+    for t in np.flatnonzero(obs.sum_by_task(free.astype(float)) > 0):
+        mine = slice(obs.starts[t], obs.starts[t + 1])
+        rows = to_dense(problem.features[obs.row[mine]]) * obs.weight[mine, None]
         if problem.fit_intercept:
-            rows = np.column_stack([rows, BALANCE_WEIGHT * seen.weight[mine] * np.abs(rows).max(initial=1e-300)])
+            rows = np.column_stack([rows, BALANCE_WEIGHT * obs.weight[mine] * np.abs(rows).max(initial=1e-300)])
         own = free[mine]
         fixed = -(s[mine] * ~own) @ rows
         found = lsq_linear(rows[own].T, fixed, (lower[mine][own], upper[mine][own]), tol=1e-12)
         s[mine][own] = found.x
-    return balanced(seen, s, lower, upper) if problem.fit_intercept else s
+    return balanced(obs, s, lower, upper) if problem.fit_intercept else s

@@ -2,8 +2,8 @@
 
     min_A h(A) + F(A),   h(A) = min over the tasks,   grad h(A) = -Z1'Z1 / (4 alpha)
 
-``h`` is convex and stays smooth where ``A`` is singular, so a rank-deficient optimum is no special case, and a structure needs
-nothing but its ``value``, ``prox`` and ``conjugate``.
+``h`` is convex, and smooth also at singular ``A``, so a rank-deficient optimum is no special case. A structure needs only
+``value``, ``prox`` and ``conjugate``.
 """
 
 from __future__ import annotations
@@ -65,46 +65,45 @@ class Proximal(Solver):
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A structure, the objective with the tasks learned at it, and the gradient of ``h``; the tasks, unless they can wait."""
+    """A structure, the objective with the tasks eliminated, the gradient of ``h``, and the fit or the dual candidate."""
 
     A: Array
     value: float
     gradient: Array
     fit: Supervised | None = None
-    candidate: tuple[Array, Array] | None = None  # the dual one, where the tasks can wait
+    candidate: tuple[Array, Array] | None = None  # the factors of the dual candidate, without a fit
 
 
 class _ProximalRun(Run):
     def __init__(self, settings: Proximal, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
-        self.quick, self.goal = Eliminated.of(problem, self.side), CERTIFICATE_GAP_SHARE * tol * problem.scale
+        self.eliminated, self.target_gap = Eliminated.of(problem, self.side), CERTIFICATE_GAP_SHARE * tol * problem.scale
         self.exact = FIT_GAP_SHARE if problem.loss.quadratic else NEWTON_GAP_SHARE
-        self.side.enough = 1e-4 * problem.scale
+        self.side.tolerance = 1e-4 * problem.scale
         if start is not None:
             W = start[0]
         elif isinstance(problem.structure, Clusters) and problem.structure.is_singleton(problem.n_tasks):
-            W = np.zeros((problem.n_features, problem.n_tasks))  # any weights have the same structure
+            W = np.zeros((problem.n_features, problem.n_tasks))  # the structure does not depend on the weights
         else:
             W = self.side.supervise(self.side.plain_root()).W
         root = np.sqrt(problem.alpha) * self.side.moment_root(W)
         length = None if start is None else start.length
-        # A share of the squared_norm for directions that the weights lack: some, a trace along a path, none from a fit of the
-        # same.
+        # Directions outside the span of the weights get a share of the squared norm: less along a path, none from the same fit.
         share = 1e-2 if start is None else 1e-5 if length else 0.0
         floor = share * float(np.vdot(root, root)) / self.side.dim
         A = problem.structure.first_structure(root, floor)
         self.here = self._at(A)
-        steep = float(np.linalg.norm(self.here.gradient))
-        self.length = length or (float(np.linalg.norm(A)) / steep if steep > 0 and np.any(A) else 1.0)
+        gradient_norm = float(np.linalg.norm(self.here.gradient))
+        self.length = length or (float(np.linalg.norm(A)) / gradient_norm if gradient_norm > 0 and np.any(A) else 1.0)
         self.values = [self.here.value]
-        self.fresh = not length  # along a path the first point is a guess: it is not worth a certificate
+        self.first_step = not length  # certify the starting point, except on a path
         self.moves = 0
 
     def _at(self, A: Array) -> _Point:
         problem = self.problem
-        if self.quick is not None:
-            value, gradient, P, shrunk = self.quick.at(A)
+        if self.eliminated is not None:
+            value, gradient, P, shrunk = self.eliminated.at(A)
             return _Point(A, value + problem.structure.value(A), gradient, candidate=(P, shrunk))
         fit = self.side.supervise(problem.structure.root(A))
         root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
@@ -119,24 +118,24 @@ class _ProximalRun(Run):
 
     def step(self, gap: float) -> Iterate:
         if np.isfinite(gap):
-            self.side.enough = self.exact * gap
+            self.side.tolerance = self.exact * gap
         for _ in range(MAX_MOVES_PER_CERTIFICATE):
-            if not self.fresh and not self.problem.structure.known:
+            if not self.first_step and not self.problem.structure.known:
                 self._move()
                 self.moves += 1
                 if self._alternation_is_due():
                     self._alternate()
-            self.fresh = False
+            self.first_step = False
             if self.finished is not None or self._close():
                 break
         if self.problem.structure.known:
             self.finished = "stalled"
         A, fit = self.here.A, self.here.fit or self.side.supervise(self.problem.structure.root(self.here.A))
         penalty = fit.norm + self.problem.structure.value(A)
-        return Iterate(fit.W, fit.b, fit.z, fit.gradients, A if self.side.near_counts else None, penalty, fit.Z)
+        return Iterate(fit.W, fit.b, fit.z, fit.gradients, A if self.side.bounds_near_structure else None, penalty, fit.Z)
 
     def _alternation_is_due(self) -> bool:
-        """Where the best structure is a search of its own: seldom, and only once proximal steps alone have proved slow."""
+        """Every ``alternate`` steps; less often, and later, if the best structure has no closed form."""
         if not self.problem.structure.iterative:
             return self.moves % self.settings.alternate == 0
         return (
@@ -145,14 +144,14 @@ class _ProximalRun(Run):
         )
 
     def _close(self) -> bool:
-        """Whether a certificate is due: always, where the fit that it needs is at hand."""
+        """Whether to compute a certificate: always if the fit is available, else if the estimated gap is small."""
         here = self.here
-        if self.quick is None or here.candidate is None:
+        if self.eliminated is None or here.candidate is None:
             return True
-        return self.quick.gap(here.A, here.gradient, *here.candidate) <= self.goal
+        return self.eliminated.gap(here.A, here.gradient, *here.candidate) <= self.target_gap
 
     def _alternate(self) -> None:
-        """The best structure for the weights at hand, ``W = ZA / (2 alpha)``: the objective cannot rise."""
+        """The best structure for the current weights ``W = ZA / (2 alpha)``, if it lowers the objective."""
         structure, here = self.problem.structure, self.here
         if here.fit is None:
             there = self._at(structure.best_structure(-here.A @ here.gradient @ here.A))
@@ -164,10 +163,10 @@ class _ProximalRun(Run):
             self.values.append(there.value)
 
     def _refine(self) -> bool:
-        """Learn the tasks better from here on; whether that is possible."""
-        if self.quick is not None or self.exact <= NEWTON_GAP_SHARE:
+        """Fit the tasks more accurately from now on; False if they already are."""
+        if self.eliminated is not None or self.exact <= NEWTON_GAP_SHARE:
             return False
-        self.side.enough, self.exact = self.side.enough * NEWTON_GAP_SHARE / self.exact, NEWTON_GAP_SHARE
+        self.side.tolerance, self.exact = self.side.tolerance * NEWTON_GAP_SHARE / self.exact, NEWTON_GAP_SHARE
         self.here = self._at(self.here.A)
         self.values = [self.here.value]
         return True
@@ -177,7 +176,7 @@ class _ProximalRun(Run):
         for k in range(60):
             if k == HALVINGS_BEFORE_REFINING and self._refine():
                 here, worst = self.here, self.here.value
-            # A structure that is nearly nothing by accident must be able to grow: its trace may be a share of the objective.
+            # A structure close to zero must be able to grow: steps are bounded relative to the objective.
             self.length = min(self.length, self.problem.structure.longest_step(here.A, MIN_TRACE_SHARE * abs(here.value)))
             if not self.length > 0:
                 self.finished = "stalled"
@@ -205,7 +204,15 @@ RELATIVE_ROUNDING = 1e-14  # eigenvalues below this share of the largest are set
 
 
 class Eliminated:
-    """``h`` of a reduced problem, its gradient, and the gap there."""
+    """Shared inputs along their eigenvectors, with the weights eliminated: ``h`` as a function of the structure alone.
+
+    With ``y_i`` the rows of the targets in the eigenbasis, ``k_i`` the eigenvalues and no ridge,
+
+        h(A) = sum_i alpha y_i' (k_i A + alpha I)^-1 y_i,     grad h(A) = -Z'Z / (4 alpha),     W = ZA / (2 alpha),
+
+    so a step on the structure needs one product with the targets and one of their Gram matrices. Weights, predictions and dual
+    candidates are computed on demand. With ``S = -grad h(A)`` the duality gap is ``F(A) + F*(S) - <A, S>``.
+    """
 
     def __init__(self, problem: Problem, inputs: DiagonalInputs):
         self.problem, self.inputs = problem, inputs
@@ -213,7 +220,7 @@ class Eliminated:
 
     @staticmethod
     def of(problem: Problem, side: Side) -> Eliminated | None:
-        """Where the problem is a reduced one and its structure sits on the tasks."""
+        """For a problem in the eigenbasis whose structure is on the tasks; else ``None``."""
         if not isinstance(side, TaskSide) or not isinstance(side.shared, DiagonalInputs):
             return None
         structure = problem.structure
@@ -224,17 +231,17 @@ class Eliminated:
         inputs, alpha = self.inputs, self.problem.alpha
         a, P = np.linalg.eigh(symmetric(self.root_c[:, None] * A * self.root_c))
         a = np.where(a > RELATIVE_ROUNDING * a[-1], a, 0.0)
-        turned = P.T @ inputs.rows  # T x r: the layout in which every operation runs along the rows
+        rotated = P.T @ inputs.rows  # T x r: contiguous rows
         shrunk = np.multiply.outer(a, inputs.k)
         shrunk += alpha
-        np.divide(turned, shrunk, out=shrunk)
-        value = alpha * float(np.vdot(turned, shrunk))
-        np.multiply(shrunk, inputs.d, out=turned)
+        np.divide(rotated, shrunk, out=shrunk)
+        value = alpha * float(np.vdot(rotated, shrunk))
+        np.multiply(shrunk, inputs.d, out=rotated)
         P *= self.root_c[:, None]
-        return value, -alpha * (P @ (turned @ turned.T) @ P.T), P, shrunk
+        return value, -alpha * (P @ (rotated @ rotated.T) @ P.T), P, shrunk
 
     def gap(self, A: Array, gradient: Array, P: Array, shrunk: Array) -> float:
-        """The duality gap at ``A``; under a trace penalty that of the mended dual candidate, to second order."""
+        """The duality gap at ``A``; under a trace penalty that of the projected dual candidate, to second order."""
         structure, S = self.problem.structure, -gradient
         if structure.whitened(S) is not S:
             max_scale, conjugate = structure.ray(S)

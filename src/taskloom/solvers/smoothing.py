@@ -1,4 +1,4 @@
-"""Losses with kinks: the proximal method of multipliers, around any solver for smooth losses."""
+"""Nonsmooth losses: the proximal method of multipliers around any solver for smooth losses."""
 
 from __future__ import annotations
 
@@ -9,51 +9,48 @@ from .base import Iterate, stationarity
 
 
 class SmoothedProblem:
-    """A smooth stand-in for the loss, renewed whenever it has been minimised well enough.
+    """The problem with its loss smoothed around an estimate of the gradients, which is updated as the fit converges.
 
-    The stand-in is the loss smoothed around a guess of its gradients. When its own duality gap is a small share of the true
-    one, the smoothing is what is left of the error: the gradients become the new guess. The width only shrinks, by the factor
-    ``cut``, when the gap stays above the share ``hope`` of what it was.
+    When the duality gap of the smoothed problem is a small share of the gap of the original one, smoothing dominates the error:
+    the current gradients become the new centre. If the gap stays above the share ``target_share`` of the last one, the width of
+    the smoothing shrinks by ``width_factor``.
     """
 
-    def __init__(self, problem: Problem, hope: float = 0.5, cut: float = 3.0):
-        self.hope, self.cut = hope, cut
-        seen = problem.observations
+    def __init__(self, problem: Problem, target_share: float = 0.5, width_factor: float = 3.0):
+        self.target_share, self.width_factor = target_share, width_factor
+        obs = problem.observations
         constants = problem.best_constants
-        self.true = problem
-        self.width = 0.3 * _unit(problem, seen.y - constants[seen.task])
-        self.narrowest = 1e-6 * self.width
-        self.reached = np.inf
-        self.renew(np.zeros(seen.y.size))
+        self.original = problem
+        self.width = 0.3 * _unit(problem, obs.y - constants[obs.task])
+        self.min_width = 1e-6 * self.width
+        self.best_gap = np.inf
+        self.recenter(np.zeros(obs.y.size))
 
-    def renew(self, guess: np.ndarray) -> None:
+    def recenter(self, guess: np.ndarray) -> None:
         """Smooth the loss around these gradients."""
-        self.problem = self.true.with_loss(self.true.loss.smoothed(guess, self.width))
+        self.problem = self.original.with_loss(self.original.loss.smoothed(guess, self.width))
 
     def gap(self, point: Iterate) -> float:
-        """The duality gap of the stand-in at this iterate; the square of its gradient where there is none."""
+        """The duality gap of the smoothed problem; the squared stationarity residual if it is not convex."""
         if not self.problem.structure.convex:
-            return stationarity(self.problem, point)[0] ** 2 * self.true.scale
+            return stationarity(self.problem, point)[0] ** 2 * self.original.scale
         dual = self.problem.dual(self.problem.dual_candidate(point.gradients), point.W, point.A)
         return max(point.objective(self.problem) - dual, 0.0)
 
-    def update(self, point: Iterate, gap: float, true_gap: float, stuck: bool) -> bool:
-        """Renew the stand-in if it has been minimised well enough; True when it has."""
+    def update(self, point: Iterate, gap: float, true_gap: float, finished: bool) -> bool:
+        """Smooth anew if the smoothed problem is solved accurately enough; True if so."""
         solved = gap <= 0.3 * true_gap
-        if not (solved or stuck):
+        if not (solved or finished):
             return False
-        if solved and true_gap > self.hope * self.reached:
-            self.width = np.maximum(self.width / self.cut, self.narrowest)
-        self.reached = min(true_gap, self.reached)
-        self.renew(point.gradients)
+        if solved and true_gap > self.target_share * self.best_gap:
+            self.width = np.maximum(self.width / self.width_factor, self.min_width)
+        self.best_gap = min(true_gap, self.best_gap)
+        self.recenter(point.gradients)
         return True
 
 
 def _unit(problem: Problem, residual: np.ndarray) -> np.ndarray | float:
-    """What widths are measured in: residuals of constants; where these leave none (a single row), the targets; else 1.
-
-    Where all targets of a task are zero, its residuals are the rounding of its constant.
-    """
+    """The unit of widths: residuals of the constants, or the targets if these residuals are zero up to rounding, or 1."""
     y = problem.observations.y
     of_residuals, of_targets, of_one = (problem.loss.unit(size) for size in (residual, y, np.ones_like(y)))
     some = np.greater(of_targets, 1e-290)

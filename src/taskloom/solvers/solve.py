@@ -1,4 +1,4 @@
-"""The one loop: it counts, certifies, records, stops and reports. Solvers only move."""
+"""The loop of all solvers: iterate, certify, record, stop and report; and the choice of ``solver="auto"``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_STALLED_ITERATIONS = 300  # iterations without a decrease of the gap after w
 
 
 def as_solver(solver: str | Solver, problem: Problem) -> Solver:
-    """The solver object for a name; ``"auto"`` picks by structure, loss and shape."""
+    """The solver of this name; ``"auto"`` chooses by structure, loss and shape."""
     if isinstance(solver, str) and solver == "auto":
         return choose(problem)
     solvers: list[type] = [Alternating, Block, Factored, Projected, Proximal, Reweighted, Smooth]
@@ -76,25 +76,25 @@ def solve(
     Returns
     -------
     Solution
-        The best certified iterate, whatever ended the fit; Ctrl-C is one of the ways.
+        The best certified iterate, also if the fit was stopped early, as by Ctrl-C.
     """
     if not (is_number(tol) and tol >= 0):
         raise ValueError(f"tol must be a number >= 0, got tol={tol!r}")
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got max_iter={max_iter!r}")
-    apart = problem.structure.shifted_to_zero(problem.n_tasks)
-    if apart is not None and problem.scale < MIN_RELATIVE_SCALE * abs(apart[1]):
-        inner = problem.with_structure(apart[0])
+    above_constant = problem.structure.shifted_to_zero(problem.n_tasks)
+    if above_constant is not None and problem.scale < MIN_RELATIVE_SCALE * abs(above_constant[1]):
+        inner = problem.with_structure(above_constant[0])
         found = solve(inner, solver, tol=tol, max_iter=max_iter, time_limit=time_limit, start=start, callback=callback)
-        return _raised(found, apart[1])
+        return _plus_constant(found, above_constant[1])
     chosen = as_solver(solver, problem)
     if (structure := problem.structure.for_run()) is not problem.structure:
-        problem = problem.with_structure(structure)  # what it remembers belongs to this run alone
+        problem = problem.with_structure(structure)  # with a cache for this run
     refusal = chosen.accepts(problem)
     if refusal is not None:
         raise ValueError(str(refusal))
-    start = None if start is None or not np.any(start[0]) else Start(*start)  # weights of zero have nowhere to go
-    limits = _Limits(max_iter, time_limit, callback, time.perf_counter())  # what is prepared below counts, too
+    start = None if start is None or not np.any(start[0]) else Start(*start)  # zero may be a saddle point of a factor
+    limits = _Limits(max_iter, time_limit, callback, time.perf_counter())  # includes the preparation below
     if (inner := problem.stacked()).structure.is_sum:
         return solve_stacked(
             problem, inner, lambda begin: _solve_centred(inner, chosen, tol, begin, limits, solver == "auto"), start
@@ -104,32 +104,37 @@ def solve(
     while form is not None:
         basis = form if isinstance(form, KrylovBasis) else AllFeatures(problem.targets)
         inner = form.apply(problem)
-        mover = as_solver(solver, inner) if form.same_rows else chosen  # fewer features may be best served by another
-        if mover.accepts(inner) is not None:
+        chosen_inner = as_solver(solver, inner) if form.same_rows else chosen  # chosen anew for fewer features
+        if chosen_inner.accepts(inner) is not None:
             break
         before = len(record.history)
-        proved = None if form.whole else record.dual
+        original_dual = None if form.whole else record.dual
         first, status = _run(
-            inner, mover, form.share * tol, form.inward(start), limits, form.outward, form.constant, before, proved
+            inner,
+            chosen_inner,
+            form.share * tol,
+            form.to_inner(start),
+            limits,
+            form.to_original,
+            form.constant,
+            before,
+            original_dual,
         )
-        record.take_over(first, form)
+        record.update_from(first, form)
         if status != "optimal" or record.relative_gap <= tol:
-            return replace(record.close(status, mover, solver == "auto"), basis=basis)
+            return replace(record.close(status, chosen_inner, solver == "auto"), basis=basis)
         start, limits = Start(record.W, record.b), limits.after(len(record.history) - before)
-        form = form.finer(problem, record.correlations, record.structure, tol)  # than this form can tell
+        form = form.enlarged(problem, record.correlations, record.structure, tol)
     last = _solve_centred(problem, chosen, tol, start, limits, solver == "auto", len(record.history))
     last = replace(last, basis=basis and AllFeatures(problem.targets))
-    return last if not len(record.history) else _following(record.history, last)
+    if not len(record.history):
+        return last
+    record.history.follow(last.history)
+    return replace(last, history=record.history)
 
 
-def _following(history: History, last: Solution) -> Solution:
-    """The solution of the last of several runs, with the history of all."""
-    history.follow(last.history)
-    return replace(last, history=history)
-
-
-def _raised(found: Solution, constant: float) -> Solution:
-    """Both bounds with a constant of the penalty that was left out; their difference is known better than they are."""
+def _plus_constant(found: Solution, constant: float) -> Solution:
+    """Add a constant of the penalty to primal and dual values; the gap is unchanged."""
     said, history = found.certificate, found.history
     for column in (history.objective, history.dual):
         column[:] = [value + constant for value in column]
@@ -138,7 +143,7 @@ def _raised(found: Solution, constant: float) -> Solution:
 
 @dataclass(frozen=True)
 class _Limits:
-    """When to stop short of the tolerance."""
+    """Stopping criteria other than the tolerance."""
 
     max_iter: int
     time_limit: float | None
@@ -152,18 +157,18 @@ class _Limits:
 def _solve_centred(
     problem: Problem, solver: Solver, tol: float, start: Start | None, limits: _Limits, automatic: bool, earlier: int = 0
 ) -> Solution:
-    """Solve with the features moved to zero, where they lie far from it."""
+    """Solve with centred features and targets, where centring improves the conditioning."""
     centering = problem.targets.centering
     if centering is None:
         record, status = _run(problem, solver, tol, start, limits, earlier=earlier)
         return record.close(status, solver, automatic)
     inner = Problem.of(problem.model.centred, problem.alpha, problem.ridge)
     if start is not None:
-        W, b = centering.inward(start.W, start.b)
+        W, b = centering.to_inner(start.W, start.b)
         start = start._replace(W=W, b=b)
-    record, status = _run(inner, solver, tol, start, limits, centering.outward, earlier=earlier)
+    record, status = _run(inner, solver, tol, start, limits, centering.to_original, earlier=earlier)
     solution = record.close(status, solver, automatic)
-    W, b = centering.outward(solution.W, solution.b)
+    W, b = centering.to_original(solution.W, solution.b)
     return replace(solution, W=W, b=problem.loss.intercepts(b))
 
 
@@ -173,23 +178,23 @@ def _run(
     tol: float,
     start: Start | None,
     limits: _Limits,
-    outward: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+    to_original: Callable[[Array, Array], tuple[Array, Array]] | None = None,
     constant: float = 0.0,
     earlier: int = 0,
-    proved: float | None = None,
+    original_dual: float | None = None,
 ) -> tuple[Record, str]:
-    """Iterate until something stops it; ``outward`` turns weights and intercepts into those of the problem that was posed."""
+    """Iterate until a stopping criterion; ``to_original`` maps weights and intercepts to those of the original problem."""
     record = Record(problem, tol, constant)
-    record.began, record.earlier, record.proved = limits.began, earlier, proved
-    record.history.read_best = lambda: outward(record.W, record.b) if outward else (record.W, record.b)
+    record.began, record.earlier, record.original_dual = limits.began, earlier, original_dual
+    record.history.read_best = lambda: to_original(record.W, record.b) if to_original else (record.W, record.b)
     status = "interrupted"
     with one_thread():
         try:
             status = _iterate(record, solver, start, limits)
         except KeyboardInterrupt:
             if record.A is None and not record.convex:
-                raise  # no iterate yet, and none that needs no work: there is nothing to keep
-    record.history.read_best = None  # it holds the data, which are free when the fit is, not at some later time
+                raise  # there is no iterate to return
+    record.history.read_best = None  # release the data
     return record, status
 
 
@@ -199,39 +204,39 @@ def _iterate(
     start: Start | None,
     limits: _Limits,
 ) -> str:
-    if record.nothing_to_learn():
+    if record.constants_are_optimal():
         return "optimal"
-    kinks = None if record.problem.loss.smooth else SmoothedProblem(record.problem, *solver.narrowing)
-    run = solver.begin(record.problem if kinks is None else kinks.problem, start, record.tol)
+    smoothing = None if record.problem.loss.smooth else SmoothedProblem(record.problem, *solver.smoothing_schedule)
+    run = solver.begin(record.problem if smoothing is None else smoothing.problem, start, record.tol)
     gap = np.inf
     for _ in range(limits.max_iter):
         point = run.step(gap)
-        gap = record.take(point)
+        gap = record.update(point)
         record.length = run.length
         if record.contradicted:
             return "contradiction"
         stop = limits.callback is not None and limits.callback(record.history)
-        if record.shortfall <= record.tol and run.finished != "change":
+        if record.residual <= record.tol and run.finished != "change":
             return "optimal" if record.convex else "stationary"
-        if record.idle >= MAX_STALLED_ITERATIONS:
+        if record.stalled_iterations >= MAX_STALLED_ITERATIONS:
             return "stalled"
-        if kinks is not None:
-            gap = min(kinks.gap(point), gap)
-            if kinks.update(point, gap, record.last_gap, run.finished is not None):
-                run.retarget(kinks.problem)
-                gap = record.last_gap  # that of the stand-in says nothing about the next one
+        if smoothing is not None:
+            gap = min(smoothing.gap(point), gap)
+            if smoothing.update(point, gap, record.last_gap, run.finished is not None):
+                run.retarget(smoothing.problem)
+                gap = record.last_gap  # the gap of the next smoothed problem is unknown
         if run.finished is not None:
             return run.finished
         if stop:
             return "callback"
         if limits.time_limit is not None and record.history.seconds[-1] >= limits.time_limit:
             return "time_limit"
-        if (
-            record.passed_a_better_point
-        ):  # a stand-in for a loss with kinks led past it: go back, with a stand-in that fits there
-            if kinks is not None:
-                kinks.renew(-record.G / record.problem.observations.weight)
-            run = solver.begin(record.problem if kinks is None else kinks.problem, Start(record.W, record.b), record.tol)
+        if record.left_better_point:  # return to it, with the loss smoothed there
+            if smoothing is not None:
+                smoothing.recenter(-record.G / record.problem.observations.weight)
+            run = solver.begin(
+                record.problem if smoothing is None else smoothing.problem, Start(record.W, record.b), record.tol
+            )
             gap = np.inf
     return "max_iter"
 
@@ -242,15 +247,14 @@ MIN_TASKS_FOR_PROXIMAL = 50  # with fewer tasks and a nonsmooth loss, L-BFGS on 
 
 
 def choose(problem: Problem) -> Solver:
-    """Variable projection, with Newton, proximal or quasi-Newton steps on the structure or its factor; or one exact step.
+    """The solver of ``solver="auto"``.
 
-    Newton's method, on the factor (trace) or on the weights (clusters), is the fastest by far where it applies: under the
-    squared loss on any inputs (trace: benchmarks/fig1.py and shared_inputs.py), or on those that tasks do not share (clusters);
-    under other losses, and with kinks, on any inputs (benchmarks/losses.py).
-
-    Proximal steps take the fewest iterations on smooth losses (benchmarks/core.py measures it for the squared loss). A factor
-    has no prox of the whole structure to compute, which counts when the structure is large, and in trials it coped better
-    with a low-rank optimum under a loss with kinks. Alternation needs a single step where ``A`` is known.
+    Newton's method, on the factor (trace) or on the weights (clusters), is the fastest where it applies: under the squared loss
+    with any inputs (trace: benchmarks/fig1.py and shared_inputs.py) or with task-specific ones (clusters), and under other
+    losses, smooth or not, with any inputs (benchmarks/losses.py). Otherwise proximal steps take the fewest iterations
+    (benchmarks/core.py). L-BFGS on a factor needs no prox of the structure, which counts if the structure is large, and
+    converges
+    better to a low-rank optimum under a nonsmooth loss. Alternation needs a single step if ``A`` is known.
     """
     structure = problem.stacked().structure
     if structure.task_factor:
@@ -258,7 +262,7 @@ def choose(problem: Problem) -> Solver:
     if structure.known or not structure.convex:
         return Alternating()
     if isinstance(structure, Clusters) and structure.is_singleton(problem.n_tasks):
-        return Proximal()  # one coupled fit
+        return Proximal()  # the structure is determined: one coupled fit
     shared, several = problem.targets.shared_inputs is not None, problem.n_tasks > 1
     if (
         several
@@ -278,12 +282,12 @@ def choose(problem: Problem) -> Solver:
 
 
 def _copies_fit(problem: Problem) -> bool:
-    """Whether there is room for the inputs once for each observation: where tasks share rows but see different ones."""
+    """Whether a copy of the inputs with one row for each observation fits in memory."""
     return problem.observations.y.size * problem.n_features <= MAX_COPIED_ENTRIES
 
 
 def _models_pay(problem: Problem) -> bool:
-    """Whether Newton's method on the factor has room for the inputs and for the systems of the tasks."""
+    """Whether the inputs and the systems of ``Reweighted`` fit in memory."""
     if problem.n_tasks < 2 or problem.loss.quadratic or Reweighted().accepts(problem) is not None:
         return False
     columns = max(40, min(problem.n_tasks, problem.n_features) // 2)

@@ -1,4 +1,4 @@
-"""Predictors that are sums: solved with the weights of all terms stacked, returned as one predictor and its terms."""
+"""Predictors that are sums of terms: solved with the weights of all terms stacked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray
 
 
 def solve_stacked(problem: Problem, inner: Problem, run: Callable[[Start | None], Solution], start: Start | None) -> Solution:
-    """Solve ``inner``, which has features for each term; where terms of ``problem`` share columns, its weights are the sum."""
+    """Solve ``inner``, which has separate features for each term; terms of ``problem`` that share columns are summed."""
     if isinstance(problem.loss, RowLoss):
         raise ValueError(
             f"{type(problem.loss).__name__} is a loss of whole rows, and sums (Robust, Dirty, lists of kernels) need one of "
@@ -35,7 +35,7 @@ def solve_stacked(problem: Problem, inner: Problem, run: Callable[[Start | None]
 
 
 def implied(variable: Variable, W: Array, A: Array, alpha: float) -> Any:
-    """The task matrix of a term: its variable, or what stands for it on the tasks."""
+    """The task matrix of a term: its variable, or the one implied by its variable and weights."""
     if isinstance(variable, (TaskNorms, EntryNorms)):
         return diagonal(A if isinstance(variable, TaskNorms) else A.sum(axis=0))
     if not isinstance(variable, FeatureMatrix):

@@ -1,7 +1,7 @@
-"""Fits that stay on an accelerator: the squared loss under trace, Frobenius or no structure, for three shapes of data.
+"""Fits on an accelerator: the squared loss under trace, Frobenius or no structure, for three layouts of the data.
 
-Written with ``xp``, so that the same lines run on NumPy, PyTorch and CuPy. Data arrive as arrays on their device and only small
-matrices leave it until the end. Iterations run in the precision of the data, certificates always in double precision.
+The code is written for NumPy, PyTorch and CuPy. Data stay on their device; only small matrices leave it before the end.
+Iterations run in the precision of the data, certificates in double precision.
 """
 
 from .device_loop import Outcome, refusal, solve_on_device

@@ -1,4 +1,4 @@
-"""The loop on a device: walk, certify, record, stop; what comes back is NumPy's."""
+"""The loop on a device: Newton steps, certificate, record, stop. Results are NumPy arrays."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ SINGLE_PRECISION_NOTE = (
 
 
 class Inputs(Protocol):
-    """Data on a device, in one of the shapes that can be solved there."""
+    """Data on a device, in one of the supported layouts."""
 
     data: list[TaskBlock]
-    scale: float  # the loss of the best constants
-    rounding_floor: float  # what rounding may leave of it
+    scale: float  # the loss of the intercept-only model
+    rounding_floor: float  # its rounding error
     single: bool  # whether iterations run in single precision
-    place: str  # the device, in words
+    place: str  # name of the device
 
     def evidence(self, point: Point | None) -> Evidence:
-        """For the weights at a point of the walk; at ``None``, for weights of zero."""
+        """The terms of a certificate at a point; ``None`` stands for zero weights."""
         ...
 
-    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Any | None:
-        """Data of more detail, where there is more, and the weights at a point to go on from there; else ``None``.
+    def enlarged(self, point: Point, structure: Structure, tol: float, moved: bool, stalled: bool) -> Any | None:
+        """Enlarge the basis of the features, if it is a restriction, and return weights to continue from; else ``None``.
 
-        ``moved`` says whether the walk goes on without, ``tired`` that more detail did not help.
+        ``moved`` tells whether the last round changed the point, ``stalled`` that enlarging did not reduce the gap.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The best point, its certificate, and the way there."""
+    """The best point, its certificate, and the history."""
 
     point: Point | None
     certificate: Certificate
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def refusal(structure: Structure, loss: Any, ridge: float, solver: Any) -> str | None:
-    """``None``, or the sentence that says what a device does not do."""
+    """``None``, or the reason why a device cannot solve this problem."""
     remedy = "; leave device=None to fit on the CPU"
     if not isinstance(loss, Squared):
         return f'a device fits the squared loss only, got loss={loss!r}; take loss="squared", or device=None for the CPU'
@@ -82,52 +82,52 @@ def solve_on_device(
     callback: Callable[[History], Any] | None = None,
 ) -> Outcome:
     """Newton's method on the factor until the relative duality gap is at most ``tol``; an iteration is several Newton steps."""
-    book = _Book(inputs, structure, tol)
+    record = _DeviceRecord(inputs, structure, tol)
     status = "interrupted"
     with one_thread():
         try:
-            book.record(None)
-            status = _iterate(book, alpha, max_iter, time_limit, callback)
+            record.record(None)
+            status = _iterate(record, alpha, max_iter, time_limit, callback)
         except KeyboardInterrupt:
             pass
-    return book.close(status)
+    return record.close(status)
 
 
-def _iterate(book: _Book, alpha: float, max_iter: int, time_limit: float | None, callback: Callable | None) -> str:
-    inputs, structure = book.inputs, book.structure
-    if book.relative_gap <= book.tol:
-        return "optimal"  # nothing is to be learned at this strength
+def _iterate(record: _DeviceRecord, alpha: float, max_iter: int, time_limit: float | None, callback: Callable | None) -> str:
+    inputs, structure = record.inputs, record.structure
+    if record.relative_gap <= record.tol:
+        return "optimal"  # zero weights are optimal
 
     def set_out(start: Any | None = None) -> FactorNewton | _Known:
         if structure.known:
             return _Known(inputs.data, alpha)
-        return FactorNewton(inputs.data, alpha, int(structure.p), inputs.scale, book.tol, FORCING, start)  # type: ignore[attr-defined]
+        return FactorNewton(inputs.data, alpha, int(structure.p), inputs.scale, record.tol, FORCING, start)  # type: ignore[attr-defined]
 
-    walk, idle, last = set_out(), 0, np.inf
+    newton, idle, last = set_out(), 0, np.inf
     for _ in range(max_iter):
-        moved = walk.advance()
-        while not moved and not walk.stuck and walk.enough > MIN_RELATIVE_DECREASE * inputs.scale:
-            moved = walk.advance()  # the gap asks for more than the last predicted decrease: go on until a step pays
-        book.record(walk.here)
+        moved = newton.advance()
+        while not moved and not newton.no_decrease and newton.target_decrease > MIN_RELATIVE_DECREASE * inputs.scale:
+            moved = newton.advance()  # lower the target until a step is made
+        record.record(newton.here)
         if callback is not None:
-            callback(book.history)
-        if book.relative_gap <= book.tol:
+            callback(record.history)
+        if record.relative_gap <= record.tol:
             return "optimal"
-        idle, last = idle + 1 if book.relative_gap > 0.9 * last else 0, book.relative_gap
-        start = inputs.finer(walk.here, structure, book.tol, moved, tired=idle >= MAX_STALLED_ROUNDS)
+        idle, last = idle + 1 if record.relative_gap > 0.9 * last else 0, record.relative_gap
+        start = inputs.enlarged(newton.here, structure, record.tol, moved, stalled=idle >= MAX_STALLED_ROUNDS)
         if start is not None:
-            walk = set_out(start)
+            newton = set_out(start)
         elif not moved:
             return "stalled"
-        if time_limit is not None and book.history.seconds[-1] >= time_limit:
+        if time_limit is not None and record.history.seconds[-1] >= time_limit:
             return "time_limit"
     return "max_iter"
 
 
 class _Known:
-    """A structure that is known leaves one step to make."""
+    """A known structure: one exact step."""
 
-    stuck, enough = True, 0.0
+    no_decrease, target_decrease = True, 0.0
 
     def __init__(self, data: list[TaskBlock], alpha: float):
         self.here = Point(data, like(np.eye(data[0].n_features), data[0].squares), alpha, p=0)
@@ -136,8 +136,8 @@ class _Known:
         return False
 
 
-class _Book:
-    """The best primal and dual values so far, which may come from different points."""
+class _DeviceRecord:
+    """The best primal and dual values so far, possibly from different points."""
 
     def __init__(self, inputs: Inputs, structure: Structure, tol: float):
         self.inputs, self.structure, self.tol = inputs, structure, tol
@@ -169,8 +169,8 @@ class _Book:
     def close(self, status: str) -> Outcome:
         if not len(self.history):
             self.history.add(1, self.primal, self.dual, self.gap, time.perf_counter() - self.began)
-        picked = f"Newton on the factor, on {self.inputs.place}"
-        message = sentence(status, self.relative_gap, None, len(self.history), self.tol, picked)
+        message = sentence(status, self.relative_gap, None, len(self.history), self.tol, "Newton's method on the factor")
+        message = f"{message} Computed on {self.inputs.place}."
         message = f"{message} {SINGLE_PRECISION_NOTE}" if self.inputs.single else message
         certificate = Certificate(self.primal, self.dual, self.gap, self.relative_gap, status, message)
         return Outcome(self.point, certificate, self.history)

@@ -1,7 +1,7 @@
-"""Inputs that all tasks share, with complete targets: one eigendecomposition, then matrices as small as the tasks are few.
+"""Shared inputs with complete targets: one eigendecomposition, then matrices of the size of the tasks.
 
-In the eigenvectors of the inputs the problem is one of independent rows (``task_blocks.Rows``). Certificates belong to the
-problem that was posed: they are computed from its moments, not from the eigenvectors.
+Along the eigenvectors of the inputs the rows are independent (``task_data.Rows``). Certificates are computed from the moments
+of the original problem, not from the eigenvectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_BLOCK_ENTRIES = 1 << 27  # entries of the inputs that are read at a time
 
 
 class Shared:
-    """What both forms have in common. ``s`` are the weights of the rows (sum 1), ``c`` those of the tasks."""
+    """Common part of both layouts. ``s`` are the row weights (sum 1), ``c`` the task weights."""
 
     def __init__(self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, alpha: float, fit_intercept: bool):
         self.X, self.alpha, self.fit_intercept, self.xp = X, alpha, fit_intercept, namespace(X)
@@ -36,15 +36,15 @@ class Shared:
         values = np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
         return self.xp.asarray(values, dtype=self.xp.float64, device=self.X.device)
 
-    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Array | None:
-        """What to try where a point of the walk, certified, was not good enough: nothing, for nothing is left out."""
+    def enlarged(self, point: Point, structure: Structure, tol: float, moved: bool, stalled: bool) -> Array | None:
+        """``None``: no direction is omitted."""
         return None
 
     def _prove(self, left: Array, along: Array, correlation: Array, penalty: float) -> Evidence:
-        """The evidence in moments of the residuals ``R``: ``R'R``, ``R'Y`` and ``Z'Z``, each ``T x T``.
+        """The terms of a certificate from moments of the residuals ``R``: ``R'R``, ``R'Y`` and ``Z'Z``, each ``T x T``.
 
-        A second candidate cuts what ``Z`` exceeds the bound of a trace penalty by, and nothing else: with shared inputs that is
-        a multiplication of ``G`` from the right.
+        A second dual candidate projects ``Z`` onto the domain of the trace penalty, by a multiplication of ``G`` from the
+        right.
         """
         xp = self.xp
         loss = float(xp.sum(self.c * xp.linalg.diagonal(left)))
@@ -114,14 +114,14 @@ class EigenbasisInputs(Shared):
         return self._prove(left, along, Z.T @ Z, 0.0 if point is None else point.penalty)
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy's."""
+        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy arrays."""
         W = self.weights(point)
         Z = 2 * (self.xy - self.xx @ W) * self.c
         return to_numpy(W.T), to_numpy(self.y_mean - self.x_mean @ W), to_numpy(Z.T)
 
 
 def first_kept(k: Array) -> int:
-    """Where eigenvalues begin that are more than rounding; the last one is always kept."""
+    """The index of the first eigenvalue above rounding; the last one is always kept."""
     values = to_numpy(k).astype(float)
     noise = len(values) * float(namespace(k).finfo(k.dtype).eps) * max(values[-1], 0.0)
     return min(int(np.searchsorted(values, noise, side="right")), len(values) - 1)

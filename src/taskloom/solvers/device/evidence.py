@@ -1,4 +1,4 @@
-"""What a device hands to the host for a certificate: a few sums and a spectrum.
+"""The terms of a certificate that a device returns: a few sums and a spectrum.
 
 For the squared loss and a dual candidate ``c G``, ``D(c G) = c sum G y - c^2 sum G^2 / (4 v) - F*(c^2 Z'Z / (4 alpha))``.
 """
@@ -26,7 +26,7 @@ class DualCandidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The two parts of the objective at some weights, and candidates for the bound."""
+    """The two terms of the objective at some weights, and dual candidates."""
 
     loss: float
     penalty: float

@@ -1,12 +1,11 @@
-"""A kernel on a device: few directions of its ``n x n`` matrix, grown by what the certificate asks for; or all of them.
+"""A kernel on a device, in a Krylov subspace of its ``n x n`` matrix that grows with the certificate; or all of it.
 
-What ``subspaces.KrylovBasis`` does on the host, in coefficients of the rows. Weights are ``Phi'C`` with ``C = S w``, and with
+As ``subspaces.KrylovBasis`` on the host, in coefficients of the rows. Weights are ``Phi'C`` with ``C = S w``, and with
 
     S'KS = I,     (KS)'(KS) = diag(d^2),
 
-the problem is one of independent rows (``task_blocks.Rows``). ``K S`` is a product, and so is all that a certificate needs of
-``K``: no decomposition of the ``n x n`` matrix unless most of its directions are asked for. It is computed in the precision of
-the inputs; certificates in double precision.
+the rows are independent (``task_data.Rows``). Only products with ``K`` are needed, in the precision of the inputs, and no
+decomposition of it unless most directions are needed. Certificates are computed in double precision.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Array = Any
 
 @dataclass(frozen=True, eq=False)
 class Directions(Rows):
-    """Rows that know the coefficients ``S`` (``n x q``) of their directions, and how far these are from orthonormal."""
+    """Rows with the coefficients ``S`` (``n x q``) of their directions, and the error of their orthonormality."""
 
     S: Array
     slack: float
@@ -49,10 +48,10 @@ class KernelInputs(Shared):
     Y, s, c, alpha, fit_intercept
         As in ``EigenbasisInputs``.
     definite : bool
-        Whether the kernel is known to be positive semidefinite: else all of it is decomposed, which tells.
+        Whether the kernel is known to be positive semidefinite; if not, its eigenvalues are checked.
     """
 
-    crowded = False  # whether more directions were asked for than are worth a basis
+    basis_too_large = False  # whether more directions were needed than a basis may have
 
     def __init__(
         self,
@@ -82,24 +81,24 @@ class KernelInputs(Shared):
         self.K *= self.row_root.T
         self.Y = self.row_root * (Y - self.y_mean)
         self.scale = inner(self.Y**2, xp.ones_like(self.Y) * self.c)
-        self.light = cast(self.K, X.dtype)  # directions need no more digits than the inputs have
+        self.light = cast(self.K, X.dtype)  # for directions, in the precision of the inputs
         self.S = self.P = cast(self.Y[:, :0], X.dtype)  # no direction yet
         n, T = self.Y.shape
-        self.whole = not (definite and n >= max(GROWING, PER_TASK * T) and self._grow(self._slopes(self.Y)))
+        self.whole = not (definite and n >= max(GROWING, PER_TASK * T) and self._grow(self._gradients(self.Y)))
         if self.whole:
             self._take_all()
 
-    def _slopes(self, left: Array) -> Array:
-        """``G`` for residuals: the coefficients of ``Z = Phi'G``."""
+    def _gradients(self, left: Array) -> Array:
+        """``G`` of the residuals, the coefficients of ``Z = Phi'G``."""
         return 2 * left * self.c
 
     def _set(self, S: Array, d: Array, along: Array, slack: float = 0.0) -> None:
-        """The directions, and their products ``(KS)'Y`` with the targets."""
+        """Set the directions, with their products ``(KS)'Y`` with the targets."""
         root = cast(self.root, S.dtype)
         self.data: list[TaskBlock] = [Directions(d, along / d[:, None] * root, root, S, slack)]
 
     def _take_all(self) -> None:
-        """All directions, by the eigenvectors of the matrix."""
+        """Use all directions: the eigenvectors of the kernel matrix."""
         k, U = self.xp.linalg.eigh(self.light)
         low, high = float(k[0]), float(k[-1])
         if not (low >= -max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)) * max(high, 0.0) and high >= 0):
@@ -110,15 +109,15 @@ class KernelInputs(Shared):
         first = first_kept(k)
         d = self.xp.sqrt(k[first:])
         self.S = U[:, first:] / d
-        self.P = self.S[:, :0]  # it would be as large, and is ``S d^2``
+        self.P = self.S[:, :0]  # not stored: it is ``S d^2``
         self._set(self.S, d, d[:, None] ** 2 * (self.S.T @ cast(self.Y, d.dtype)))
 
     # --- few directions -----------------------------------------------------------------------------------------------
 
     def _grow(self, block: Array, least: float | None = None) -> bool:
-        """Take in the directions ``Phi'block``, but for squares that add up to ``least``, and what the kernel says about them.
+        """Add the leading directions of ``Phi'block``, omitting squares that add up to ``least``, and their Krylov directions.
 
-        Whether there were any, and few enough. By default, ``least`` is a small share of all squares.
+        Returns whether any were added, and few enough. By default, ``least`` is a small share of all squares.
         """
         n, S, P = self.Y.shape[0], self.S, self.P
         new, product = self._outside(cast(block, P.dtype), S, P, least)
@@ -128,7 +127,7 @@ class KernelInputs(Shared):
             if new.shape[1] == 0:
                 break
             if S.shape[1] + new.shape[1] > MAX_BASIS_SHARE * n:
-                self.crowded = True
+                self.basis_too_large = True
                 return False
             S, P = self.xp.concat([S, new], axis=1), self.xp.concat([P, product], axis=1)
         if S.shape[1] == self.S.shape[1]:
@@ -142,8 +141,8 @@ class KernelInputs(Shared):
         return True
 
     def _outside(self, block: Array, S: Array, P: Array, least: float | None) -> tuple[Array, Array]:
-        """Orthonormal directions that span what ``block`` has outside the span of ``S``, and the kernel times these."""
-        for again in (False, True):  # small directions are normed by the first pass: once more
+        """Orthonormal directions that span the part of ``block`` outside the span of ``S``, and the kernel times these."""
+        for again in (False, True):  # orthogonalise twice
             block = block - S @ (P.T @ block)
             product = self.light @ block
             product = product - P @ (S.T @ product)
@@ -160,11 +159,12 @@ class KernelInputs(Shared):
             block, product = block @ scaled, product @ scaled
         return block, product
 
-    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Array | None:
-        """More directions, where the certificate of a point asks for them; its weights along these, or ``None``.
+    def enlarged(self, point: Point, structure: Structure, tol: float, moved: bool, stalled: bool) -> Array | None:
+        """Add directions according to the certificate of a point, and return its weights along all; or ``None``.
 
-        All of them where most are asked for, where more did not help (``tired``), and where none are asked for although the
-        walk has ended (``moved`` is false).
+        All directions are used if most are needed, if enlarging did not help (``stalled``), and if none are missing although
+        the
+        iteration has ended (``moved`` is false).
         """
         if self.whole:
             return None
@@ -172,9 +172,9 @@ class KernelInputs(Shared):
         values = self.K @ C
         A = np.eye(C.shape[1]) if structure.known else structure.best_structure(self.alpha * to_numpy(C.T @ values))
         root = psd_root(A + STRUCTURE_RIDGE_SHARE * float(np.trace(A)) / len(A) * np.eye(len(A)))
-        asked = self._slopes(self.Y - values) @ like(root, values)
-        if tired or not self._grow(asked, OMITTED_VALUE_SHARE * tol * self.scale * 4 * self.alpha):
-            if moved and not (tired or self.crowded):
+        asked = self._gradients(self.Y - values) @ like(root, values)
+        if stalled or not self._grow(asked, OMITTED_VALUE_SHARE * tol * self.scale * 4 * self.alpha):
+            if moved and not (stalled or self.basis_too_large):
                 return None
             self.whole = True
             self._take_all()
@@ -184,7 +184,7 @@ class KernelInputs(Shared):
     # --- certificates ---------------------------------------------------------------------------------------------------
 
     def coefficients(self, point: Point | None) -> Array:
-        """Of the centred, weighted features; ``n x T``."""
+        """Coefficients of the centred, weighted features (``n x T``)."""
         if point is None:
             return 0.0 * self.Y
         return double(point.parts[0].block.S @ point.weights())  # type: ignore[attr-defined]
@@ -202,7 +202,7 @@ class KernelInputs(Shared):
         return self._prove(left.T @ left, left.T @ self.Y, correlation, penalty)
 
     def _penalty(self, products: Array, point: Point) -> float:
-        """The penalty for these inner products of the tasks; rounding is charged for, so that it is never too small."""
+        """The penalty for these inner products of the tasks, an upper bound up to rounding."""
         squared_norm = np.maximum(eigh(products)[0], 0.0)
         squared_norm = squared_norm + np.finfo(float).eps * squared_norm[-1]
         if point.p == 0:

@@ -1,4 +1,4 @@
-"""Many tasks with inputs of their own: batches of small systems, grouped by size."""
+"""Many tasks with task-specific inputs on a device: batches of small systems, grouped by size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_BATCH_ENTRIES = 1 << 27  # entries in the systems of tasks that are solved t
 
 
 class OwnInputs:
-    """Tasks that see rows of their own (or any rows, of which each task then has a copy).
+    """Tasks with task-specific rows, or with any rows, which are then copied for each task.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class OwnInputs:
     """
 
     def __init__(self, X: Array, observations: Observations, alpha: float, fit_intercept: bool = True):
-        self.X, self.seen, self.alpha, self.fit_intercept = X, observations, alpha, fit_intercept
+        self.X, self.obs, self.alpha, self.fit_intercept = X, observations, alpha, fit_intercept
         self.xp = namespace(X)
         self.single, self.place = X.dtype == self.xp.float32, place(X)
         self.batches = batches(observations.counts, observations.starts, MAX_BATCH_ENTRIES)
@@ -49,12 +49,12 @@ class OwnInputs:
 
     def _centred(self, batch: TaskBatch) -> tuple[Array, Array, Array, Array]:
         """Inputs and targets of some tasks in double precision, times the roots of their weights, and their means."""
-        xp, rows = self.xp, self.seen.row[batch.place].ravel()
-        together = bool(np.all(np.diff(rows) == 1))  # then nothing needs to be gathered
+        xp, rows = self.xp, self.obs.row[batch.place].ravel()
+        together = bool(np.all(np.diff(rows) == 1))  # consecutive rows: a view
         inputs = self.X[int(rows[0]) : int(rows[-1]) + 1, :] if together else xp.take(self.X, self._on_device(rows), axis=0)
         inputs = double(xp.reshape(inputs, (*batch.place.shape, self.X.shape[1])))
-        v = self._on_device(self.seen.weight[batch.place] * batch.mask)
-        y, root = self._on_device(self.seen.y[batch.place]), xp.sqrt(v)
+        v = self._on_device(self.obs.weight[batch.place] * batch.mask)
+        y, root = self._on_device(self.obs.y[batch.place]), xp.sqrt(v)
         share = v / xp.sum(v, axis=1)[:, None] * (1.0 if self.fit_intercept else 0.0)
         x_mean, y_mean = times_transposed(inputs, share), xp.sum(share * y, axis=1)
         return root[:, :, None] * (inputs - x_mean[:, None, :]), root * (y - y_mean[:, None]), x_mean, y_mean
@@ -88,12 +88,12 @@ class OwnInputs:
         candidate = DualCandidate(gain, loss, np.maximum(spectrum, 0.0) / (4 * self.alpha))
         return Evidence(loss, 0.0 if point is None else point.penalty, [candidate])
 
-    def finer(self, point: Point, structure: Structure, tol: float, moved: bool, tired: bool) -> Array | None:
-        """Nothing is left out."""
+    def enlarged(self, point: Point, structure: Structure, tol: float, moved: bool, stalled: bool) -> Array | None:
+        """``None``: no direction is omitted."""
         return None
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy's, in the order of the tasks."""
+        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy arrays, in the order of the tasks."""
         xp = self.xp
         W = xp.zeros((len(self.order), self.X.shape[1]), dtype=xp.float64, device=self.X.device)
         W = W if point is None else self.weights(point)

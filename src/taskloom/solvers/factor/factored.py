@@ -82,7 +82,7 @@ class Memory:
 
 
 class FactorRun(Run):
-    """Steps on a factor ``Q`` of the structure; subclasses say what the objective is there, and how an iterate reads."""
+    """L-BFGS steps on a factor ``Q`` of the structure; subclasses define the objective and the iterate."""
 
     Q: Array
     value: float
@@ -90,20 +90,20 @@ class FactorRun(Run):
 
     def __init__(self, memory: int, problem: Problem, side: Side):
         self.problem, self.side = problem, side
-        self.structure: Any = problem.structure  # of the kind that the subclass needs: ``accepts`` saw to that
+        self.structure: Any = problem.structure  # checked by ``accepts``
         self.memory = Memory(memory)
         self.fit: Supervised | None = None
 
     @abstractmethod
     def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
-        """The objective with the tasks eliminated, its descent, and the tasks."""
+        """The objective with the tasks eliminated, its gradient, and the fitted tasks."""
 
     @abstractmethod
     def _iterate(self, fit: Supervised) -> Iterate:
         """The iterate at ``self.Q``."""
 
     def _acceptable(self, value: float, gradient: Array, t: float, direction: Array, descent: float) -> bool:
-        """Armijo's rule; where rounding hides the decrease, the descent along the step decides (Hager and Zhang)."""
+        """Armijo's rule, or the approximate Wolfe condition where rounding hides the decrease (Hager and Zhang)."""
         if value <= self.value + 1e-4 * t * descent:
             return True
         return value <= self.value + 1e-12 * abs(self.value) and float(np.vdot(gradient, direction)) <= -0.9 * descent
@@ -151,7 +151,7 @@ class _FactoredRun(FactorRun):
             self.Q = self._root_of(W, 1e-2 if start is None else 1e-4)
 
     def _root_of(self, W: Array, share: float) -> Array:
-        """A factor with ``min(r, T)`` columns: no optimum needs more. Directions that ``W`` lacks get a share."""
+        """A factor with ``min(r, T)`` columns, which suffice; directions outside the span of ``W`` get a share."""
         q = min(self.problem.n_features, self.problem.n_tasks)
         U, w, _ = np.linalg.svd(W, full_matrices=False)
         squared_norm = self.problem.alpha * w[:q] ** 2
@@ -183,7 +183,10 @@ class _FactoredRun(FactorRun):
 
 
 class LowRankRun(FactorRun):
-    """Quasi-Newton steps on the factor of a structure of low rank on the tasks."""
+    """L-BFGS on ``[B, e]`` for ``A = BB' + diag(e^2)``, with the tasks eliminated.
+
+    h(A) + tr A,   grad_A = I - Z1'Z1 / (4 alpha),   grad_B = 2 grad_A B,   grad_e = 2 diag(grad_A) e
+    """
 
     def __init__(self, memory: int, problem: Problem, start: Start | None):
         super().__init__(memory, problem, TaskSide(problem))
@@ -193,12 +196,9 @@ class LowRankRun(FactorRun):
     def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
         problem = self.problem
         fit = self.side.supervise(self.structure.root_of(Q))
-        gradient = np.eye(problem.n_tasks) - self._pull(fit)
+        Z1 = fit.Z - 2 * problem.ridge * fit.W
+        gradient = np.eye(problem.n_tasks) - Z1.T @ Z1 / (4 * problem.alpha)
         return problem.loss_term(fit.z) + fit.norm + float(np.vdot(Q, Q)), self.structure.gradient_of(Q, gradient), fit
-
-    def _pull(self, fit: Supervised) -> Array:
-        Z1 = fit.Z - 2 * self.problem.ridge * fit.W
-        return Z1.T @ Z1 / (4 * self.problem.alpha)
 
     def _iterate(self, fit: Supervised) -> Iterate:
         L = self.structure.root_of(self.Q)

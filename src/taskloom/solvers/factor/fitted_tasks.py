@@ -1,9 +1,8 @@
-"""Tasks under a smooth loss, fitted exactly at a factor ``Q`` of the structure: the data of Newton's method on ``Q``.
+"""Tasks under a smooth loss, fitted exactly at a factor ``Q`` of the structure, for Newton's method on ``Q``.
 
     h(Q) = ||Q||^2 + sum_t min_{b, c} [ sum_i v_i loss(y_i, p_i'b + c) + alpha ||b||^2 ],     p_i = Q'x_i,   w_t = Q b_t
 
-The loss enters the Hessian of ``h`` through its curvatures at the tasks' own minima alone, so that a step on ``Q`` sees the
-right weights, and a loss of straight pieces (Huber, or one with kinks that was smoothed) the right pieces.
+The Hessian of ``h`` depends on the loss only through its curvatures at the minima of the tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_DERIVATIVE_SHARE = 0.1  # the line search stops where the directional deriva
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """Tasks that are still on their way: projected inputs, targets, weights and the loss."""
+    """Tasks that have not converged: projected inputs, targets, weights and the loss."""
 
     P: Array
     y: Array
@@ -44,34 +43,39 @@ class _Batch:
     def curvatures(self, z: Array) -> Array:
         return self.v * self.loss.curvature(self.y, z)
 
-    def lengths(self, z: Array, dz: Array, linear: Array, curvature: Array, fall: Array, enough: float) -> tuple[Array, Array]:
-        """How far each task goes: a full step, or to where the objective is nearly flat along it; and the gradients there.
+    def lengths(
+        self, z: Array, dz: Array, linear: Array, curvature: Array, directional_derivative: Array, target_decrease: float
+    ) -> tuple[Array, Array]:
+        """Step lengths of the tasks, and the gradients there: a full step, or where the directional derivative is small.
 
-        The objective is convex along a step. Under a loss of straight pieces the minimum along it is worth looking for: full
-        steps jump over pieces, short ones take many systems, and gradients are cheap beside a system.
+        The objective is convex along a step. Under a piecewise loss a full step may skip pieces and a short one takes many
+        systems;
+        gradients are cheap compared with a system.
         """
         low, high, t = np.zeros(len(z)), np.ones(len(z)), np.ones(len(z))
-        down, up = fall, np.full(len(z), np.inf)
+        down, up = directional_derivative, np.full(len(z), np.inf)
         for _ in range(40):
-            with np.errstate(over="ignore", invalid="ignore"):  # an exponential at a step that is far too long
+            with np.errstate(over="ignore", invalid="ignore"):  # an exponential may overflow
                 g = self.gradients(z + t[:, None] * dz)
-                rise = np.einsum("bm,bm->b", g, dz) + linear + t * curvature
-            rise = np.where(np.isnan(rise), np.inf, rise)
-            far = (rise > np.where(t == 1, 0.9, MAX_DERIVATIVE_SHARE) * -fall) & (-fall > 1e-6 * enough)
-            near = (rise < MAX_DERIVATIVE_SHARE * fall) & (t < 1)
-            if not np.any(far | near):
+                derivative = np.einsum("bm,bm->b", g, dz) + linear + t * curvature
+            derivative = np.where(np.isnan(derivative), np.inf, derivative)
+            too_far = (derivative > np.where(t == 1, 0.9, MAX_DERIVATIVE_SHARE) * -directional_derivative) & (
+                -directional_derivative > 1e-6 * target_decrease
+            )
+            too_near = (derivative < MAX_DERIVATIVE_SHARE * directional_derivative) & (t < 1)
+            if not np.any(too_far | too_near):
                 break
-            high, up = np.where(far, t, high), np.where(far, rise, up)
-            low, down = np.where(near, t, low), np.where(near, rise, down)
-            between = low - (high - low) * down / (up - down)  # where the chord vanishes, kept away from the ends
-            t = np.where(far | near, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
+            high, up = np.where(too_far, t, high), np.where(too_far, derivative, up)
+            low, down = np.where(too_near, t, low), np.where(too_near, derivative, down)
+            between = low - (high - low) * down / (up - down)  # safeguarded secant step
+            t = np.where(too_far | too_near, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
         return t, g
 
 
 class Fitted:
-    """The tasks of a block at ``Q``, fitted by Newton's method, and how they answer to a change of ``Q``."""
+    """The tasks of a block at ``Q``, fitted by Newton's method, and their derivatives in ``Q``."""
 
-    def __init__(self, block: SmoothLossTasks, problem: Problem, Q: Array, starts: list[Array], enough: float):
+    def __init__(self, block: SmoothLossTasks, problem: Problem, Q: Array, starts: list[Array], target_decrease: float):
         n, m, d = block.X.shape
         self.q = q = Q.shape[1]
         self.P = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q)
@@ -79,25 +83,25 @@ class Fitted:
             self.P = np.concatenate([self.P, block.batch.mask[:, :, None]], axis=2)
         self.block, self.loss, self.alpha = block, problem.loss.pick(block.batch.place), problem.alpha
         loss, alpha = self.loss, self.alpha
-        self._fit(self._best_of([start[:, : self.P.shape[2]] for start in starts]), enough)
+        self._fit(self._best_of([start[:, : self.P.shape[2]] for start in starts]), target_decrease)
         self.Z = -times_transposed(block.X, block.v * loss.gradient(block.y, self.z))
         self.B, self.c = self.beta[:, :q], self.beta[:, q] if problem.fit_intercept else np.zeros(n)
-        # The share of the directions that a task cannot take up, because it has more observations with curvature than freedom.
+        # One minus the degrees of freedom of the fit over the number of independent observations with positive curvature.
         taken = q - 2 * alpha * np.einsum("bij,bij->b", self.R[:, :, :q], self.R[:, :, :q])
-        bent = np.einsum("bm,bm->b", block.v, self.h > 0) / block.v.sum(axis=1)
-        self.free = np.maximum(1 - taken / np.maximum(bent * block.rows, 1), 0.1)
+        curved_share = np.einsum("bm,bm->b", block.v, self.h > 0) / block.v.sum(axis=1)
+        self.residual_share = np.maximum(1 - taken / np.maximum(curved_share * block.rows, 1), 0.1)
         self.block = block.sized(self.h)
         self.size = self.block.size
 
     def _best_of(self, starts: list[Array]) -> Array:
-        """The best start of each task."""
+        """The starting point of lowest objective for each task."""
         if len(starts) == 1:
             return starts[0]
         costs = [self._value(times(self.P, start), start) for start in starts]
         return np.array(starts)[np.argmin(costs, axis=0), np.arange(len(costs[0]))]
 
-    def _fit(self, beta: Array, enough: float) -> None:
-        """Newton steps for each task, the last of which was promised to gain ``enough`` at most; its system is kept."""
+    def _fit(self, beta: Array, target_decrease: float) -> None:
+        """Newton steps until the predicted decrease of each task is at most ``target_decrease``; keeps the last system."""
         n, m, k = self.P.shape
         ridge = np.where(np.arange(k) < self.q, 2 * self.alpha, 0.0)
         self.beta, self.z, self.h, self.R = beta, times(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
@@ -108,21 +112,21 @@ class Fitted:
             R = self._system(batch, z, h)
             gradient = times_transposed(batch.P, g) + ridge * beta
             step = -times_transposed(R, times(R, gradient))
-            dz, correlation, fall = times(batch.P, step), ridge * step, np.einsum("bq,bq->b", gradient, step)
+            dz, correlation, directional_derivative = times(batch.P, step), ridge * step, np.einsum("bq,bq->b", gradient, step)
             linear, curvature = np.einsum("bq,bq->b", correlation, beta), np.einsum("bq,bq->b", correlation, step)
-            t, g = batch.lengths(z, dz, linear, curvature, fall, enough)
+            t, g = batch.lengths(z, dz, linear, curvature, directional_derivative, target_decrease)
             beta, z = beta + t[:, None] * step, z + t[:, None] * dz
             self.beta[active], self.z[active], self.h[active], self.R[active] = beta, z, h, R
-            left = -fall > enough
+            left = -directional_derivative > target_decrease
             if not left.any():
                 break
-            if np.count_nonzero(left) < 0.7 * left.size:  # worth a copy
+            if np.count_nonzero(left) < 0.7 * left.size:  # continue with the remaining tasks
                 active, batch, z, beta, g = active[left], batch.pick(left), z[left], beta[left], g[left]
         self.values = self._value(self.z, self.beta)
 
     def _value(self, z: Array, beta: Array) -> Array:
         b = beta[:, : self.q]
-        with np.errstate(over="ignore"):  # an exponential at a start that is far out
+        with np.errstate(over="ignore"):  # an exponential may overflow
             losses = self.loss.value(self.block.y, z)
         return np.einsum("bm,bm->b", self.block.v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
 
@@ -131,31 +135,33 @@ class Fitted:
         K = np.matmul(batch.P.transpose(0, 2, 1), h[:, :, None] * batch.P)
         place = np.arange(self.q)
         K[:, place, place] += 2 * self.alpha
-        if self.q < K.shape[1]:  # an intercept that nothing holds needs something to
-            there, most = K[:, -1, -1], batch.v.sum(axis=1) * self.loss.max_curvature
+        if self.q < K.shape[1]:  # damp intercepts without curvature
+            curvature_c, max_curvature_c = K[:, -1, -1], batch.v.sum(axis=1) * self.loss.max_curvature
             if not np.isfinite(self.loss.max_curvature):
-                held = there > 0  # else all observations lie on straight pieces
-                most = there if held.all() else np.where(held, there, (batch.v * batch.loss.majorant(batch.y, z)).sum(axis=1))
-            K[:, -1, -1] += np.maximum(np.where(there < 1e-4 * most, 1e-2, 1e-12) * most, 1e-300)
+                positive = curvature_c > 0  # else the loss is linear at all observations
+                max_curvature_c = curvature_c
+                if not positive.all():
+                    max_curvature_c = np.where(positive, curvature_c, (batch.v * batch.loss.majorant(batch.y, z)).sum(axis=1))
+            K[:, -1, -1] += np.maximum(np.where(curvature_c < 1e-4 * max_curvature_c, 1e-2, 1e-12) * max_curvature_c, 1e-300)
         return inverse_roots(K, 0.0)
 
     def respond(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        """The change of ``B`` (bordered by the intercepts), and what ``dW`` does to the gradients of the loss."""
+        """The derivative of ``B`` (bordered by the intercepts), and of the gradients of the loss at fixed ``B``."""
         e = self.h * times(self.block.X, dW)
         correlation = -times_transposed(self.P, e)
         correlation[:, : self.q] += dZ
         return times_transposed(self.R, times(self.R, correlation)), e
 
-    def answer(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        """The change of ``B`` and of ``-Z``, when ``Q`` moves ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
+    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        """The derivatives of ``B`` and of ``-Z`` when ``Q`` changes ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
         d, e = self.respond(dW, dZ)
         return d[:, : self.q], times_transposed(self.block.X, e + self.h * times(self.P, d))
 
 
 class FittedPoint(Point):
-    """``h`` at ``Q``, whose columns are orthogonal; the tasks set out from the best of some weights and intercepts.
+    """``h`` at ``Q``, whose columns are orthogonal; the tasks start from the best of some weights and intercepts.
 
-    Weights and intercepts have a row for each task, in the order of the blocks.
+    Weights and intercepts have one row for each task, in the order of the blocks.
     """
 
     parts: list[Fitted]  # type: ignore[assignment]
@@ -166,16 +172,16 @@ class FittedPoint(Point):
         problem: Problem,
         Q: Array,
         starts: Sequence[tuple[Array, Array]],
-        enough: float,
-        spread: InputSpectrum | None = None,
+        target_decrease: float,
+        spectrum: InputSpectrum | None = None,
     ):
-        self.Q, self.alpha, self.p, self.spread = Q, problem.alpha, 1, spread
+        self.Q, self.alpha, self.p, self.spectrum = Q, problem.alpha, 1, spectrum
         self.places = [slice(*ends) for ends in pairwise(accumulate((len(part.X) for part in data), initial=0))]
         squared_norm = np.einsum("rq,rq->q", Q, Q)
         over = Q / np.maximum(squared_norm, 1e-12 * squared_norm.max(initial=0.0) + np.finfo(float).tiny)
         begin = [np.column_stack([W @ over, c]) for W, c in starts]
         self.parts = [
-            Fitted(part, problem, Q, [start[place] for start in begin], enough)
+            Fitted(part, problem, Q, [start[place] for start in begin], target_decrease)
             for part, place in zip(data, self.places, strict=True)
         ]
         self.B, self.Z, self.c = (joined([getattr(part, name) for part in self.parts]) for name in ("B", "Z", "c"))
@@ -184,7 +190,7 @@ class FittedPoint(Point):
         self.W = self.weights()
 
     def predicted(self, dQ: Array) -> tuple[Array, Array]:
-        """How ``B`` and the intercepts follow ``Q`` along ``dQ``, to first order."""
+        """The first-order change of ``B`` and of the intercepts when ``Q`` changes by ``dQ``."""
         dW, dZ, dB, dc = self.B @ dQ.T, self.Z @ dQ, np.empty_like(self.B), np.zeros_like(self.c)
         for part, place in zip(self.parts, self.places, strict=True):
             d = part.respond(dW[place], dZ[place])[0]
@@ -194,7 +200,7 @@ class FittedPoint(Point):
         return dB, dc
 
     def by_observation(self, read: Callable[[Fitted], Array], size: int) -> Array:
-        """What is known of each observation, in their order."""
+        """A quantity of each observation, in the order of the observations."""
         out = np.empty(size)
         for part in self.parts:
             batch = part.block.batch

@@ -1,12 +1,12 @@
-"""The objective as a function of the factor of a structure, tasks eliminated; written once for NumPy, PyTorch and CuPy.
+"""The objective as a function of a factor of the structure, with the tasks eliminated; for NumPy, PyTorch and CuPy.
 
     h(Q) = tr (QQ')^p + sum_t min_b [ ||y_t - X_t Q b||^2 + alpha ||b||^2 ],     D = QQ',   w_t = Q b_t,   p = 1 or 2
 
-with the weights of the observations inside ``X_t`` and ``y_t``. The tasks are eliminated exactly, so that the Hessian of ``h``
-sees how they answer to a change of ``Q``; a product with it costs two passes over the data and no decomposition, where a
+The weights of the observations are inside ``X_t`` and ``y_t``. The tasks are eliminated exactly, so the Hessian of ``h``
+includes their response to a change of ``Q``. A product with it costs two passes over the data and no decomposition; a
 proximal step on ``W`` costs a singular value decomposition.
 
-Tasks come in blocks (``task_blocks``). The rows of ``B``, ``Z`` and ``W`` are the tasks in the order of the blocks.
+Tasks come in blocks (``design.task_data``). The rows of ``B``, ``Z`` and ``W`` are the tasks in the order of the blocks.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def joined(parts: Sequence[Array]) -> Array:
 
 
 class Point:
-    """``h`` at ``Q``, up to a constant: value, gradient, products with the Hessian and a metric that resembles it."""
+    """``h`` at ``Q``, up to a constant: value, gradient, Hessian products and a preconditioner."""
 
-    def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1, spread: InputSpectrum | None = None):
-        self.Q, self.alpha, self.p, self.spread = Q, alpha, p, spread
+    def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1, spectrum: InputSpectrum | None = None):
+        self.Q, self.alpha, self.p, self.spectrum = Q, alpha, p, spectrum
         self.parts = [block.at(Q, alpha) for block in data]
         self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
         self.B, self.Z = joined([part.B for part in self.parts]), joined([part.Z for part in self.parts])
-        self.value = self.charge + sum(total(part.least) for part in self.parts)
+        self.value = self.charge + sum(total(part.minimum) for part in self.parts)
         self.gradient = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
 
     @cached_property
@@ -50,7 +50,7 @@ class Point:
 
     @cached_property
     def charge(self) -> float:
-        """``tr (QQ')^p``; nothing where ``D`` is known, which ``p = 0`` stands for."""
+        """``tr (QQ')^p``; 0 for a known ``D`` (``p = 0``)."""
         Q = double(self.Q)
         return 0.0 if self.p == 0 else inner(Q, Q) if self.p == 1 else inner(E := Q.T @ Q, E)
 
@@ -59,30 +59,31 @@ class Point:
         return self.charge + self.alpha * inner(self.B, self.B)
 
     def weights(self) -> Array:
-        """``W`` with a row for each task."""
+        """``W``, one row for each task."""
         return self.B @ self.Q.T
 
     def hessian(self, dQ: Array) -> Array:
         """The product of the Hessian of ``h`` with ``dQ``."""
         dW, dZ = self.B @ dQ.T, self.Z @ dQ
-        both = [part.answer(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
+        both = [part.derivative(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
         dB, correlation = joined([one for one, _ in both]), joined([other for _, other in both])
         if self.p == 1:
             return (2 + self.lift) * dQ + correlation.T @ self.B - self.Z.T @ dB
-        bend = 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
-        return bend + self.lift * dQ + correlation.T @ self.B - self.Z.T @ dB
+        curvature = 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
+        return curvature + self.lift * dQ + correlation.T @ self.B - self.Z.T @ dB
 
     @cached_property
     def squared_norm(self) -> np.ndarray:
-        """The squared lengths of the columns, those of small ones too large: they have no direction."""
+        """Squared norms of the columns of ``Q``, bounded away from zero."""
         squared_norm = column_squares(self.Q)
         return squared_norm + (1e-12 * squared_norm.max(initial=0.0) + TINY)
 
     @cached_property
     def lift(self) -> float:
-        """What makes up for a negative gradient in ``D`` along a direction of ``Q``: Newton's method would run away with it.
+        """The Levenberg damping that makes up for a negative gradient in ``D`` along the columns of ``Q``, which are
+        orthogonal.
 
-        The columns of ``Q`` are orthogonal wherever the walk goes.
+        Without it Newton's method would follow such a direction too far.
         """
         length = np.sqrt(self.squared_norm)
         correlation = self.Z @ self.Q
@@ -92,53 +93,52 @@ class Point:
         return max(float(np.linalg.eigvalsh(gradient)[-1]) - (self.p == 1), 0.0)
 
     def metric(self) -> Callable[[Array], Array]:
-        """The inverse of what the Hessian would be, were the inputs of all tasks alike (and alike in all directions).
+        """The preconditioner: the inverse Hessian if the inputs of all tasks had equal variance in all directions.
 
-        Under the trace penalty, more than that within the span of ``Q``, where tasks undo what a change does to ``W``.
+        Under the trace penalty it is larger within the span of ``Q``, where the tasks undo the effect of a change on ``W``. At
+        fixed ``W``, ``tr D + alpha tr(W'D^-1 W)`` has at the best ``D`` a curvature of about ``1 + q_j^2 / q_i^2`` for a change
+        of column ``j`` along column ``i``. The smaller of both curvatures counts, so their inverses are added.
         """
         outside = self._metric()
-        return outside if self.p != 1 else self._inside(outside)
-
-    def _inside(self, outside: Callable[[Array], Array]) -> Callable[[Array], Array]:
-        """With ``W`` as it is, ``tr D + alpha tr(W'D^-1 W)`` is left to bend, at the best ``D`` by about ``1 + q_j^2 / q_i^2``
-        for a change of column ``j`` along column ``i``. The smaller of both curvatures counts: their inverses add up."""
+        if self.p != 1:
+            return outside
         U = self.Q / like(np.sqrt(self.squared_norm), self.Q)
-        bends = like(SPAN_CURVATURE * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
+        curvatures = like(SPAN_CURVATURE * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
 
         def inverse(gradient: Array) -> Array:
             basis = cast(U, gradient.dtype)
-            return outside(gradient) + basis @ ((basis.T @ gradient) / cast(bends, gradient.dtype))
+            return outside(gradient) + basis @ ((basis.T @ gradient) / cast(curvatures, gradient.dtype))
 
         return inverse
 
     def _metric(self) -> Callable[[Array], Array]:
-        """For inputs that are alike, as if no change could be undone."""
+        """The preconditioner without the response of the tasks."""
         floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
         K = (floor + self.lift) * eye_like(self.B)
         if self.p != 1:
             K = K + 4 * self.E
-        pulls = [(part.B * (2 * part.free * part.size)[:, None]).T @ part.B for part in self.parts]
-        if self.spread is not None:
-            return spread_metric(K, sum(pulls, 0 * K), self.spread)
-        inverse = namespace(K).linalg.inv(sum(pulls, K))
+        curvatures = [(part.B * (2 * part.residual_share * part.size)[:, None]).T @ part.B for part in self.parts]
+        if self.spectrum is not None:
+            return anisotropic_metric(K, sum(curvatures, 0 * K), self.spectrum)
+        inverse = namespace(K).linalg.inv(sum(curvatures, K))
         return lambda gradient: gradient @ cast(inverse, gradient.dtype)
 
-    def lightened(self, data: Sequence[TaskBlock]) -> Point:
-        """The same point for products in the precision of ``data``: a Newton direction needs two digits."""
+    def in_precision_of(self, data: Sequence[TaskBlock]) -> Point:
+        """A copy for Hessian products in the precision of ``data``: a Newton direction needs two digits."""
         twin, dtype = copy(self), data[0].dtype
         twin.Q, twin.B, twin.Z, twin.gradient = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.gradient))
-        twin.parts = [part.lightened(block) for part, block in zip(self.parts, data, strict=True)]  # type: ignore[attr-defined]
+        twin.parts = [part.in_precision_of(block) for part, block in zip(self.parts, data, strict=True)]  # type: ignore[attr-defined]
         return twin
 
 
-def spread_metric(K: np.ndarray, correlation: np.ndarray, spread: InputSpectrum) -> Callable[[np.ndarray], np.ndarray]:
-    """``K + k correlation`` inverted in each direction of the inputs, ``k`` the variance along it."""
-    bends, V = scipy.linalg.eigh(double(correlation), double(K))
-    scale = 1 / (1 + np.multiply.outer(np.maximum(bends, 0.0), spread.variances))
+def anisotropic_metric(K: np.ndarray, correlation: np.ndarray, spectrum: InputSpectrum) -> Callable[[np.ndarray], np.ndarray]:
+    """The inverse of ``K + k correlation`` along each eigenvector of the inputs, ``k`` its variance."""
+    curvatures, V = scipy.linalg.eigh(double(correlation), double(K))
+    scale = 1 / (1 + np.multiply.outer(np.maximum(curvatures, 0.0), spectrum.variances))
 
     def inverse(gradient: np.ndarray) -> np.ndarray:
         dtype = gradient.dtype
-        along = spread.inward(cast(V.T, dtype) @ gradient.T)
-        return (cast(V, dtype) @ spread.outward(cast(scale, dtype) * along)).T
+        along = spectrum.to_inner(cast(V.T, dtype) @ gradient.T)
+        return (cast(V, dtype) @ spectrum.to_original(cast(scale, dtype) * along)).T
 
     return inverse

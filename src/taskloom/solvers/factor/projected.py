@@ -1,7 +1,7 @@
-"""Newton's method on the factor (``factor_newton``) for a problem with the squared loss and the trace penalty: the fastest way.
+"""Newton's method on the factor (``factor.newton``) for the squared loss and the trace penalty.
 
-The first steps, and the directions of all, are computed in single precision, where units leave room for it. Where nothing moves
-any more although the certificate asks for it, proximal steps take over.
+The first steps, and all directions, are computed in single precision if the range of the data allows it. If no step decreases
+the objective although the gap is too large, proximal steps take over.
 """
 
 from __future__ import annotations
@@ -57,87 +57,87 @@ class Projected(Solver):
         return ProjectedRun(self, problem, start, tol)
 
 
-class _ByTask:
-    """Tasks with inputs of their own, or of a table with gaps: the structure sits on the features."""
+class TaskLayout:
+    """Task-specific inputs, or a table with missing targets: the structure acts on the features."""
 
     def __init__(self, problem: Problem, single: bool):
         design = problem.design
-        self.data, spread = design.task_data
-        self.rough = design.task_data_single if single else None
-        self.spread = None if spread.even else spread
+        self.data, spectrum = design.task_data
+        self.single_data = design.task_data_single if single else None
+        self.spectrum = None if spectrum.even else spectrum
         self.means = design.means
         self.order = self.data[0].tasks if len(self.data) == 1 else np.concatenate([block.tasks for block in self.data])
 
-    def inward(self, W: Array) -> Array:
+    def to_inner(self, W: Array) -> Array:
         return W.T[self.order]
 
-    def outward(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
-        """Weights and intercepts, and the factors of the weights."""
+    def to_original(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+        """Weights, intercepts, and the factors of the weights."""
         ordered = np.empty_like(B)
         ordered[self.order] = B
         W, (mean, mean_y) = ordered @ Q.T, self.means
         return W.T, mean_y - np.einsum("rt,tr->t", mean, W), (Q, ordered)
 
 
-class _ByRow:
-    """Shared inputs in their eigenvectors: their rows are what tasks were, and the structure sits on the tasks."""
+class EigenvectorLayout:
+    """Shared inputs along their eigenvectors: rows take the place of tasks, and the structure acts on the tasks."""
 
-    rough = spread = None
+    single_data = spectrum = None
 
     def __init__(self, inputs: SharedInputs):
         inputs.decompose()
         d = np.sqrt(np.maximum(inputs.k, 0.0))
         self.inputs, self.kept = inputs, d > 1e-10 * d.max()
-        self.kept[np.argmax(d)] = True  # inputs of zero: a row has to be there
+        self.kept[np.argmax(d)] = True  # keep one row if all inputs are zero
         d = d[self.kept]
         y = inputs.projected[self.kept] / np.where(d > 0, d, 1.0)[:, None]
         self.data = [Rows(d, y, np.sqrt(inputs.c))]
 
-    def inward(self, W: Array) -> Array:
+    def to_inner(self, W: Array) -> Array:
         return (W if self.inputs.V is None else self.inputs.V.T @ W)[self.kept]
 
-    def outward(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+    def to_original(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
         W = np.zeros((self.kept.size, len(Q)))
         W[self.kept] = B @ Q.T
-        W = self.inputs.turned(W)
+        W = self.inputs.from_eigenbasis(W)
         return W, self.inputs.intercepts(W), (B, Q)
 
 
 class ProjectedRun(Run):
-    """Newton steps until they predict a decrease below the tolerance; a proximal step where the certificate disagrees."""
+    """Rounds of Newton steps, each followed by a certificate; proximal steps if a round changes nothing."""
 
     def __init__(self, settings: Projected, problem: Problem, start: Start | None, tol: float):
         self.problem, self.tol = problem, tol
         shared = problem.targets.shared_inputs
-        self.view = _ByTask(problem, settings.single) if shared is None else _ByRow(shared)
-        view, begin = self.view, None if start is None else self.view.inward(start[0])
-        self.walk = FactorNewton(
-            view.data, problem.alpha, 1, problem.scale, tol, settings.forcing, begin, view.rough, view.spread
+        self.layout = TaskLayout(problem, settings.single) if shared is None else EigenvectorLayout(shared)
+        layout, begin = self.layout, None if start is None else self.layout.to_inner(start[0])
+        self.newton = FactorNewton(
+            layout.data, problem.alpha, 1, problem.scale, tol, settings.forcing, begin, layout.single_data, layout.spectrum
         )
         self.fallback: Run | None = None
 
     def retarget(self, problem: Problem) -> None:
-        raise AssertionError("the squared loss is smooth: nothing smooths it anew")
+        raise AssertionError("the squared loss needs no smoothing")
 
     def step(self, gap: float) -> Iterate:
         if self.fallback is not None:
             return self.fallback.step(gap)
-        first = not self.walk.refused  # a good start need not move; whether it is one is for the certificate to say
-        moved = self.walk.advance()
+        first = not self.newton.certified  # the certificate may accept the starting point
+        moved = self.newton.advance()
         iterate = self._iterate()
         if not (moved or first):
             self.fallback = Proximal().begin(self.problem, Start(iterate.W, iterate.b), self.tol)
         return iterate
 
     def _iterate(self) -> Iterate:
-        problem, here = self.problem, self.walk.here
-        W, b, (left, right) = self.view.outward(here.Q.astype(float, copy=False), here.B.astype(float, copy=False))
+        problem, here = self.problem, self.newton.here
+        W, b, (left, right) = self.layout.to_original(here.Q.astype(float, copy=False), here.B.astype(float, copy=False))
 
-        def settle() -> tuple[float, Array]:
+        def best_penalty() -> tuple[float, Array]:
             A, penalty = problem.structure.final_structure(np.sqrt(problem.alpha) * (np.linalg.qr(left, mode="r") @ right.T))
             return penalty, A
 
         z = problem.predict(W, b)
         gradients = problem.loss.gradient(problem.observations.y, z)
         Z = problem.correlate(-problem.observations.weight * gradients)
-        return Iterate(W, b, z, gradients, penalty=here.penalty, Z=Z, settle=settle)
+        return Iterate(W, b, z, gradients, penalty=here.penalty, Z=Z, best_penalty=best_penalty)

@@ -1,4 +1,4 @@
-"""The supervised step: the best weights for a given structure."""
+"""The supervised step: the tasks at a fixed structure, on the side of the tasks or of the features."""
 
 from ...design.table_with_gaps import TableWithGaps
 from ...losses import RowLoss
@@ -10,10 +10,12 @@ MIN_FEATURES_FOR_TASK_SIDE = 40  # with fewer features, the systems of single ta
 
 
 def choose_side(problem: Problem) -> Side:
-    """The feature side decouples the tasks; the task side is smaller where there are far fewer tasks than features.
+    """The side on which the structure acts.
 
-    Where one small system holds all tasks, the task side also converges in fewer steps; where tasks share most of many rows,
-    products with all of these are cheaper than a system for each task.
+    The feature side decouples the tasks. The task side is smaller if there are far fewer tasks than features, and takes fewer
+    steps if one small system holds all tasks. If tasks share most of many rows, products with these are cheaper than a system
+    for
+    each task.
     """
     if problem.structure.is_sum:
         return TermSumSide(problem)
@@ -21,7 +23,7 @@ def choose_side(problem: Problem) -> Side:
         return FeatureSide(problem)
     if not problem.structure.either_side:
         return TaskSide(problem)
-    if isinstance(problem.loss, RowLoss):  # nothing decouples: the smaller structure is the better one
+    if isinstance(problem.loss, RowLoss):  # tasks never decouple: choose the smaller structure
         return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
     many = max(MIN_FEATURES_FOR_TASK_SIDE, problem.n_tasks / 4) <= problem.n_features
     if many and problem.loss.quadratic and TableWithGaps.filled(problem.design):

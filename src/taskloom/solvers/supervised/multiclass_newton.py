@@ -1,9 +1,9 @@
-"""The supervised step for losses of whole rows, on either side: all classes in one Newton system.
+"""The supervised step for multiclass losses, on either side: one Newton system for all classes.
 
-With ``W = C B R'``, ``P = Phi C`` (on tasks ``C = I``, ``R = L / sqrt(2 alpha)``, on the features ``C = Q / sqrt(2 alpha)``,
-``R = I``) the step minimises ``sum_i v_i l(y_i, (P B R')_i + b) + ||B||^2 / 2``. A row of the Hessian of the loss is
-``diag(h) - hh'/sum(h)``: multiply by ``h`` after taking out the mean that ``h`` weighs. Small systems are dense; larger ones
-go by conjugate gradients, with the mean over the rows as preconditioner.
+With ``W = C B R'``, ``P = Phi C`` (task side ``C = I``, ``R = L / sqrt(2 alpha)``; feature side ``C = Q / sqrt(2 alpha)``,
+``R = I``) the step minimises ``sum_i v_i l(y_i, (P B R')_i + b) + ||B||^2 / 2``. The Hessian of the loss of a row is
+``diag(h) - hh'/sum(h)``. Small systems are dense; larger ones are solved by conjugate gradients, preconditioned with the mean
+Hessian over the rows.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def row_fit(
     b: Array,
     inputs: RowInputs | None = None,
 ) -> tuple[Array, Array, float]:
-    """Weights, centred intercepts and norm at ``D = QQ'`` or ``A = LL'``; duals, weights and intercepts are from the last step.
+    """Weights, centred intercepts and norm at ``D = QQ'`` or ``A = LL'``, from the last duals, weights and intercepts.
 
-    Duals follow a change of the structure, but only those of a minimum belong to its weights: the better start is taken.
+    The starting point is the better of the last duals and the last weights.
     """
-    seen = problem.observations
+    obs = problem.observations
     design = RowDesign(problem, Q, L, inputs)
-    intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
-    batch = Batch(problem.loss, seen.y[None], seen.weight[None], design, intercepts)
+    intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
+    batch = Batch(problem.loss, obs.y[None], obs.weight[None], design, intercepts)
     offset = b[None] if problem.fit_intercept else np.zeros((1, 0))
 
     def value(coef: Array) -> float:
@@ -54,7 +54,7 @@ def row_fit(
 
 
 class RowInputs:
-    """``P`` and ``C``: never more columns than rows where that can be had, and sparse features are not multiplied out."""
+    """``P`` and ``C``, with no more columns than rows if possible; sparse features are not multiplied out."""
 
     def __init__(self, phi: Matrix, C: Array | None):
         self.phi, self.C = phi, C
@@ -69,26 +69,26 @@ class RowInputs:
 
     @classmethod
     def of(cls, problem: Problem) -> RowInputs:
-        """Those of all features, which serve every structure on the tasks."""
+        """The inputs of all features, for any structure on the tasks."""
         return cls(problem.inputs.rows(problem.observations.row[: problem.observations.counts[0]]), None)
 
     def forward(self, B: Array) -> Array:
-        return self.phi @ self.outward(B) if self.P is None else self.P @ B
+        return self.phi @ self.to_original(B) if self.P is None else self.P @ B
 
     def back(self, G: Array) -> Array:
         if self.P is not None:
             return self.P.T @ G
         return self.phi.T @ G if self.C is None else self.C.T @ (self.phi.T @ G)
 
-    def outward(self, B: Array) -> Array:
+    def to_original(self, B: Array) -> Array:
         return B if self.C is None else self.C @ B
 
-    def inward(self, W: Array) -> Array:
+    def to_inner(self, W: Array) -> Array:
         """The nearest ``B`` to weights ``CB``."""
         return W if self.C is None else np.linalg.lstsq(self.C, W, rcond=None)[0]
 
     def spectrum(self, v: Array, centre: bool) -> tuple[Array, Array]:
-        """Eigenvalues and eigenvectors of ``P'VP``, centred where there are intercepts: once for these inputs."""
+        """Eigenvalues and eigenvectors of ``P'VP``, centred if there are intercepts; cached."""
         if self._spectrum is None:
             gram = weighted_gram(self.phi if self.P is None else self.P, v)
             if self.P is None and self.C is not None:
@@ -118,19 +118,19 @@ class RowDesign(Design):
 
     def weights(self, coef: Array) -> Array:
         """``W`` for coefficients."""
-        return self.inputs.outward(self._spread(coef.reshape(self.shape)))
+        return self.inputs.to_original(self._expanded(coef.reshape(self.shape)))
 
     def coefficients(self, W: Array) -> Array:
         """The coefficients nearest to weights."""
-        B = self.inputs.inward(W)
+        B = self.inputs.to_inner(W)
         return (B if self.R is None else np.linalg.lstsq(self.R, B.T, rcond=None)[0].T).reshape(1, -1)
 
-    def _spread(self, B: Array) -> Array:
+    def _expanded(self, B: Array) -> Array:
         return B if self.R is None else B @ self.R.T
 
     def outputs(self, coef: Array) -> Array:
-        """The outputs without intercepts (``n x T``), by the shorter way."""
-        return self._spread(self.inputs.forward(coef.reshape(self.shape)))
+        """The outputs without intercepts (``n x T``)."""
+        return self._expanded(self.inputs.forward(coef.reshape(self.shape)))
 
     def correlate(self, U: Array) -> Array:
         """``P'UR``."""
@@ -156,7 +156,7 @@ class RowDesign(Design):
 
 
 class _RowDirection(Direction):
-    """What both share: the Hessian of the loss, and the intercepts' own part of it (``T x T``)."""
+    """Common part: the Hessian of the loss, and its block of the intercepts (``T x T``)."""
 
     def __init__(self, design: RowDesign, h: Array, intercept: bool):
         self.design, self.h, self.intercept = design, h, intercept
@@ -171,9 +171,10 @@ class _RowDirection(Direction):
         return self.h * (U - np.einsum("it,it->i", self.share, U)[:, None])
 
     def _lifted(self, H: Array) -> Array:
-        """Intercepts are unpenalised: directions without curvature get some, the one that no row sees gets as much as any.
+        """The Hessian of the intercepts with Levenberg damping, since they are not penalised.
 
-        Where there is little, it is doubled and no more: a step that expects far more than there is creeps along.
+        The constant direction, which no row determines, gets the largest curvature. Small eigenvalues are at most doubled: more
+        damping would slow the convergence.
         """
         problem = self.design.problem
         T = len(H)
@@ -191,9 +192,9 @@ class _DenseDirection(_RowDirection):
         P, T = design.inputs.P, h.shape[1]
         assert P is not None
         R = np.eye(T) if design.R is None else design.R
-        away = R[None] - (self.share @ R)[:, None]  # centred first: what is left is a sum of squares
-        correlated = h[:, :, None] * away
-        middle = np.matmul(away.transpose(0, 2, 1), correlated)
+        part = R[None] - (self.share @ R)[:, None]  # centred first, so that the result is positive semidefinite
+        correlated = h[:, :, None] * part
+        middle = np.matmul(part.transpose(0, 2, 1), correlated)
         (n, p), q = P.shape, R.shape[1]
         pairs = (P[:, :, None] * P[:, None, :]).reshape(n, p * p)
         M = (pairs.T @ middle.reshape(n, q * q)).reshape(p, p, q, q).transpose(0, 2, 1, 3).reshape(p * q, p * q)
@@ -213,7 +214,7 @@ class _DenseDirection(_RowDirection):
 
 
 class _IterativeDirection(_RowDirection):
-    """The same system with the intercepts eliminated, one product with the inputs and one back for each step."""
+    """The same system with the intercepts eliminated, by conjugate gradients."""
 
     def __init__(self, design: RowDesign, h: Array, intercept: bool):
         super().__init__(design, h, intercept)
@@ -231,7 +232,7 @@ class _IterativeDirection(_RowDirection):
         self.inverse = np.linalg.inv(self.own) if intercept else None
 
     def _taken(self, U: Array) -> Array:
-        """What is left of ``U`` once the intercepts have absorbed what they can."""
+        """``U`` with the intercepts eliminated."""
         return U if self.inverse is None else U - self.hessian_product(np.broadcast_to(self.inverse @ U.sum(axis=0), U.shape))
 
     def _apply(self, x: Array) -> Array:
@@ -242,7 +243,7 @@ class _IterativeDirection(_RowDirection):
         G = design.table(g[0])
         rhs = -(design.correlate(self._taken(G)).ravel() + coef[0])
         size = float(np.linalg.norm(coef)) + float(np.linalg.norm(design.correlate(G)))
-        accuracy = np.clip(float(np.linalg.norm(rhs)) / max(size, 1e-300), 1e-10, 1e-2)  # Newton's own error is no smaller
+        accuracy = np.clip(float(np.linalg.norm(rhs)) / max(size, 1e-300), 1e-10, 1e-2)  # inexact Newton
         step, _ = cg(self.operator, rhs, rtol=accuracy, atol=0.0, maxiter=1000, M=self.preconditioner)
         if self.inverse is None:
             return step[None], np.zeros((1, 0))

@@ -1,6 +1,6 @@
-"""The inputs of a batch of small convex problems, and the systems of Newton's method on them (``newton``).
+"""The inputs of a batch of small convex problems, and their Newton systems (``batched_newton``).
 
-A design holds inputs in the form that makes the smaller systems: coefficients of features, or duals of observations.
+A design stores the inputs in the form with the smaller systems: coefficients of features, or dual variables of observations.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def transposed(M: Array) -> Array:
 
 
 class Intercepts(ABC):
-    """Which intercept each observation has: they are spread over observations, and gradients are gathered back."""
+    """Which intercept each observation has, with expansion to observations and its adjoint."""
 
     @abstractmethod
-    def spread(self, b: Array) -> Array:
+    def expand(self, b: Array) -> Array:
         """The intercept of each observation (``B x m``)."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class Intercepts(ABC):
 
     @abstractmethod
     def dense(self) -> Array:
-        """The indicator matrix (``B x m x k``), for systems that are dense anyway."""
+        """The indicator matrix (``B x m x k``), for dense systems."""
 
     @abstractmethod
     def pick(self, which: Array) -> Intercepts:
@@ -49,11 +49,11 @@ class Intercepts(ABC):
 
 @dataclass(frozen=True, eq=False)
 class OneEach(Intercepts):
-    """One intercept for each batch element; ``mask`` (``B x m``) says which entries are not padding."""
+    """One intercept for each batch element; ``mask`` (``B x m``) marks the entries that are not padding."""
 
     mask: Array
 
-    def spread(self, b: Array) -> Array:
+    def expand(self, b: Array) -> Array:
         return self.mask * b
 
     def gather(self, x: Array) -> Array:
@@ -73,7 +73,7 @@ class OnePerTask(Intercepts):
     task: Array
     n_tasks: int
 
-    def spread(self, b: Array) -> Array:
+    def expand(self, b: Array) -> Array:
         return b[:, self.task]
 
     def gather(self, x: Array) -> Array:
@@ -87,9 +87,9 @@ class OnePerTask(Intercepts):
 
 
 class Design(ABC):
-    """The inputs of a batch, in the form that makes the smaller systems."""
+    """The inputs of a batch, in the form with the smaller systems."""
 
-    direct: ClassVar[bool] = True  # systems are solved, not approached
+    direct: ClassVar[bool] = True  # whether systems are solved by factorisation
 
     @abstractmethod
     def start(self, u: Array) -> Array:
@@ -101,7 +101,7 @@ class Design(ABC):
 
     @abstractmethod
     def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
-        """``<beta, other beta>``, given what the other predicts."""
+        """``<beta, other beta>``, given the predictions of the other."""
 
     @abstractmethod
     def pick(self, which: Array) -> Design:
@@ -113,7 +113,7 @@ class Design(ABC):
 
 
 class Direction(ABC):
-    """A factored Newton system: called with the coefficients and the loss gradient, it gives both steps."""
+    """A factored Newton system: maps coefficients and the gradient of the loss to the steps of both."""
 
     @abstractmethod
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]: ...
@@ -169,17 +169,17 @@ class _PrimalDirection(Direction):
         self.system = Positive(M)
         if intercepts is not None and damping is not None:
             E = intercepts.dense()
-            self.edge = design.gather(h[:, :, None] * E)
-            self.own = np.matmul(transposed(E), h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
+            self.border = design.gather(h[:, :, None] * E)
+            self.intercept_block = np.matmul(transposed(E), h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         rhs = -(self.design.start(g) + coef)[..., None]
         if self.intercepts is None:
             return self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
-        both = self.system.solve(np.concatenate([rhs, self.edge], axis=-1))
+        both = self.system.solve(np.concatenate([rhs, self.border], axis=-1))
         step, through = both[..., :1], both[..., 1:]
-        rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.edge), step)
-        db = solve_spd(self.own - np.matmul(transposed(self.edge), through), rest)
+        rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.border), step)
+        db = solve_spd(self.intercept_block - np.matmul(transposed(self.border), through), rest)
         return (step - np.matmul(through, db))[..., 0], db[..., 0]
 
 
@@ -206,29 +206,29 @@ class Gram(Design):
 
 
 class _GramDirection(Direction):
-    """``(I + HK) du = e - H E db`` with ``e = -g - u``, scaled by ``R = sqrt(h)`` to be symmetric.
+    """``(I + HK) du = e - H E db`` with ``e = -g - u``, symmetrised by ``R = sqrt(h)``.
 
-    ``du`` comes out as ``R`` times a solution, never as a difference of large numbers: with a weak penalty ``K`` is huge and
-    ``du`` tiny. Observations without curvature take ``du = e`` and drop out of the system. The intercepts follow from the
-    new duals adding up to zero.
+    ``du`` is computed as ``R`` times a solution, without cancellation: under a weak penalty ``K`` is large and ``du`` small.
+    Observations without curvature take ``du = e`` and leave the system. The intercepts follow from the condition that the dual
+    variables of each task add up to zero.
     """
 
     def __init__(self, K: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
         self.K, self.intercepts, self.damping = K, intercepts, damping
-        self.bent = h > 1e-14 * h.max(axis=1, keepdims=True, initial=0.0)
-        self.root = np.sqrt(np.where(self.bent, h, 0.0))
+        self.curved = h > 1e-14 * h.max(axis=1, keepdims=True, initial=0.0)
+        self.root = np.sqrt(np.where(self.curved, h, 0.0))
         self.system = Positive(self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1]))
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         e = -g - coef
-        straight = np.where(self.bent, 0.0, e)
-        scaled = np.divide(e, self.root, out=np.zeros_like(e), where=self.bent)
-        rhs = (scaled - self.root * apply(self.K, straight))[..., None]
+        linear_part = np.where(self.curved, 0.0, e)
+        scaled = np.divide(e, self.root, out=np.zeros_like(e), where=self.curved)
+        rhs = (scaled - self.root * apply(self.K, linear_part))[..., None]
         if self.intercepts is None or self.damping is None:
-            return straight + self.root * self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
+            return linear_part + self.root * self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
         E = self.intercepts.dense()
         both = self.root[:, :, None] * self.system.solve(np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
-        step, through = straight[..., None] + both[..., :1], both[..., 1:]
+        step, through = linear_part[..., None] + both[..., :1], both[..., 1:]
         schur = np.matmul(transposed(E), through) + self.damping[:, :, None] * np.eye(E.shape[-1])
         db = solve_spd(schur, self.intercepts.gather(step[..., 0] + coef)[..., None])
         return (step - np.matmul(through, db))[..., 0], db[..., 0]
@@ -236,7 +236,7 @@ class _GramDirection(Direction):
 
 @dataclass(frozen=True, eq=False)
 class SparseColumns(PrimalDesign):
-    """``X Q`` of a single batch element, kept as its factors: ``X`` (``m x d``, sparse) and ``Q`` (``d x q``)."""
+    """``X Q`` of a single batch element, stored as its factors: ``X`` (``m x d``, sparse) and ``Q`` (``d x q``)."""
 
     X: csr_array
     Q: Array

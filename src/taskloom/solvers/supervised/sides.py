@@ -1,7 +1,7 @@
-"""The two sides on which a structure may sit, and the supervised step on each (problems (U) and (T) of the paper).
+"""The supervised step on the two sides on which a structure may act (problems (U) and (T) of the paper).
 
-Task side: ``A`` (``T x T``) couples the tasks, one system holds all observations. Feature side: ``D`` (``r x r``), every task
-is a small problem of its own. A ridge only changes the metric: ``alpha A^-1 + ridge I`` is ``alpha`` times the inverse of
+Task side: ``A`` (``T x T``) couples the tasks, one system holds all observations. Feature side: ``D`` (``r x r``), and every
+task is a separate small problem. A ridge changes the metric only: ``alpha A^-1 + ridge I`` is ``alpha`` times the inverse of
 ``A (I + ridge/alpha A)^-1``.
 """
 
@@ -30,7 +30,7 @@ FLOPS_PER_CG_CALL = 5e5  # multiplications in the time of the function calls of 
 
 @dataclass(eq=False)
 class Supervised:
-    """The tasks at a given metric: weights, intercepts, predictions, gradients of the loss, ``Z = Phi'G``, the norm."""
+    """The fitted tasks at a metric: weights, intercepts, predictions, gradients of the loss, ``Z = Phi'G`` and the norm."""
 
     W: Array
     b: Array
@@ -49,11 +49,11 @@ def ridged(root: Array, rho: float) -> Array:
 
 
 class Side(ABC):
-    """What both sides share: warm starts, and how a solution is read back."""
+    """Common part of both sides: warm starts and evaluation of a solution."""
 
     dim: int  # the size of the structure that sits here
-    near_counts = False  # whether bounds on F* may look around the structure at hand
-    enough: float = 0.0  # how far above its minimum a large supervised step may stop
+    bounds_near_structure = False  # whether numerical bounds on F* are computed near the current structure
+    tolerance: float = 0.0  # how far above its minimum a large supervised step may stop
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -64,12 +64,12 @@ class Side(ABC):
         self._b = problem.best_constants
 
     def plain_root(self) -> Any:
-        """The root of the identity: every task on its own."""
+        """The root of the identity: independent tasks."""
         return np.eye(self.dim)
 
     @abstractmethod
     def moment_root(self, W: Array) -> Array:
-        """``R`` with ``R'R`` the matrix that the structure sees: ``W'W`` or ``WW'``."""
+        """``R`` with ``R'R`` the matrix on which the structure acts: ``W'W`` or ``WW'``."""
 
     @abstractmethod
     def supervise(self, root: Any) -> Supervised:
@@ -87,21 +87,20 @@ class Side(ABC):
 class TaskSide(Side):
     """``root`` is ``T x q`` with ``A = root root'``.
 
-    One dense system while it is small (in the observations or in the weights, whichever are fewer); conjugate gradients
-    beyond, and for sparse features.
+    One dense system if it is small (in observations or in weights, whichever are fewer), else conjugate gradients.
     """
 
-    near_counts = True
-    dense_limit: int = 600  # largest dense system
-    work_limit: float = 2e8  # and most multiplications to set it up
-    creeping: int = 30  # Newton steps over the pieces of a loss with kinks, after which the next system is dense,
-    creeping_limit: int = 1500  # with up to so many observations
+    bounds_near_structure = True
+    dense_limit: int = 600  # unknowns of the largest dense system
+    work_limit: float = 2e8  # multiplications to assemble it
+    max_newton_steps: int = 30  # under a smoothed piecewise loss; with more, the next systems are dense,
+    forced_dense_limit: int = 1500  # up to this many observations
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
         self.dim = problem.n_tasks
         self._gram: Array | None = None
-        self._creeps = False
+        self._force_dense = False
         self._tally: Tally | None = None
         self._Z: Array | None = None
         self._row_inputs: RowInputs | None = None
@@ -120,24 +119,26 @@ class TaskSide(Side):
         N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
         work = N * (r * q) ** 2 if r * q <= N else N * N * (r + q + N)
         large = min(N, r * q) > self.dense_limit or work > self.work_limit
-        large = large and not self._creeps
+        large = large and not self._force_dense
         if large or issparse(problem.features):
             self._tally = self._tally or self._worth(q)
-            design: Design = (coupled := Coupled(problem, L, self.enough, self._tally))
+            design: Design = (coupled := Coupled(problem, L, self.tolerance, self._tally))
             if (squares := CoupledSquares.of(coupled)) is not None:
                 return self._hold(*squares.solve(self._Z))
-        elif r * q <= (N / 2 if self._creeps else N):
+        elif r * q <= (N / 2 if self._force_dense else N):
             phi = problem.features[problem.observations.row]
-            design = Columns((phi[:, :, None] * self._spread(L)[:, None, :]).reshape(1, N, r * q))
+            design = Columns((phi[:, :, None] * self._expanded(L)[:, None, :]).reshape(1, N, r * q))
         else:
-            spread = self._spread(L)
-            design = Gram((self._observation_gram() * (spread @ spread.T))[None])
+            expanded = self._expanded(L)
+            design = Gram((self._observation_gram() * (expanded @ expanded.T))[None])
         try:
             fit = self._newton(design)
         except SlowConvergenceError:
-            self._creeps = True
+            self._force_dense = True
             return self.supervise(root)
-        self._creeps |= large and problem.loss.is_surrogate and fit.steps > self.creeping and self.creeping_limit >= N
+        self._force_dense |= (
+            large and problem.loss.is_surrogate and fit.steps > self.max_newton_steps and self.forced_dense_limit >= N
+        )
         b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
         if isinstance(design, Gram):
             W = (problem.correlate(fit.coef[0]) @ L) @ L.T / (2 * problem.alpha)
@@ -146,22 +147,22 @@ class TaskSide(Side):
         return self._read(W, b, fit.norm)
 
     def _worth(self, q: int) -> Tally | None:
-        """How many iterations may take the time of half a dense system, where one could be held."""
+        """The number of iterations that take as long as half a dense system; ``None`` if that is too large."""
         problem = self.problem
         N, n, r, T = problem.observations.y.size, problem.n_rows, problem.n_features, problem.n_tasks
-        if self.creeping_limit < N or issparse(problem.features):
+        if self.forced_dense_limit < N or issparse(problem.features):
             return None
         dense = N * N * (N / 3 + r + q)
         iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + FLOPS_PER_CG_CALL
         return Tally(dense / 2 / iteration)
 
     def _hold(self, W: Array, b: Array, z: Array, Z: Array, norm: float) -> Supervised:
-        """A solution that comes with all that ``_read`` would work out."""
+        """Store a solution whose predictions and ``Z`` are known."""
         gradients = self.problem.loss.gradient(self.problem.observations.y, z)
         self._W, self._b, self._Z, self._dual = W, b, Z, -self.problem.observations.weight * gradients
         return Supervised(W, b, z, gradients, Z, norm)
 
-    def _spread(self, L: Array) -> Array:
+    def _expanded(self, L: Array) -> Array:
         """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
         return L[self.problem.observations.task] / np.sqrt(2 * self.problem.alpha)
 
@@ -172,12 +173,12 @@ class TaskSide(Side):
         return self._gram
 
     def _newton(self, design: Design) -> Fit:
-        problem, seen = self.problem, self.problem.observations
-        intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
+        problem, obs = self.problem, self.problem.observations
+        intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
-        loss = problem.loss.pick(np.arange(seen.y.size)[None])
-        enough = design.enough if isinstance(design, Coupled) else 0.0
-        batch = Batch(loss, seen.y[None], seen.weight[None], design, intercepts, enough)
+        loss = problem.loss.pick(np.arange(obs.y.size)[None])
+        tolerance = design.tolerance if isinstance(design, Coupled) else 0.0
+        batch = Batch(loss, obs.y[None], obs.weight[None], design, intercepts, tolerance)
         return newton(batch, design.start(self._dual[None]), b)
 
 
@@ -187,10 +188,11 @@ def smaller(X: Array) -> Columns | Gram:
 
 
 class FeatureSide(Side):
-    """``root`` is ``r x q`` with ``D = root root'``; only structures that ignore zero eigenvalues may sit here.
+    """``root`` is ``r x q`` with ``D = root root'``; for structures that ignore zero eigenvalues.
 
-    Tasks of similar size go together. Sparse features go one task at a time, so that at most one task's inputs are multiplied
-    out, and those only where they have few columns (``narrow`` times fewer than there are features) or few rows.
+    Tasks of similar size are solved in batches. Sparse features are handled one task at a time, so that the inputs of at most
+    one
+    task are dense, and only if they have few columns (``narrow`` times fewer than features) or few rows.
     """
 
     narrow: int = 8
@@ -228,7 +230,7 @@ class FeatureSide(Side):
         return self.problem.inputs.times(Q / np.sqrt(2 * self.problem.alpha))
 
     def _sparse_inputs(self, Q: Array) -> Callable[[TaskBatch], Array | SparseColumns]:
-        """The same for a batch of one task, multiplied out only where that is smaller than the other systems at hand."""
+        """The same for a batch of one task, dense only if that is the smaller system."""
         d, q = Q.shape
         scaled = Q / np.sqrt(2 * self.problem.alpha)
 
@@ -240,14 +242,14 @@ class FeatureSide(Side):
         return inputs
 
     def _solve_batch(self, batch: TaskBatch, X: Array | SparseColumns) -> tuple[Fit, Array]:
-        problem, seen = self.problem, self.problem.observations
+        problem, obs = self.problem, self.problem.observations
         place, mask = batch.place, batch.mask
-        y, v, u = seen.y[place], seen.weight[place] * mask, self._dual[place] * mask
+        y, v, u = obs.y[place], obs.weight[place] * mask, self._dual[place] * mask
         design = X if isinstance(X, SparseColumns) else smaller(X)
         intercepts = OneEach(mask.astype(float)) if problem.fit_intercept else None
         b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
-        enough = self.enough / problem.n_tasks if problem.loss.quadratic else 0.0  # where one step is exact but for rounding
-        fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts, enough), design.start(u), b0)
+        tolerance = self.tolerance / problem.n_tasks if problem.loss.quadratic else 0.0  # one step is exact up to rounding
+        fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts, tolerance), design.start(u), b0)
         if isinstance(X, SparseColumns) or isinstance(design, Columns):
             return fit, fit.coef
         return fit, np.einsum("bmq,bm->bq", X, fit.coef)

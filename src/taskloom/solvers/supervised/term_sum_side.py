@@ -1,7 +1,7 @@
-"""The supervised step where the predictor is a sum: one system that holds the features of every term, each in its metric.
+"""The supervised step for a sum of terms: one system with the features of every term, each in its metric.
 
-Where no term couples the tasks, every task is a small problem of its own; else one system holds all observations, dense while
-it is small, by conjugate gradients beyond.
+If no term couples the tasks, every task is a separate small problem; else one system holds all observations, dense if it is
+small, by conjugate gradients otherwise.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Array = np.ndarray
 
 
 class TermSumSide(Side):
-    """``root`` is a list: for each term the root of its variable, in the shape that the variable has."""
+    """``root`` is a list with the root of the variable of each term, in the shape of the variable."""
 
-    near_counts = True
+    bounds_near_structure = True
     dense_limit: int = 2000  # most observations, or weights, in one dense system
 
     def __init__(self, problem: Problem):
@@ -56,7 +56,7 @@ class TermSumSide(Side):
     # --- tasks on their own -------------------------------------------------------------------------------------
 
     def _decoupled(self, roots: list[Array]) -> Supervised:
-        problem, seen = self.problem, self.problem.observations
+        problem, obs = self.problem, self.problem.observations
         turned = [
             block @ L if isinstance(variable, FeatureMatrix) else block
             for variable, block, L in zip(self.terms.variables, self.blocks, roots, strict=True)
@@ -64,7 +64,7 @@ class TermSumSide(Side):
         ends = np.cumsum([P.shape[1] for P in turned])[:-1]
         weights = [np.zeros((r, problem.n_tasks)) for r in self.terms.widths]
         b, norm = np.zeros(problem.n_tasks), 0.0
-        for batch in seen.grouping.batches:
+        for batch in obs.grouping.batches:
             inputs = []
             for variable, P, L in zip(self.terms.variables, turned, roots, strict=True):
                 X = problem.inputs.take(batch, P)
@@ -73,7 +73,7 @@ class TermSumSide(Side):
                 )
             X = np.concatenate(inputs, axis=2)
             design = smaller(X)
-            y, v = seen.y[batch.place], seen.weight[batch.place] * batch.mask
+            y, v = obs.y[batch.place], obs.weight[batch.place] * batch.mask
             u = self._dual[batch.place] * batch.mask
             intercepts = OneEach(batch.mask.astype(float)) if problem.fit_intercept else None
             b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
@@ -90,15 +90,15 @@ class TermSumSide(Side):
     # --- tasks coupled ------------------------------------------------------------------------------------------
 
     def _coupled(self, roots: list[Array]) -> Supervised:
-        problem, seen = self.problem, self.problem.observations
+        problem, obs = self.problem, self.problem.observations
         whole = Stacked(self, roots)
         design: Design = whole
-        if seen.y.size <= self.dense_limit:
+        if obs.y.size <= self.dense_limit:
             design = Gram(whole.gram()[None])
-        intercepts = OnePerTask(seen.task, problem.n_tasks) if problem.fit_intercept else None
+        intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
-        loss = problem.loss.pick(np.arange(seen.y.size)[None])
-        fit = newton(Batch(loss, seen.y[None], seen.weight[None], design, intercepts), design.start(self._dual[None]), b)
+        loss = problem.loss.pick(np.arange(obs.y.size)[None])
+        fit = newton(Batch(loss, obs.y[None], obs.weight[None], design, intercepts), design.start(self._dual[None]), b)
         coef = whole.start(fit.coef) if isinstance(design, Gram) else fit.coef
         return self._read(
             np.vstack(whole.weights(coef[0])), fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks), fit.norm
@@ -130,7 +130,7 @@ class Stacked(Design):
         for variable, L, shape, part in zip(self.side.terms.variables, self.roots, self.shapes, parts, strict=True):
             B = part.reshape(shape)
             out.append(
-                B @ L.T if variable.couples else L @ B if isinstance(variable, FeatureMatrix) else B * _spread(variable, L)
+                B @ L.T if variable.couples else L @ B if isinstance(variable, FeatureMatrix) else B * _expanded(variable, L)
             )
         return out
 
@@ -138,7 +138,7 @@ class Stacked(Design):
         Z = self.side.terms.features_of(self.problem.correlate(u[0]))
         out = []
         for variable, L, z in zip(self.side.terms.variables, self.roots, Z, strict=True):
-            B = z @ L if variable.couples else L.T @ z if isinstance(variable, FeatureMatrix) else z * _spread(variable, L)
+            B = z @ L if variable.couples else L.T @ z if isinstance(variable, FeatureMatrix) else z * _expanded(variable, L)
             out.append(B.ravel())
         return np.concatenate(out)[None]
 
@@ -153,16 +153,16 @@ class Stacked(Design):
 
     def gram(self) -> Array:
         """``sum_q k_q(x_i, x_j) A_q[t_i, t_j]`` over the observations."""
-        seen = self.problem.observations
-        same = seen.task[:, None] == seen.task[None, :]
-        K = np.zeros((seen.y.size, seen.y.size))
+        obs = self.problem.observations
+        same = obs.task[:, None] == obs.task[None, :]
+        K = np.zeros((obs.y.size, obs.y.size))
         for variable, L, block in zip(self.side.terms.variables, self.roots, self.side.blocks, strict=True):
-            phi = block[seen.row] if self.problem.inputs.by_observation is None else block
+            phi = block[obs.row] if self.problem.inputs.by_observation is None else block
             if variable.couples:
-                spread = L[seen.task]
-                K += (phi @ phi.T) * (spread @ spread.T)
+                expanded = L[obs.task]
+                K += (phi @ phi.T) * (expanded @ expanded.T)
                 continue
-            P = phi @ L if isinstance(variable, FeatureMatrix) else phi * _by_weight(variable, L, seen.task)
+            P = phi @ L if isinstance(variable, FeatureMatrix) else phi * _by_weight(variable, L, obs.task)
             K += (P @ P.T) * same
         return K
 
@@ -170,35 +170,35 @@ class Stacked(Design):
         return _StackedDirection(self, h[0], None if damping is None else damping[0])
 
 
-def _spread(variable: Any, L: Array) -> Array:
+def _expanded(variable: Any, L: Array) -> Array:
     return L if isinstance(variable, EntryNorms) else L[None, :]
 
 
 class _StackedDirection(Direction):
-    """``(I + X'HX) d = -(X'g + beta)`` with each task's intercept eliminated, by conjugate gradients."""
+    """``(I + X'HX) d = -(X'g + beta)`` with the intercept of each task eliminated, by conjugate gradients."""
 
     def __init__(self, design: Stacked, h: Array, damping: Array | None):
         self.design, self.h, self.damping = design, h, damping
-        seen = design.problem.observations
-        self.total = seen.sum_by_task(h) + (0.0 if damping is None else damping)
+        obs = design.problem.observations
+        self.total = obs.sum_by_task(h) + (0.0 if damping is None else damping)
         size = int(design.ends[-1])
         self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
 
     def _centred(self, g: Array) -> Array:
-        """Take out what each task's intercept would absorb."""
+        """Eliminate the intercept of each task."""
         if self.damping is None:
             return g
-        seen = self.design.problem.observations
-        return g - self.h * (seen.sum_by_task(g) / self.total)[seen.task]
+        obs = self.design.problem.observations
+        return g - self.h * (obs.sum_by_task(g) / self.total)[obs.task]
 
     def _apply(self, x: Array) -> Array:
         return x + self.design.start(self._centred(self.h * self.design.predict(x[None])[0])[None])[0]
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        design, seen = self.design, self.design.problem.observations
+        design, obs = self.design, self.design.problem.observations
         rhs = -(design.start(self._centred(g[0])[None]) + coef)[0]
         step, _ = cg(self.operator, rhs, rtol=1e-10, atol=0.0, maxiter=2000)
         if self.damping is None:
             return step[None], np.zeros((1, 0))
-        bent = seen.sum_by_task(g[0] + self.h * design.predict(step[None])[0])
-        return step[None], (-bent / self.total)[None]
+        total_gradient = obs.sum_by_task(g[0] + self.h * design.predict(step[None])[0])
+        return step[None], (-total_gradient / self.total)[None]
