@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 MANY = 12  # number of matrices per row from which batched inversion is faster
 SMALL = 400  # symmetric matrices up to this size are decomposed on the host, which is faster than a GPU
 NO_CARD = (
-    "device={device!r} needs PyTorch or CuPy and a CUDA device, but {why}; install taskloom[torch] on a machine with a card, "
+    "device={device!r} needs PyTorch or CuPy and a CUDA device, but {why}; install taskloom[torch] on a machine with a GPU, "
     "or leave device=None"
 )
 
@@ -86,7 +86,7 @@ def card_array(array: Any, device: str) -> Any:
     name, array = library(array), plain(array)
     if device == "cpu":
         if on_card(array):
-            raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a card')
+            raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a GPU')
         return array
     if on_card(array):
         return array
@@ -121,7 +121,7 @@ def _card_library(device: str, names: tuple[str, ...]) -> ModuleType:
         count = owner.cuda.device_count() if name == "torch" else _cupy_devices(owner)
         if _number(device) < count:
             return owner
-        why = f"{name} sees {count} devices"
+        why = f"{name} finds {count} devices"
     raise ValueError(NO_CARD.format(device=device, why=why))
 
 
@@ -147,7 +147,7 @@ def double(array: Any) -> Any:
 
 
 def dot(a: Any, b: Any) -> float:
-    """The sum of products, in the precision at hand."""
+    """The sum of products, in the precision of the arrays."""
     return float(np.vdot(a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b))
 
 
