@@ -1,7 +1,6 @@
-"""Arrays of other libraries: NumPy, PyTorch and CuPy behind one name, ``xp``, and the few things the standard does not have.
+"""NumPy, PyTorch and CuPy arrays through the array API standard (``xp``), and functions that the standard lacks.
 
-The only place that knows scikit-learn's vendored array-api-compat. It needs no ``SCIPY_ARRAY_API``: nothing is dispatched, code
-that is written with ``xp`` runs on what it is given.
+Uses the array-api-compat that scikit-learn vendors. ``SCIPY_ARRAY_API`` is not needed.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-MANY = 12  # matrices for each of their rows: then it is faster to work on all of them at once
-SMALL = 400  # symmetric matrices up to this size are decomposed by the host: it is done before a card has begun
+MANY = 12  # number of matrices per row from which batched inversion is faster
+SMALL = 400  # symmetric matrices up to this size are decomposed on the host, which is faster than a GPU
 NO_CARD = (
-    "device={device!r} needs PyTorch or CuPy and a CUDA device, but {why}; install taskloom[torch] on a machine with a card, "
+    "device={device!r} needs PyTorch or CuPy and a CUDA device, but {why}; install taskloom[torch] on a machine with a GPU, "
     "or leave device=None"
 )
 
 
 def library(array: Any) -> str | None:
-    """``"torch"`` or ``"cupy"`` for an array of theirs (neither is imported to find out), ``"numpy"``, else ``None``."""
+    """``"torch"`` or ``"cupy"`` for an array of theirs (without importing them), ``"numpy"``, else ``None``."""
     if isinstance(array, np.ndarray):
         return "numpy"
     owner = type(array).__module__.partition(".")[0]
@@ -30,7 +29,7 @@ def library(array: Any) -> str | None:
 
 
 def namespace(array: Any) -> ModuleType:
-    """The functions of the array-API standard for arrays of this library."""
+    """The array API namespace of an array."""
     if isinstance(array, np.ndarray):
         return np
     name = library(array)
@@ -43,18 +42,18 @@ def namespace(array: Any) -> ModuleType:
 
 
 def on_card(array: Any) -> bool:
-    """Whether an array lies on an accelerator."""
+    """Whether an array is on an accelerator."""
     return library(array) == "cupy" or (library(array) == "torch" and array.device.type != "cpu")
 
 
 def place(array: Any) -> str:
-    """Where an array lies, in words: ``"cpu"``, ``"cuda:0"``."""
+    """The device of an array: ``"cpu"``, ``"cuda:0"``."""
     name = library(array)
     return str(array.device) if name == "torch" else f"cuda:{array.device.id}" if name == "cupy" else "cpu"
 
 
 def to_numpy(array: Any) -> Any:
-    """An array of another library as NumPy's, copied to the host if need be; anything else as it is."""
+    """An array of another library as a NumPy array, copied to the host if needed; anything else unchanged."""
     name = library(array)
     if name == "cupy":
         return array.get()
@@ -64,30 +63,30 @@ def to_numpy(array: Any) -> Any:
 
 
 def like(values: np.ndarray, array: Any) -> Any:
-    """NumPy's floats in the library, on the device and in the precision of another array of floats."""
+    """A NumPy array converted to the library, device and dtype of another array."""
     if isinstance(array, np.ndarray):
         return values.astype(array.dtype, copy=False)
     return namespace(array).asarray(np.ascontiguousarray(values), dtype=array.dtype, device=array.device)
 
 
 def following(values: np.ndarray, X: Any) -> Any:
-    """What was computed from ``X``, in its library and on its device; NumPy's for tables of any other kind."""
+    """Results computed from ``X``, in the library and on the device of ``X``; NumPy arrays for other tables."""
     if library(X) in (None, "numpy"):
         return values
     return namespace(X).asarray(np.ascontiguousarray(values), device=X.device)
 
 
 def plain(array: Any) -> Any:
-    """A tensor that records no gradients: a fit would keep all that it computes."""
+    """A PyTorch tensor detached from its graph, which would keep all intermediate results of a fit."""
     return array.detach() if library(array) == "torch" else array
 
 
 def card_array(array: Any, device: str) -> Any:
-    """An array on the device that was asked for: it stays in its library; NumPy's go to PyTorch, or else to CuPy."""
+    """An array on the requested device, in its library; NumPy arrays are converted to PyTorch, or else to CuPy."""
     name, array = library(array), plain(array)
     if device == "cpu":
         if on_card(array):
-            raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a card')
+            raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a GPU')
         return array
     if on_card(array):
         return array
@@ -112,7 +111,7 @@ def _number(device: str) -> int:
 
 
 def _card_library(device: str, names: tuple[str, ...]) -> ModuleType:
-    """The first of these libraries that has the device, or a sentence."""
+    """The first of these libraries that has the device, or a ``ValueError``."""
     why = "none is installed"
     for name in names:
         try:
@@ -122,7 +121,7 @@ def _card_library(device: str, names: tuple[str, ...]) -> ModuleType:
         count = owner.cuda.device_count() if name == "torch" else _cupy_devices(owner)
         if _number(device) < count:
             return owner
-        why = f"{name} sees {count} devices"
+        why = f"{name} finds {count} devices"
     raise ValueError(NO_CARD.format(device=device, why=why))
 
 
@@ -134,7 +133,7 @@ def _cupy_devices(cupy: ModuleType) -> int:
 
 
 def cast(array: Any, dtype: Any) -> Any:
-    """An array in some precision; itself, if it has it."""
+    """An array with another dtype, without a copy if it is the same."""
     if isinstance(array, np.ndarray):
         return array.astype(dtype, copy=False)
     return namespace(array).astype(array, dtype, copy=False)
@@ -148,7 +147,7 @@ def double(array: Any) -> Any:
 
 
 def dot(a: Any, b: Any) -> float:
-    """The sum of products, in the precision at hand."""
+    """The sum of products, in the precision of the arrays."""
     return float(np.vdot(a, b) if isinstance(a, np.ndarray) else namespace(a).sum(a * b))
 
 
@@ -173,7 +172,7 @@ def times_transposed(M: Any, x: Any) -> Any:
 
 
 def eigh(M: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues (ascending) and vectors of a symmetric matrix as NumPy's, decomposed on the host where it is small."""
+    """Eigenvalues (ascending) and eigenvectors of a symmetric matrix as NumPy arrays; small ones are decomposed on the host."""
     if library(M) == "numpy" or M.shape[0] <= SMALL:
         return np.linalg.eigh(to_numpy(M).astype(float, copy=False))
     values, vectors = namespace(M).linalg.eigh(M)
@@ -189,12 +188,12 @@ def top_eigenvalue(M: Any) -> float:
 
 
 def left_vectors(M: Any) -> tuple[np.ndarray, Any]:
-    """Squared singular values (ascending) and left vectors, from the smaller Gram matrix: small ones are only roughly right."""
+    """Squared singular values (ascending) and left vectors, from the smaller Gram matrix; small ones are inaccurate."""
     if M.shape[0] <= M.shape[1]:
         squares, U = eigh(M @ M.T)
         return squares, like(U, M)
     squares, V = eigh(M.T @ M)
-    least = float(namespace(M).finfo(M.dtype).smallest_normal)  # one over the root of less would overflow
+    least = float(namespace(M).finfo(M.dtype).smallest_normal)  # the inverse root of smaller numbers would overflow
     return squares, M @ like(V / np.sqrt(np.maximum(squares, least)), M)
 
 
@@ -204,7 +203,7 @@ def row_products(a: Any, b: Any) -> Any:
 
 
 def column_squares(a: Any) -> np.ndarray:
-    """The sum of squares of each column, as NumPy's, in double precision."""
+    """The sum of squares of each column, as a NumPy array in double precision."""
     if isinstance(a, np.ndarray):
         return np.einsum("ij,ij->j", a, a).astype(float, copy=False)
     return to_numpy(namespace(a).sum(a * a, axis=0)).astype(float)
@@ -225,7 +224,7 @@ def inverse_roots(K: Any, lift: Any) -> Any:
     name, xp = library(K), namespace(K)
     if name == "numpy":
         return cast(_inverse_roots(K, lift), K.dtype)
-    rounding = float(xp.finfo(K.dtype).eps) * xp.linalg.trace(K)  # not all libraries say so where a root fails
+    rounding = float(xp.finfo(K.dtype).eps) * xp.linalg.trace(K)  # not all libraries raise an error where Cholesky fails
     L = xp.linalg.cholesky(add_to_diagonals(K, lift + rounding))
     if name == "torch":
         eye = xp.eye(K.shape[-1], dtype=K.dtype, device=K.device)
@@ -234,14 +233,14 @@ def inverse_roots(K: Any, lift: Any) -> Any:
 
 
 def _inverse_roots(K: np.ndarray, lift: Any) -> np.ndarray:
-    """In double precision, in which small matrices decompose faster than in single.
+    """In double precision, which is faster than single precision for small matrices.
 
-    Where rounding made a matrix of double precision indefinite, of one that is larger by as much.
+    If rounding made a matrix indefinite, a multiple of the identity of that size is added.
     """
     for last in (False, True):
         try:
             M = add_to_diagonals(K.astype(float), lift)
-            return _all_at_once(np.linalg.cholesky(M)) if len(M) >= MANY * M.shape[1] else _one_by_one(M)
+            return _invert_batch(np.linalg.cholesky(M)) if len(M) >= MANY * M.shape[1] else _invert_each(M)
         except np.linalg.LinAlgError:
             if last or K.dtype != np.float64:
                 raise
@@ -249,8 +248,8 @@ def _inverse_roots(K: np.ndarray, lift: Any) -> np.ndarray:
     raise AssertionError("the second time returns or raises")
 
 
-def _one_by_one(K: np.ndarray) -> np.ndarray:
-    """Roots and their inverses in place, while a matrix is at hand; the transpose of a C matrix is what LAPACK calls one."""
+def _invert_each(K: np.ndarray) -> np.ndarray:
+    """Cholesky factors and their inverses in place, one matrix at a time; LAPACK takes transposed C arrays."""
     for M in K.transpose(0, 2, 1):
         if dpotrf(M, 0, 1, 1)[1]:  # upper, cleaned, in place
             raise np.linalg.LinAlgError("a matrix is not positive definite")
@@ -258,8 +257,8 @@ def _one_by_one(K: np.ndarray) -> np.ndarray:
     return K
 
 
-def _all_at_once(L: np.ndarray) -> np.ndarray:
-    """The inverses of lower triangular matrices, where they are many and small."""
+def _invert_batch(L: np.ndarray) -> np.ndarray:
+    """The inverses of many small lower triangular matrices, by one forward substitution."""
     n = L.shape[1]
     rows, out = np.ascontiguousarray(L.transpose(1, 2, 0)), np.zeros((n, n, len(L)))
     for i in range(n):

@@ -1,4 +1,4 @@
-"""What losses, structures and solvers have in common: parameters that are checked at birth and can be searched."""
+"""The base class of losses, structures and solvers: validated parameters with ``get_params`` and ``set_params``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that points at the line outside of taskloom (and of scikit-learn) from which the call came."""
+    """Warn with the stack level of the caller outside of taskloom and scikit-learn."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("taskloom", "sklearn"):
         frame, level = frame.f_back, level + 1
@@ -29,17 +29,17 @@ def is_number(value: Any) -> bool:
 
 
 class Component:
-    """A dataclass with scikit-learn's ``get_params`` and ``set_params``, so that it can be cloned and searched.
+    """A dataclass with scikit-learn's ``get_params`` and ``set_params``, for cloning and grid search.
 
-    Parameters are stored as given (scikit-learn's ``clone`` insists on that); ``check`` refuses nonsense.
-    Subclasses that hold arrays are declared with ``eq=False``: comparing arrays does not give a bool.
+    Parameters are stored unchanged, as scikit-learn's ``clone`` requires; ``check`` validates them. Subclasses are declared
+    with ``eq=False``, because arrays do not compare to a bool.
     """
 
     def __post_init__(self) -> None:
         self.check()
 
     def check(self) -> None:
-        """Raise ``ValueError`` when a parameter makes no sense. The default accepts everything."""
+        """Raise ``ValueError`` for invalid parameters. The default accepts everything."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name.
@@ -47,7 +47,7 @@ class Component:
         Parameters
         ----------
         deep : bool, default=True
-            For scikit-learn's sake; components do not nest.
+            Ignored; for compatibility with scikit-learn.
 
         Returns
         -------
@@ -57,7 +57,7 @@ class Component:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}  # type: ignore[arg-type]
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name and check them; on failure nothing changes.
+        """Set parameters by name; if they are invalid, nothing changes.
 
         Parameters
         ----------
@@ -82,14 +82,12 @@ class Component:
         return self
 
     def __repr__(self) -> str:
-        shown = []
-        for name, value in self.get_params().items():
-            shown.append(f"{name}={_brief(value)}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+        shown = ", ".join(f"{name}={_brief(value)}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({shown})"
 
 
 def _brief(value: Any) -> str:
-    """A parameter in a few words."""
+    """The ``repr`` of a parameter, abbreviated for large arrays and lists."""
     if isinstance(value, np.ndarray) and value.size > 9:
         return f"<array {value.shape}>"
     if isinstance(value, (list, tuple)) and len(value) > 9:
@@ -103,9 +101,9 @@ def snake_case(name: str) -> str:
 
 
 def resolve(given: Any, kind: type, catalogue: list[type], what: str, also: Sequence[str] = ()) -> Any:
-    """A component, or the component that a snake_case name stands for; anything else is refused by name.
+    """The component of a snake_case name, or the component itself; ``ValueError`` for anything else.
 
-    ``also`` are names that mean something to the caller.
+    ``also`` are further names that the caller accepts, for the message.
     """
     if isinstance(given, kind):
         return given

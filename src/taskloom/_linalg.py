@@ -1,4 +1,4 @@
-"""The linear algebra that everything shares: symmetric eigenproblems, clipped in one place, and thread limits."""
+"""Shared linear algebra: symmetric eigenproblems, projections, and limits on BLAS threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def symmetric(M: Array) -> Array:
 
 
 def fits_single(numbers: Any) -> bool:
-    """Whether single precision holds these numbers: the largest neither overflows nor vanishes there, nor does its product."""
+    """Whether the largest magnitude is zero or within ``[1e-30, 1e30]``, well inside the range of single precision."""
     size = float(np.abs(numbers).max(initial=0.0)) if isinstance(numbers, np.ndarray) else 0.0
     return size == 0 or 1e-30 <= size <= 1e30
 
@@ -50,7 +50,7 @@ def spectral_map(f: Callable[[Array], Array], M: Array) -> Array:
 
 
 def psd_root(M: Array, rtol: float = 1e-14) -> Array:
-    """A tall ``L`` with ``M = L L'``; columns whose eigenvalue is rounding noise are left out."""
+    """A tall ``L`` with ``M = L L'``; eigenvalues below ``rtol`` of the largest are dropped."""
     m, V = psd_eigh(M)
     keep = m > rtol * max(m[-1], np.finfo(float).tiny) if m.size else np.zeros(0, bool)
     return V[:, keep] * np.sqrt(m[keep])
@@ -80,8 +80,8 @@ def inverse_quadratic(R: Array, a: Array, V: Array, rank_tol: float = 0.0, outsi
 def project_box_sum(x: Array, lower: float, upper: float, total: float) -> Array:
     """The nearest point to ``x`` with ``lower <= x <= upper`` and ``sum = total`` (``x`` is one-dimensional).
 
-    The projection is ``clip(x + shift)``; its sum grows with ``shift``, piecewise linearly, so the breakpoints
-    tell in which piece the shift lies.
+    The projection is ``clip(x + shift)``; its sum grows with ``shift``, piecewise linearly, so the shift
+    follows from the breakpoints.
     """
     n = x.size
     if n == 0:
@@ -99,7 +99,7 @@ def project_simplex(X: Array) -> Array:
     """The nearest probabilities (nonnegative, adding up to 1) to each column of ``X``."""
     ordered = -np.sort(-X, axis=0)
     rank = np.arange(1, len(X) + 1)[:, None]
-    level = (np.cumsum(ordered, axis=0) - 1) / rank  # what to take off, were these the positive ones
+    level = (np.cumsum(ordered, axis=0) - 1) / rank  # the shift, if exactly these entries stay positive
     last = np.count_nonzero(ordered > level, axis=0) - 1
     return np.maximum(X - level[last, np.arange(X.shape[1])], 0.0)
 
@@ -138,20 +138,19 @@ class Positive:
 
 
 class _OneThread:
-    """Hold BLAS to one thread while any fit of this process is inside its loop, and restore it after the last one.
+    """Limit BLAS to one thread while any fit of this process is running, and restore the limit after the last one.
 
-    Small eigenproblems with a starved thread pool are 50 times slower (OpenBLAS issue 5517). Most pools are global, so nested
-    or concurrent fits must count: restoring what *each* found would leave the limit behind. OpenBLAS on top of OpenMP has a
-    limit for each thread, which only that thread can restore. A forked child has none of its parent's other threads, nor their
-    fits.
+    Small eigenproblems with an oversubscribed thread pool are 50 times slower (OpenBLAS issue 5517). Most pools are global, so
+    nested and concurrent fits are counted. OpenBLAS with OpenMP has a limit per thread, which only that thread can restore. A
+    forked child process has only the thread that forked.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside: Counter[int] = Counter()  # how deep each thread is
-        self._pools: tuple[list, list] | None = None  # shared by all threads, and of each thread
-        self._found: list = []  # the limits of the shared pools before the first fit
-        self._found_by: dict[int, list] = {}  # those of its own pools before the first fit of a thread
+        self._inside: Counter[int] = Counter()  # nesting depth of each thread
+        self._pools: tuple[list, list] | None = None  # global, and per thread
+        self._found: list = []  # limits of the global pools before the first fit
+        self._found_by: dict[int, list] = {}  # limits per thread before its first fit
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._lock_for_fork, after_in_parent=self._unlock, after_in_child=self._in_child)
 
@@ -166,7 +165,7 @@ class _OneThread:
 
     def _enter(self, thread: int) -> None:
         with self._lock:
-            shared, own = self._pools = self._pools or blas_pools()  # looking for the libraries takes milliseconds: once
+            shared, own = self._pools = self._pools or blas_pools()  # finding the libraries takes milliseconds
             if not self._inside:
                 self._found = _limit(shared)
             if thread not in self._inside:
@@ -189,7 +188,7 @@ class _OneThread:
         self._lock.release()
 
     def _in_child(self) -> None:
-        """Only the thread that forked lives on."""
+        """Forget all threads but the one that forked."""
         gone = set(self._inside) - {threading.get_ident()}
         for thread in gone:
             del self._inside[thread], self._found_by[thread]
@@ -199,24 +198,24 @@ class _OneThread:
 
 
 def blas_pools() -> tuple[list, list]:
-    """The BLAS libraries with one limit for all threads, and those with a limit for each."""
+    """The BLAS libraries with a global limit, and those with a limit per thread."""
     blas = ThreadpoolController().select(user_api="blas").lib_controllers
     own = [pool for pool in blas if getattr(pool, "threading_layer", None) == "openmp"]
     return [pool for pool in blas if pool not in own], own
 
 
 def _limit(pools: list) -> list[tuple[Any, int]]:
-    """Hold pools to one thread; what they had."""
+    """Limit pools to one thread, and return their previous limits."""
     found = [(pool, pool.num_threads) for pool in pools]
     _restore([(pool, 1) for pool in pools])
     return found
 
 
 def _restore(found: list[tuple[Any, int]]) -> None:
-    """From whatever thread: the last fit to end need not be the first that began.
+    """Set limits, from any thread: the last fit to end need not be in the thread of the first.
 
-    Since 3.8 threadpoolctl lets one thread alone change the limit of OpenBLAS and ignores all others without a word, which
-    would leave our limit behind; behind that gate is the function that sets it.
+    Since version 3.8 threadpoolctl silently ignores changes of the OpenBLAS limit from other threads; ``_real_set_num_threads``
+    is the function without that check.
     """
     for pool, threads in found:
         getattr(pool, "_real_set_num_threads", pool.set_num_threads)(threads)

@@ -1,4 +1,4 @@
-"""Maps between the paper's problems: (Q) and (R), tasks (U) and features (T), dual coefficients and weights."""
+"""Equivalences between the paper's problems: (Q) and (R), tasks (U) and features (T), dual coefficients and weights."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def q_to_r(C: Array, A: Array) -> tuple[Array, Array]:
 
 
 def tasks_to_features(W: Array, A: Array) -> Array:
-    """``D`` on the features that does what ``A`` does on the tasks, at an optimum ``W`` of a spectral structure.
+    """The matrix ``D`` on the features that is equivalent to ``A`` on the tasks, at an optimum ``W`` of a spectral structure.
 
-    There ``A`` and ``W'W`` share eigenvectors: with ``W = U diag(w) V'``, ``D = U diag(v'Av) U'``.
+    At the optimum ``A`` and ``W'W`` have the same eigenvectors: with ``W = U diag(w) V'``, ``D = U diag(v'Av) U'``.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def tasks_to_features(W: Array, A: Array) -> Array:
 
 
 def features_to_tasks(W: Array, D: Array) -> Array:
-    """``A`` on the tasks that does what ``D`` does on the features: the way back.
+    """The matrix ``A`` on the tasks that is equivalent to ``D`` on the features: the inverse of ``tasks_to_features``.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def features_to_tasks(W: Array, D: Array) -> Array:
 def implied_tasks(W: Array, D: Array) -> Array | factored_matrix.FactoredStructure:
     """The task matrix that goes with a structure on the features: ``W'D^+W``, with the trace of ``D``.
 
-    For the trace penalty, which may sit on either side, it is the ``A`` of the task side. With many tasks it comes factored.
+    For the trace penalty it is the optimal ``A`` on the tasks. With many tasks it is returned in factored form.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def dual_to_weights(Phi: Array, C: Array) -> Array:
 
 
 def weights_to_dual(Phi: Array, W: Array) -> Array:
-    """The smallest ``C`` with ``Phi'C = W``, for weights in the span of the rows of ``Phi``.
+    """The ``C`` of smallest norm with ``Phi'C = W``, for weights in the span of the rows of ``Phi``.
 
     Parameters
     ----------

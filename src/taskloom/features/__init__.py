@@ -1,4 +1,4 @@
-"""Kernels as finite features: ``Phi`` with ``K = Phi Phi'``, exactly, or approximately with few columns."""
+"""Finite features of kernels: ``Phi`` with ``K = Phi Phi'``, exact or approximate."""
 
 from .kernels import (
     GROWING,

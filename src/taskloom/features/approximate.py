@@ -1,7 +1,7 @@
-"""Kernels as few features: ``Phi Phi'`` close to ``K``, from landmarks or from random waves; cost linear in the rows.
+"""Kernel approximation: features with ``Phi Phi'`` close to ``K``, by Nystroem's method or random Fourier features.
 
-Whatever map is drawn depends on a uniform sample of the rows only. The sample does not depend on how the rows are cut into
-blocks, so a fit from blocks has the features of the fit in memory.
+The cost is linear in the number of rows. The map depends only on a uniform sample of the rows, which is the same for rows that
+come in blocks and for rows in memory.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from .._component import warn
 from .kernels import KernelFeatures, LinearFeatures, Matrix, kernel_function, to_dense
 
 Array = np.ndarray
-TARGET = 0.05  # relative error of the kernel that n_components="auto" asks for
-FEWEST, MOST = 64, 5000  # features that a target may lead to
+TARGET = 0.05  # relative error of the kernel for n_components="auto"
+FEWEST, MOST = 64, 5000  # smallest and largest number of features for a target error
 PROBE = 1000  # rows on which the error is measured
-CANDIDATES = 20  # rows for each landmark among which leverage scores choose
-BLOCK = 1 << 23  # numbers of mapped features that are held at a time
+CANDIDATES = 20  # rows per landmark from which leverage scores sample
+BLOCK = 1 << 23  # entries of the feature matrix that are computed at a time
 
 
 class FeatureMap(Protocol):
-    """What a map must do; scikit-learn's transformers do."""
+    """A fitted transformer of scikit-learn, or the like."""
 
     def transform(self, X: Matrix) -> Array: ...
 
 
 class Landmarks:
-    """Nystroem's features: functions of the kernel at some rows, orthonormal in the space of the kernel.
+    """Nystroem features: an orthonormal basis of the span of the kernel functions at some rows.
 
-    ``phi(x) = k(x, points) U / sqrt(s)`` with ``K(points, points) = U diag(s) U'``. Predictors of these features are members
-    of the space of the exact kernel, with the same norm. It is scikit-learn's ``Nystroem`` for kernels ``k(X, Z)`` of
-    matrices; directions below rounding are left out.
+    ``phi(x) = k(x, points) U / sqrt(s)`` with ``K(points, points) = U diag(s) U'``. Predictors have
+    the same norm as in the reproducing kernel Hilbert space of the exact kernel. Like scikit-learn's ``Nystroem``, for kernels
+    ``k(X, Z)`` of matrices; eigenvalues below rounding are dropped.
     """
 
     def __init__(self, points: Matrix, kernel: Any, parameters: dict[str, float]):
@@ -55,7 +55,7 @@ class Landmarks:
 
 
 class MappedFeatures(LinearFeatures):
-    """Features that a map gave: the model is linear in them."""
+    """The features of a map; the model is linear in them."""
 
     def __init__(self, feature_map: FeatureMap, phi: Array, error: float | None = None):
         super().__init__(phi)
@@ -66,7 +66,7 @@ class MappedFeatures(LinearFeatures):
 
 
 def pieces(n_rows: int, width: int) -> Iterator[slice]:
-    """Rows that are mapped at a time."""
+    """Blocks of rows."""
     height = max(BLOCK // max(width, 1), 1)
     return (slice(first, min(first + height, n_rows)) for first in range(0, max(n_rows, 1), height))
 
@@ -80,12 +80,12 @@ def mapped(feature_map: FeatureMap, X: Matrix) -> Array:
 
 
 class Reservoir:
-    """A uniform sample of the rows that pass by, in a random order; each row has a random key, the smallest keys stay."""
+    """A uniform sample of streamed rows, in random order: each row gets a random key, and the smallest keys are kept."""
 
     def __init__(self, size: int, random_state: Any):
         self.size = size
-        self.rng = check_random_state(0 if random_state is None else random_state)  # fits are deterministic unless asked
-        self.seed = self.rng.randint(1 << 31)  # for what is drawn beside the rows, however many pass by
+        self.rng = check_random_state(0 if random_state is None else random_state)  # fits are deterministic by default
+        self.seed = self.rng.randint(1 << 31)  # for other random numbers, independent of the number of rows
         self.keys = np.zeros(0)
         self.kept: Any = None
 
@@ -104,7 +104,7 @@ class Reservoir:
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
-    """Which map: ``"nystroem"``, ``"leverage"``, ``"fourier"`` or a transformer; how many features, or how small an error."""
+    """The kind of map (``"nystroem"``, ``"leverage"``, ``"fourier"`` or a transformer), and its number of features or error."""
 
     kind: Any
     n_components: Any
@@ -132,14 +132,14 @@ class Approximation:
 
     @property
     def target(self) -> float | None:
-        """The relative error of the kernel that is asked for; ``None`` where the number of features is given."""
+        """The target for the relative error of the kernel; ``None`` where the number of features is given."""
         if self.n_components == "auto":
             return TARGET
         return None if isinstance(self.n_components, (int, np.integer)) else float(self.n_components)
 
     @property
     def sample_size(self) -> int:
-        """How many rows the map is drawn from."""
+        """The number of rows that the map is computed from."""
         if not isinstance(self.kind, str):
             return 10 * PROBE
         if self.target is not None:
@@ -147,7 +147,7 @@ class Approximation:
         return {"nystroem": 1, "leverage": CANDIDATES, "fourier": 0}[self.kind] * int(self.n_components) or 1
 
     def draw(self, sample: Matrix, seed: int) -> tuple[FeatureMap, float | None]:
-        """The map from a uniform sample of the rows, and the error of the kernel where there is a target for it."""
+        """The map from a uniform sample of the rows, and the error of the kernel if it has a target."""
         sample = sample.astype(np.float64, copy=False)
         if not isinstance(self.kind, str):
             return clone(self.kind).fit(sample), None
@@ -157,7 +157,7 @@ class Approximation:
         return self._grow(make, sample, seed)
 
     def _grow(self, make: Callable, sample: Matrix, seed: int) -> tuple[FeatureMap, float]:
-        """More features, by steps of about 1.4, until the error on a probe is small enough."""
+        """Increase the number of features by factors of about 1.4 until the error on a probe meets the target."""
         target, number = self.target, FEWEST
         assert target is not None
         probe = sample[-PROBE:]
@@ -189,7 +189,7 @@ class Approximation:
         return Landmarks(sample[chosen], self.kernel, self.parameters)
 
     def _fourier(self, sample: Matrix, number: int, seed: int) -> FeatureMap:
-        from sklearn.kernel_approximation import RBFSampler  # slow: only where it is asked for
+        from sklearn.kernel_approximation import RBFSampler  # slow to import
 
         gamma = self.parameters.get("gamma")
         gamma = 1.0 / sample.shape[1] if gamma is None else float(gamma)
@@ -199,8 +199,8 @@ class Approximation:
 def leverage_scores(X: Matrix, number: int, k: Callable[..., Array]) -> Array:
     """Ridge leverage scores of the rows, estimated from the first of them (Musco and Musco, 2017, one level).
 
-    ``(k_ii - k_iS (K_SS + p ridge I)^-1 k_Si) / ridge``, at most 1: how badly the rows ``S``, a share ``p`` of all, explain row
-    ``i``. The ridge is the one at which the scores add up to the number of landmarks.
+    ``(k_ii - k_iS (K_SS + p ridge I)^-1 k_Si) / ridge``, at most 1: the relative error of row ``i`` given the rows ``S``, a
+    share ``p`` of all. The ridge is chosen such that the sum of the scores is the number of landmarks.
     """
     first = X[: min(number, X.shape[0] // 2)]
     share = first.shape[0] / X.shape[0]
@@ -221,6 +221,6 @@ def leverage_scores(X: Matrix, number: int, k: Callable[..., Array]) -> Array:
 
 
 def diagonal(k: Callable[..., Array], X: Matrix, block: int = 256) -> Array:
-    """``k(x, x)``, from small blocks: not every kernel can give it alone."""
+    """``k(x, x)`` for each row, from small blocks, because kernels need not have a method for the diagonal."""
     rows = (slice(i, i + block) for i in range(0, X.shape[0], block))
     return np.concatenate([np.diag(to_dense(k(X[some], X[some]))) for some in rows])

@@ -1,9 +1,8 @@
-"""Kernel matrices as features, cheaply: ``Phi`` with ``K = Phi Phi'``, and readers with ``k(x, X) readers = phi(x)``.
+"""Factorizations ``K = Phi Phi'`` of large kernel matrices, and matrices ``U`` with ``k(x, X) U = phi(x)``.
 
-Three ways, each for large matrices. A Cholesky factor costs a tenth of the eigendecomposition, and a solver that looks for the
-few directions that count (``solvers.subspaces``) needs no more. Close to singular it is pivoted: as many columns as the
-kernel has dimensions that rounding can tell. Where tasks are many or rows are few, the eigenvectors of the *centred* matrix:
-with intercepts and shared rows, those are the ones that make everything diagonal.
+A Cholesky factor costs a tenth of the eigendecomposition, and suffices for solvers on a Krylov subspace
+(``solvers.subspaces``). Close to singular it is pivoted, with as many columns as the numerical rank. With many tasks or few
+rows, the eigenvectors of the centred matrix are used: with intercepts and shared rows they diagonalise the problem.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from scipy.linalg.lapack import dpstrf
 
 Array = np.ndarray
 EPS = np.finfo(float).eps
-STRIP = 256  # rows at a time, so that a transposed copy stays in the cache
+STRIP = 256  # rows per block, so that a transposed copy fits into the cache
 
 
 def asymmetry(K: Array) -> float:
@@ -23,12 +22,12 @@ def asymmetry(K: Array) -> float:
 
 
 def rounding(K: Array) -> float:
-    """What is nothing beside the largest eigenvalue, which is at least the mean of the row sums and the largest entry."""
+    """Rounding errors relative to the largest eigenvalue, which is at least the mean row sum and the largest entry."""
     return 10 * EPS * max(float(K.sum()) / len(K), float(K.diagonal().max()))
 
 
 def decays(K: Array, share: float = 0.95, level: float = 1e-6) -> bool:
-    """Whether a partial factor is likely to pay: a quarter of the rows shows how fast the pivots fall."""
+    """Whether the pivots of a quarter of the rows decay, so that a partial factorization is likely to pay off."""
     rows = slice(None, None, 4)
     part = K[rows, rows]
     rank = dpstrf(part, tol=level * float(part.diagonal().max()), lower=1)[2]
@@ -36,7 +35,7 @@ def decays(K: Array, share: float = 0.95, level: float = 1e-6) -> bool:
 
 
 def cholesky(K: Array) -> Array | None:
-    """The lower triangle ``Phi``; ``None`` where ``K`` is closer to singular than rounding can tell."""
+    """The Cholesky factor ``Phi``; ``None`` where ``K`` is numerically singular."""
     try:
         phi = np.linalg.cholesky(K)
     except np.linalg.LinAlgError:
@@ -45,18 +44,18 @@ def cholesky(K: Array) -> Array | None:
 
 
 def pivoted_cholesky(K: Array) -> tuple[Array, Array] | None:
-    """``(Phi, pivots)``: ``Phi[pivots]`` is lower triangular, ``Phi Phi' = K`` to rounding; ``None`` if ``K`` forbids it.
+    """``(Phi, pivots)``: ``Phi[pivots]`` is lower triangular, ``Phi Phi' = K`` to rounding; ``None`` for an indefinite ``K``.
 
-    The pivot is the largest diagonal entry of what is left, so columns come in falling order of what they explain at least.
+    The pivot is the largest diagonal entry of the remainder.
     """
-    n, nothing = len(K), rounding(K)
-    factor, order, rank, _ = dpstrf(K.T, tol=nothing, lower=1)
+    n, tol = len(K), rounding(K)
+    factor, order, rank, _ = dpstrf(K.T, tol=tol, lower=1)
     order = order - 1
     if rank == 0:
         return None
-    if rank < n:  # a positive semidefinite rest has no entry above its diagonal, which is nothing
+    if rank < n:  # no entry of a positive semidefinite remainder exceeds its diagonal, which is rounding
         rest, below = order[rank:], factor[rank:, :rank]
-        if np.abs(K[np.ix_(rest, rest)] - below @ below.T).max() > 20 * nothing:
+        if np.abs(K[np.ix_(rest, rest)] - below @ below.T).max() > 20 * tol:
             return None
     for i in range(0, rank, STRIP):
         factor[:i, i : i + STRIP], corner = 0.0, factor[i : i + STRIP, i : i + STRIP]
@@ -67,10 +66,10 @@ def pivoted_cholesky(K: Array) -> tuple[Array, Array] | None:
 
 
 def centred_eigenvectors(K: Array) -> tuple[Array, Array, Array] | None:
-    """``(Phi, U, scale)`` with readers ``U * scale``, from the eigenvectors of ``HKH`` (``H`` takes the mean of the rows off).
+    """``(Phi, U, scale)`` with ``k(x, X) (U * scale) = phi(x)``, from the eigenvectors of ``HKH`` (``H`` subtracts the mean).
 
-    ``Phi = [m_0 1, U_c sqrt(k) + 1 m']``: ``m`` makes ``Phi Phi' = K``, and ``Phi`` less its mean has orthogonal columns.
-    ``None`` where ``K`` is not positive semidefinite, or too close to singular for ``m`` to be told.
+    ``Phi = [m_0 1, U_c sqrt(k) + 1 m']``, with ``m`` such that ``Phi Phi' = K``; after subtraction of its mean, ``Phi`` has
+    orthogonal columns. ``None`` where ``K`` is not positive semidefinite, or too close to singular to compute ``m``.
     """
     n = len(K)
     means = K.mean(axis=0)
@@ -78,19 +77,19 @@ def centred_eigenvectors(K: Array) -> tuple[Array, Array, Array] | None:
     centred = K - means
     centred -= means[:, None] - overall
     k, U = np.linalg.eigh(centred)
-    nothing = rounding(K)
-    if k[0] < -nothing * n:
+    tol = rounding(K)
+    if k[0] < -tol * n:
         return None
-    first = max(int(np.searchsorted(k, n * EPS * k[-1], side="right")), 1)  # the constants are in the kernel of HKH
+    first = max(int(np.searchsorted(k, n * EPS * k[-1], side="right")), 1)  # constants are in the null space of HKH
     k, kept = k[first:], U[:, first:]
-    kept -= kept.mean(axis=0)  # rounding, by the same token
+    kept -= kept.mean(axis=0)  # remove rounding along the constants
     toward = kept.T @ (means - overall)
-    if np.abs(kept @ toward - (means - overall)).max(initial=0.0) > nothing:
+    if np.abs(kept @ toward - (means - overall)).max(initial=0.0) > tol:
         return None
     scale = 1 / np.sqrt(k)
     m = scale * toward
     left = overall - float(m @ m)
-    if left <= n * nothing:
+    if left <= n * tol:
         return None
     root = float(np.sqrt(left))
     U = U[:, first - 1 :]

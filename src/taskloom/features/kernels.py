@@ -1,4 +1,4 @@
-"""Kernels as finite features: ``Phi`` (``n x r``) with ``K = Phi Phi'`` on the training inputs, exactly."""
+"""Exact finite features of kernels: ``Phi`` (``n x r``) with ``K = Phi Phi'`` on the training inputs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .._linalg import symmetric
 from .factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
 
 Array = np.ndarray
-SMALL = 100_000  # entries of a sparse matrix, zeros included, up to which a dense one is the better choice
-Matrix: TypeAlias = np.ndarray | csr_array  # features are dense, or sparse by rows
-LARGE = 400  # rows from which a kernel matrix is worth a look at how to decompose it
-GROWING = 1000  # and from which its eigenvectors cost more than a fit without them (solvers/subspaces.py)
-PER_TASK = 8  # features for each task, below which such a fit takes in most of them
-_TAKES = {  # which of gamma, degree and coef0 a named kernel understands
+SMALL = 100_000  # entries of a sparse matrix, zeros included, up to which it is made dense
+Matrix: TypeAlias = np.ndarray | csr_array  # dense, or sparse in CSR format
+LARGE = 400  # rows from which the factorization of a kernel matrix is chosen
+GROWING = 1000  # rows from which a Krylov subspace is faster than eigenvectors (solvers/subspaces.py)
+PER_TASK = 8  # features per task below which the Krylov subspace would contain most of them
+_TAKES = {  # the parameters among gamma, degree and coef0 of a named kernel
     "rbf": ("gamma",),
     "laplacian": ("gamma",),
     "chi2": ("gamma",),
@@ -32,7 +32,7 @@ _ONE_MATRIX = 'kernel="precomputed" cannot stand in a list, where X would have t
 
 
 def as_csr(X: Any) -> csr_array:
-    """A sparse matrix of any format by rows, as numbers, each place stored once; what was given is left as it was."""
+    """A sparse matrix in canonical CSR format with float entries; the argument is not changed."""
     rows = csr_array(X, dtype=float)
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -41,7 +41,7 @@ def as_csr(X: Any) -> csr_array:
 
 
 def entries(phi: Matrix) -> Array:
-    """The numbers that are held: all of them, or those that a sparse matrix stores."""
+    """The stored entries of a dense or sparse matrix."""
     return phi.data if issparse(phi) else phi  # type: ignore[return-value]
 
 
@@ -63,12 +63,12 @@ def weighted_gram(phi: Matrix, h: Array) -> Array:
 class LinearFeatures:
     """``Phi = X``; with more columns than rows, ``X' = QR`` and ``Phi = R'``, so that ``r`` is at most ``n``.
 
-    No ``n x n`` matrix is formed when there are fewer columns than rows, and a large sparse ``X`` is never made dense: it has
-    no sparse ``Q``, so with at least as many columns as rows its features are those of the kernel matrix ``XX'``. A small one
-    is: dense systems are quicker and lose fewer digits. With ``keep_columns`` the features are the columns, however many.
+    With fewer columns than rows no ``n x n`` matrix is formed. A large sparse ``X`` stays sparse; with at least as many columns
+    as rows its features are those of the kernel matrix ``XX'``, because ``Q`` would be dense. A small sparse ``X`` is made
+    dense. With ``keep_columns`` the features are always the columns.
     """
 
-    note = ""  # nothing to know about: no matrix is repaired
+    note = ""  # for the message of the certificate
 
     def __init__(self, X: Matrix, keep_columns: bool = False):
         self.basis: Array | None = None
@@ -76,7 +76,7 @@ class LinearFeatures:
         if issparse(X) and X.shape[0] * X.shape[1] <= SMALL:
             X = to_dense(X)
         self.X = self.phi = as_csr(X) if issparse(X) else X
-        self.n_inputs = X.shape[1]  # how many weights a user sees: one for each column
+        self.n_inputs = X.shape[1]  # the number of coefficients that users see: one per column
         if keep_columns:
             return
         if issparse(X) and X.shape[1] >= X.shape[0]:
@@ -95,39 +95,38 @@ class LinearFeatures:
         return W if self.basis is None else self.basis @ W
 
     def project(self, X: Matrix) -> Matrix:
-        """The features of other inputs; where they leave the span of the training inputs, their part inside it."""
+        """The features of other inputs, projected on the span of the training inputs."""
         if self.kernel is not None:
             return self.kernel.project(to_dense(X @ self.X.T))
         return X if self.basis is None else X @ self.basis
 
     def weights(self, coef: Array) -> Array:
-        """The weights ``W`` of the features that stand for weights of the columns: the way back."""
+        """The weights ``W`` of the features from weights of the columns: the inverse of ``coef``."""
         if self.kernel is not None:
             return self.kernel.fitting(self.X @ coef)
         return coef if self.basis is None else self.basis.T @ coef
 
 
 def _symmetric_kernel(K: Array) -> Array:
-    """The matrix itself, or its symmetric part where more than rounding made it lopsided."""
-    lopsided = asymmetry(K)
+    """The matrix, symmetrised where it differs from its transpose by more than rounding."""
+    difference = asymmetry(K)
     size = max(float(K.max(initial=0.0)), -float(K.min(initial=0.0)), np.finfo(float).tiny)
-    if not lopsided <= 1e-6 * size:
-        raise ValueError(f"the kernel matrix must be symmetric; it differs from its transpose by {lopsided:.3g}")
-    return K if lopsided <= 1e-15 * size else symmetric(K)
+    if not difference <= 1e-6 * size:
+        raise ValueError(f"the kernel matrix must be symmetric; it differs from its transpose by {difference:.3g}")
+    return K if difference <= 1e-15 * size else symmetric(K)
 
 
 class KernelFeatures:
-    """``Phi = U sqrt(k)`` from the eigendecomposition of ``K``; directions below rounding are left out."""
+    """``Phi = U sqrt(k)`` from the eigendecomposition of ``K``; eigenvalues below rounding are dropped."""
 
-    note = ""  # what a reader of the certificate must know
+    note = ""  # for the message of the certificate
 
     def __init__(self, K: Array):
         k, U = np.linalg.eigh(_symmetric_kernel(K))
         if not (k[0] >= -1e-7 * max(k[-1], 0.0) and k[-1] >= 0):
             raise ValueError(
                 f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {k[0]:.3g} (largest "
-                f"{k[-1]:.3g}); "
-                "choose another kernel, or other parameters of it"
+                f"{k[-1]:.3g}); choose another kernel, or other parameters of it"
             )
         keep = k > len(k) * np.finfo(float).eps * k[-1]
         keep[-1] = True  # an all-zero kernel keeps one (zero) feature
@@ -139,11 +138,11 @@ class KernelFeatures:
 
     def _set(self, phi: Array, U: Array, inverse_root: Array) -> None:
         self.phi, self.U, self.inverse_root = phi, U, inverse_root
-        self.n_inputs = len(phi)  # how many coefficients a user sees: one for each row
+        self.n_inputs = len(phi)  # the number of coefficients that users see: one per row
 
     @classmethod
     def centred(cls, K: Array) -> KernelFeatures | None:
-        """Features that are orthogonal once their mean is taken off: what shared inputs with intercepts need."""
+        """Features whose columns are orthogonal after centring, for shared inputs with intercepts."""
         parts = centred_eigenvectors(K)
         if parts is None:
             return None
@@ -160,45 +159,45 @@ class KernelFeatures:
         return (K @ self.U) * self.inverse_root
 
     def weights(self, C: Array) -> Array:
-        """``W = Phi'C``: the way back."""
+        """``W = Phi'C``: the inverse of ``dual_coef``."""
         return self.phi.T @ C
 
     def fitting(self, F: Array) -> Array:
-        """The weights that predict ``F`` (``n x T``) on the training inputs, where features can."""
+        """The weights with predictions ``F`` (``n x T``) on the training inputs, if ``F`` is in the span of the features."""
         return self.inverse_root[:, None] * (self.U.T @ F)
 
 
 class PivotedFeatures(KernelFeatures):
-    """``Phi`` from a Cholesky factor, pivoted where the kernel is close to singular: as exact, and no eigenvectors."""
+    """``Phi`` from a Cholesky factor, pivoted where the kernel is close to singular."""
 
     def __init__(self, phi: Array, pivots: Array | None):
         self.phi, self.pivots, self.n_inputs = phi, pivots, len(phi)
         self.inverse_root = np.ones(phi.shape[1])
 
     def _solve(self, rhs: Array, trans: str = "N") -> Array:
-        """``R^-1 rhs`` or ``R'^-1 rhs`` with the rows ``R`` of the pivots, a lower triangle: they say it all."""
+        """``R^-1 rhs`` or ``R'^-1 rhs`` with the lower triangular rows ``R`` of the pivots."""
         triangle = self.phi if self.pivots is None else self.phi[self.pivots]
         return solve_triangular(triangle, rhs, trans=trans, lower=True, check_finite=False)
 
-    def _placed(self, rows: Array) -> Array:
-        """The rows of the pivots, and nothing elsewhere."""
+    def _at_pivots(self, rows: Array) -> Array:
+        """These rows at the pivots, and zeros elsewhere."""
         if self.pivots is None:
             return rows
-        placed = np.zeros((self.n_inputs, rows.shape[1]))
-        placed[self.pivots] = rows
-        return placed
+        out = np.zeros((self.n_inputs, rows.shape[1]))
+        out[self.pivots] = rows
+        return out
 
     @cached_property
     def U(self) -> Array:  # type: ignore[override]
-        """What turns ``k(x, X)`` into features."""
-        return self._placed(self._solve(np.eye(self.phi.shape[1])).T)
+        """``U`` with ``phi(x) = k(x, X) U``."""
+        return self._at_pivots(self._solve(np.eye(self.phi.shape[1])).T)
 
     def dual_coef(self, W: Array) -> Array:
-        return self._placed(self._solve(W, "T"))
+        return self._at_pivots(self._solve(W, "T"))
 
 
 class SumFeatures:
-    """The features of several kernels side by side: the predictor is a sum with an addend for each kernel."""
+    """The concatenated features of several kernels: the predictor is a sum with one term per kernel."""
 
     def __init__(self, parts: list[KernelFeatures]):
         self.parts = parts
@@ -211,7 +210,7 @@ class SumFeatures:
         return zip(self.parts, np.split(W, np.cumsum(self.widths)[:-1]), strict=True)
 
     def dual_coef(self, W: Array) -> list[Array]:
-        """For each kernel its coefficients, with ``f(x) = sum_q k_q(x, X) C_q``."""
+        """The dual coefficients of each kernel, with ``f(x) = sum_q k_q(x, X) C_q``."""
         return [part.dual_coef(own) for part, own in self._each(W)]
 
     def project(self, Ks: list[Array]) -> Array:
@@ -219,7 +218,7 @@ class SumFeatures:
         return np.hstack([part.project(K) for part, K in zip(self.parts, Ks, strict=True)])
 
     def weights(self, Cs: list[Array]) -> Array:
-        """Stacked weights from dual coefficients: the way back."""
+        """Stacked weights from dual coefficients: the inverse of ``dual_coef``."""
         return np.vstack([part.weights(C) for part, C in zip(self.parts, Cs, strict=True)])
 
 
@@ -227,7 +226,7 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
     """``k(X, Z)`` for a scikit-learn kernel name, a Gaussian-process kernel, or a callable of two matrices."""
     if callable(kernel):
         return lambda X, Z: to_dense(kernel(X, Z))
-    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow: only where a kernel is named
+    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow to import
 
     known = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
     if not (isinstance(kernel, str) and kernel in known):
@@ -239,24 +238,24 @@ def kernel_function(kernel: Any, *, gamma: float | None = None, degree: float = 
     function = PAIRWISE_KERNEL_FUNCTIONS[kernel]
 
     def values(X: Any, Z: Any) -> Array:
-        with config_context(assume_finite=True, skip_parameter_validation=True):  # inputs were checked
+        with config_context(assume_finite=True, skip_parameter_validation=True):  # inputs are validated already
             return function(X, Z, **parameters)
 
     return values
 
 
 def to_dense(K: Any) -> Array:
-    """A small matrix as an array: a kernel matrix is decomposed, whatever the kernel makes of sparse inputs."""
+    """A dense or sparse matrix as a dense float array."""
     return np.asarray(K.toarray() if issparse(K) else K, dtype=float)
 
 
 def build_features(
     X: Matrix, kernel: Any, keep_columns: bool = False, centred: bool = False, n_tasks: int = 1, **parameters: Any
 ) -> LinearFeatures | KernelFeatures | SumFeatures:
-    """The features of a kernel on the training inputs; ``keep_columns`` for structures that sit on the columns of ``X``.
+    """The features of a kernel on the training inputs; ``keep_columns`` for structures on the columns of ``X``.
 
-    ``centred`` says that there will be intercepts, so that only centred features count. With few tasks, a fit needs few
-    directions, and no eigenvectors at all.
+    ``centred`` is set for models with intercepts, which depend on centred features only. ``n_tasks`` decides the
+    factorization of large kernel matrices.
     """
     if isinstance(kernel, (list, tuple)):
         if len(kernel) == 0:
@@ -279,7 +278,7 @@ def _kernel_features(X: Matrix, kernel: Any, centred: bool, n_tasks: int, **para
 
 
 def decomposed(K: Array, centred: bool, n_tasks: int = 1) -> KernelFeatures:
-    """The cheapest exact features of a large kernel matrix; a matrix that is not quite a kernel gets its eigenvectors."""
+    """Exact features of a large kernel matrix by the cheapest factorization that applies; eigenvectors if none does."""
     K = _symmetric_kernel(K)
     if len(K) >= max(GROWING, PER_TASK * n_tasks):
         if (phi := cholesky(K)) is not None:
@@ -293,7 +292,7 @@ def decomposed(K: Array, centred: bool, n_tasks: int = 1) -> KernelFeatures:
 
 
 def _kernel_matrix(X: Matrix, k: Callable[..., Array], kernel: Any) -> Array:
-    """``k(X, X)``; a kernel may fail on sparse inputs in any way it likes, and the remedy is always the same."""
+    """``k(X, X)``; any error of a kernel on sparse inputs is raised with the remedy."""
     try:
         return to_dense(k(X, X))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Losses: each brings its value, its gradient or prox, and its conjugate. ``Problem`` weighs and adds them."""
+"""Losses, each with a value, a gradient or a proximal operator, and a conjugate."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,8 +29,7 @@ __all__ = [
     "SquaredHinge",
 ]
 
-_CATALOGUE: list[type] = [Absolute, CustomLoss, EpsilonInsensitive, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge]
-_CATALOGUE += [MulticlassHinge, Softmax]  # of whole rows
+_CATALOGUE: list[type] = [globals()[name] for name in __all__ if name not in ("Loss", "RowLoss")]
 
 
 def as_loss(loss: Any) -> Loss:
@@ -44,20 +43,20 @@ def as_loss(loss: Any) -> Loss:
 
 
 def mixed_loss(losses: Sequence[Loss], task: Array) -> Loss:
-    """One loss for observations of these tasks, each under the loss of its task; that loss itself where all are alike."""
+    """The loss of observations whose task is ``task``, with one loss per task; a plain loss if all are equal."""
     parts: list[Loss] = []
-    own = []
+    index = []
     for loss in losses:
-        k = next((k for k, part in enumerate(parts) if _alike(part, loss)), len(parts))
+        k = next((k for k, part in enumerate(parts) if _equal(part, loss)), len(parts))
         parts += [loss] if k == len(parts) else []
-        own.append(k)
-    whole = next((type(part).__name__ for part in parts if isinstance(part, RowLoss)), None)
-    if len(parts) > 1 and whole is not None:
-        raise ValueError(f"{whole} is one loss for the rows of all tasks; it does not mix with others")
-    return parts[0] if len(parts) == 1 else Mixed(parts, np.array(own)[task])
+        index.append(k)
+    multiclass = next((type(part).__name__ for part in parts if isinstance(part, RowLoss)), None)
+    if len(parts) > 1 and multiclass is not None:
+        raise ValueError(f"{multiclass} is one loss for the rows of all tasks; it does not mix with others")
+    return parts[0] if len(parts) == 1 else Mixed(parts, np.array(index)[task])
 
 
-def _alike(one: Loss, other: Loss) -> bool:
-    """Whether two losses are of one type, with the same parameters."""
+def _equal(one: Loss, other: Loss) -> bool:
+    """Whether two losses have the same type and parameters."""
     mine, theirs = one.get_params(), other.get_params()
     return type(one) is type(other) and all(np.array_equal(mine[name], theirs[name]) for name in mine)

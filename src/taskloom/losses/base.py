@@ -1,4 +1,4 @@
-"""The contract of a loss: entrywise, convex in the prediction ``z``, and it brings its own conjugate."""
+"""The interface of a loss: entrywise, convex in the prediction ``z``, with a conjugate."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from .._component import Component
 Array = np.ndarray
 
 
-OLD_NAMES = {"gradient": "slope", "gradient_bounds": "slopes"}  # deprecated; a loss of a user's own may still have them
+OLD_NAMES = {"gradient": "slope", "gradient_bounds": "slopes"}  # deprecated; custom losses may still define them
 
 
 class Loss(Component, ABC):
-    """``l(y, z)``, convex in ``z``. Entrywise: no masks, no weights, no sums; ``Problem`` weighs and adds.
+    """A loss ``l(y, z)``, convex in ``z``. All methods are entrywise; ``Problem`` computes weighted sums.
 
-    A *smooth* loss has ``gradient`` and ``curvature``; a nonsmooth one has ``prox`` instead (and may leave both out), from
-    which ``smoothed`` makes a smooth surrogate. Every loss has ``conjugate`` and ``gradient_bounds``, the interval outside
-    which the conjugate is infinite: they are its half of the certificate.
+    A smooth loss has ``gradient`` and ``curvature``. A nonsmooth loss has ``prox``, from which ``smoothed`` makes a smooth
+    surrogate. Every loss has ``conjugate`` and ``gradient_bounds``, the interval on which the conjugate is finite; the dual
+    bound is computed from them.
     """
 
     smooth: ClassVar[bool] = True
-    quadratic: ClassVar[bool] = False  # l(y, z) = (y - z)^2 up to a constant: one linear system solves it
+    quadratic: ClassVar[bool] = False  # l(y, z) = (y - z)^2: the optimum solves a linear system
     targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "numbers"
-    is_surrogate: ClassVar[bool] = False  # for a loss with kinks, around a guess of its gradients that will be renewed
+    is_surrogate: ClassVar[bool] = False  # a smoothed nonsmooth loss, whose centre is updated during the fit
     max_curvature: ClassVar[float] = np.inf  # Lipschitz constant of the gradient
-    of_differences: ClassVar[bool] = False  # l(y, z) sees y - z alone: targets may be moved to where rounding is least
-    proof: ClassVar[str] = ""  # what a reader of the certificate must know about the conjugate, if anything
+    of_differences: ClassVar[bool] = False  # a function of y - z: targets may be centred
+    proof: ClassVar[str] = ""  # a remark on the accuracy of the conjugate for the message of the certificate
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """A loss that was written with the old names of its methods has the new ones, too."""
+        """Define the new method names for losses that were written with the old ones."""
         super().__init_subclass__(**options)
         for name, old in OLD_NAMES.items():
             if old in vars(cls) and name not in vars(cls):
@@ -45,7 +45,7 @@ class Loss(Component, ABC):
         Parameters
         ----------
         y : ndarray of shape (n_observations,)
-            Targets; -1 and +1 for a loss of labels.
+            Targets; -1 and +1 for a classification loss.
         z : ndarray of shape (n_observations,)
             Predictions.
 
@@ -88,7 +88,7 @@ class Loss(Component, ABC):
         """
 
     def gradient(self, y: Array, z: Array) -> Array:
-        """``dl/dz``; at a kink, some gradient between the left and the right one.
+        """``dl/dz``; a subgradient where the loss is not differentiable.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class Loss(Component, ABC):
         return self.gradient_bounds(y)
 
     def curvature(self, y: Array, z: Array) -> Array:
-        """``d2l/dz2``; where the gradient has a kink, either side's value.
+        """``d2l/dz2``; a one-sided derivative where the gradient is not differentiable.
 
         Parameters
         ----------
@@ -154,28 +154,28 @@ class Loss(Component, ABC):
         raise TypeError(f"{type(self).__name__} has no curvature; it offers prox")
 
     def majorant(self, y: Array, z: Array) -> Array:
-        """The curvature of a parabola that touches the loss at ``z`` and lies above it: where Newton's own step fails.
+        """The curvature of a quadratic majorant of the loss at ``z``, used where a Newton step fails.
 
-        Where curvatures have no bound, no parabola does; then the largest curvature within a step of 1 stands in for it.
+        If the curvature of the loss is unbounded, the largest curvature within a distance of 1 is used instead.
 
         Parameters
         ----------
         y : ndarray of shape (n_observations,)
             Targets.
         z : ndarray of shape (n_observations,)
-            Predictions, where the parabola touches.
+            Predictions, where the majorant equals the loss.
 
         Returns
         -------
         ndarray of shape (n_observations,)
-            Its second derivative for each observation.
+            The second derivative of the majorant for each observation.
         """
         if np.isfinite(self.max_curvature):
             return np.full_like(z, self.max_curvature)
         return np.maximum.reduce([self.curvature(y, z + step) for step in (-1.0, 0.0, 1.0)])
 
     def best_constant(self, up: Array, down: Array) -> Array | None:
-        """Of labels: the constant that costs least where +1 and -1 have these weights; ``None`` where it must be searched.
+        """The best constant prediction for labels with these total weights; ``None`` if it has no closed form.
 
         Parameters
         ----------
@@ -187,16 +187,16 @@ class Loss(Component, ABC):
         Returns
         -------
         ndarray of shape (n_tasks,) or None
-            The best constant predictor of each task, where it has a closed form.
+            The best constant prediction of each task.
         """
         return None
 
     def fresh(self) -> Loss:
-        """The loss for one problem: a copy, where it keeps what it computed; a user's own may have changed in between."""
+        """The loss for a new problem: a copy with an empty cache, where the loss has one."""
         return self
 
     def pick(self, which: Array | tuple[Array, ...]) -> Loss:
-        """The loss of a selection of observations; only a loss that holds one number for each has to do anything.
+        """The loss of a subset of the observations; losses without a parameter per observation return themselves.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class Loss(Component, ABC):
         y : ndarray of shape (n_observations,)
             Targets.
         z : ndarray of shape (n_observations,)
-            Points from which to step.
+            Points at which the prox is computed.
         step : float or ndarray of shape (n_observations,)
             Step length.
 
@@ -230,26 +230,26 @@ class Loss(Component, ABC):
         raise TypeError(f"{type(self).__name__} has no prox; it offers gradient and curvature")
 
     def smoothed(self, guess: Array, width: Array | float) -> Loss:
-        """The smooth stand-in around these gradients, for a loss with kinks; ``width`` may differ between observations.
+        """The smoothed surrogate of a nonsmooth loss, centred at these gradients.
 
         Parameters
         ----------
         guess : ndarray of shape (n_observations,)
-            A guess of the gradients at the optimum.
+            An estimate of the gradients at the optimum.
         width : float or ndarray of shape (n_observations,)
-            Width of the smoothing.
+            The smoothing parameter, one number or one per observation.
 
         Returns
         -------
         Loss
             A smooth loss with curvature at most ``1 / width``.
         """
-        from .smoothed import Smoothed  # it is a loss itself: imported here, or the two modules would need each other
+        from .smoothed import Smoothed  # avoids a circular import
 
         return Smoothed(self, guess, width)
 
     def intercepts(self, b: Array) -> Array:
-        """Of the intercepts that predict as ``b`` does, the ones to hand back; a loss of entries tells all of them apart.
+        """Normalised intercepts with the same loss as ``b``; for entrywise losses ``b`` itself.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class Loss(Component, ABC):
         return b
 
     def unit(self, residual: Array) -> Array | float:
-        """The size of the residuals, in which widths of a smoothing are measured; labels have none but 1.
+        """The unit of the smoothing parameter: the mean absolute residual, or 1 for labels.
 
         Parameters
         ----------

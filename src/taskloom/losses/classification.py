@@ -1,4 +1,4 @@
-"""Losses of a label ``y`` in {-1, +1} and a decision value ``z``; ``p = -y s`` is the gradient seen from the label."""
+"""Losses of a label ``y`` in {-1, +1} and a decision value ``z``; ``-p = y s`` is the derivative in the margin ``y z``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Array, Loss
 
 
 class _MarginLoss(Loss):
-    """A loss of the margin ``y z`` that falls with it, with gradient at most 1 in size."""
+    """A decreasing function of the margin ``y z``, with derivative between -1 and 0."""
 
     targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "signs"
 
@@ -22,11 +22,11 @@ class _MarginLoss(Loss):
 
 @dataclass(eq=False, repr=False)
 class Logistic(_MarginLoss):
-    """``log(1 + exp(-y z))``."""
+    """``log(1 + exp(-y z))``: logistic regression."""
 
     max_curvature: ClassVar[float] = 0.25
 
-    # By an exponential that cannot overflow, which NumPy computes several at a time: two to three times faster than expit.
+    # exp(-|m|) cannot overflow, and NumPy vectorises it: two to three times faster than expit.
 
     def value(self, y: Array, z: Array) -> Array:
         m = y * z
@@ -52,7 +52,7 @@ class Logistic(_MarginLoss):
 
 @dataclass(eq=False, repr=False)
 class Hinge(_MarginLoss):
-    """``max(0, 1 - y z)``: the support vector machine's."""
+    """``max(0, 1 - y z)``: the support vector machine."""
 
     smooth: ClassVar[bool] = False
 

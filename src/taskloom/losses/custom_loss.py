@@ -1,4 +1,4 @@
-"""Any convex loss that a user writes: an object with ``value`` and ``gradient`` (or ``prox``), and more where it is known."""
+"""Convex losses that users write: an object with ``value`` and ``gradient`` or ``prox``, and optional methods."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from . import numeric_conjugate as numeric
 from .base import OLD_NAMES, Array, Loss
 from .smoothed import Smoothed
 
-STRAIGHT = 1e-6  # the least curvature to count on, as a share of the largest
+MIN_CURVATURE = 1e-6  # the smallest curvature of the majorant, relative to the largest
 
 
 def has_methods(loss: Any) -> bool:
-    """Whether an object brings what a loss must bring."""
+    """Whether an object has the methods ``value`` and ``gradient`` or ``prox``."""
     there = {name for name in ("value", "gradient", "prox") if callable(method_of(loss, name))}
     return not isinstance(loss, type) and "value" in there and len(there) > 1
 
 
 def method_of(loss: Any, name: str) -> Any:
-    """A method of a user's loss, under its name or the old one; ``None`` where there is none."""
+    """A method of a user's loss, under its new or old name; ``None`` if it has none."""
     return getattr(loss, name, getattr(loss, OLD_NAMES.get(name, name), None))
 
 
@@ -29,14 +29,14 @@ def method_of(loss: Any, name: str) -> Any:
 class CustomLoss(Loss):
     """A loss of your own; docs/custom.md shows how to write one and how to check it.
 
-    What is missing is found numerically: curvatures from differences of gradients, the conjugate from a bracket that bounds it
-    from above (the certificate says so), its interval from the gradients far out.
+    Missing methods are computed numerically: the curvature from differences of gradients, an upper bound on the conjugate by
+    root finding (the certificate says so), and its domain from the gradients at large ``|z|``.
 
     Parameters
     ----------
     loss : object
-        With ``value(y, z)``, and ``gradient(y, z)`` (a smooth loss) or ``prox(y, z, step)`` (a loss with kinks). Where they are
-        known: ``curvature(y, z)``, ``conjugate(y, s)``, ``gradient_bounds(y)``, and the attributes ``max_curvature``,
+        With ``value(y, z)``, and ``gradient(y, z)`` (a smooth loss) or ``prox(y, z, step)`` (a nonsmooth loss). Optional:
+        ``curvature(y, z)``, ``conjugate(y, s)``, ``gradient_bounds(y)``, and the attributes ``max_curvature``,
         ``targets`` and ``of_differences``. Their meaning is that of ``Loss``; all are entrywise.
     """
 
@@ -50,24 +50,24 @@ class CustomLoss(Loss):
             raise ValueError(
                 f"CustomLoss needs an object with the methods value and gradient, or value and prox; got {self.loss!r}"
             )
-        self._edges: tuple[Any, Any] = (None, None)  # the last targets whose gradients were asked for, and the answer
+        self._bounds_cache: tuple[Any, Any] = (None, None)  # cache of gradient_bounds: the last targets, and the result
 
     def fresh(self) -> CustomLoss:
         return CustomLoss(self.loss)
 
     def __getstate__(self) -> dict:
-        """Without the targets of the last fit: a loss that is saved must not carry the data along."""
+        """Without the cached targets of the last fit, so that a saved loss contains no data."""
         return {"loss": self.loss}
 
     def __setstate__(self, state: dict) -> None:
         self.__init__(state["loss"])  # type: ignore[misc]
 
-    def _own(self, name: str) -> Any:
+    def _method(self, name: str) -> Any:
         return method_of(self.loss, name)
 
     @property
     def smooth(self) -> bool:  # type: ignore[override]
-        return bool(getattr(self.loss, "smooth", self._own("gradient") is not None))
+        return bool(getattr(self.loss, "smooth", self._method("gradient") is not None))
 
     @property
     def targets(self) -> Literal["numbers", "signs", "mixed"]:  # type: ignore[override]
@@ -83,84 +83,87 @@ class CustomLoss(Loss):
 
     @property
     def proof(self) -> str:  # type: ignore[override]
-        source = "gradients" if self._own("gradient") is not None else "prox"
-        known = self._own("conjugate") is not None
+        source = "gradients" if self._method("gradient") is not None else "prox"
+        known = self._method("conjugate") is not None
         return "" if known else f"The conjugate of the loss was bounded numerically, from its {source}"
 
     def _call(self, name: str, *arguments: Any) -> Array:
-        with np.errstate(all="ignore"):  # far out, an author's exponential overflows
-            return np.asarray(self._own(name)(*arguments), dtype=float)
+        with np.errstate(all="ignore"):  # exponentials may overflow at large |z|
+            return np.asarray(self._method(name)(*arguments), dtype=float)
 
     def value(self, y: Array, z: Array) -> Array:
         return self._call("value", y, z)
 
     def gradient(self, y: Array, z: Array) -> Array:
-        return self._call("gradient", y, z) if self._own("gradient") is not None else super().gradient(y, z)
+        return self._call("gradient", y, z) if self._method("gradient") is not None else super().gradient(y, z)
 
     def prox(self, y: Array, z: Array, step: Array | float) -> Array:
-        return self._call("prox", y, z, step) if self._own("prox") is not None else super().prox(y, z, step)
+        return self._call("prox", y, z, step) if self._method("prox") is not None else super().prox(y, z, step)
 
     def curvature(self, y: Array, z: Array) -> Array:
-        if self._own("curvature") is not None:
+        if self._method("curvature") is not None:
             return self._call("curvature", y, z)
-        h = 1e-5 * np.maximum(np.maximum(np.abs(z), np.abs(y)), numeric.usual_size(y))
+        h = 1e-5 * np.maximum(np.maximum(np.abs(z), np.abs(y)), numeric.typical_size(y))
         return np.clip((self.gradient(y, z + h) - self.gradient(y, z - h)) / (2 * h), 0.0, self.max_curvature)
 
     def majorant(self, y: Array, z: Array) -> Array:
-        """Where nothing bounds the curvature: the largest one near ``z``, or on a straight piece that of the way to ``y``."""
-        if self._own("majorant") is not None:
+        """With an unbounded curvature: the largest one near ``z``; on a linear piece the mean one between ``y`` and ``z``."""
+        if self._method("majorant") is not None:
             return self._call("majorant", y, z)
         near = super().majorant(y, z)
-        straight = near <= 0
-        if np.any(straight):
+        linear = near <= 0
+        if np.any(linear):
             with np.errstate(all="ignore"):
-                along = (self.gradient(y, z) - self.gradient(y, y)) / np.where(z == y, np.inf, z - y)
-            near = np.where(straight & np.isfinite(along), along, near)
-            near = np.maximum(near, STRAIGHT * np.max(near, initial=0.0))
+                mean_curvature = (self.gradient(y, z) - self.gradient(y, y)) / np.where(z == y, np.inf, z - y)
+            near = np.where(linear & np.isfinite(mean_curvature), mean_curvature, near)
+            near = np.maximum(near, MIN_CURVATURE * np.max(near, initial=0.0))
         return near
 
     def conjugate(self, y: Array, s: Array) -> Array:
-        if self._own("conjugate") is not None:
+        if self._method("conjugate") is not None:
             return self._call("conjugate", y, s)
         with np.errstate(all="ignore"):
             return numeric.conjugate(self.value, self._point_and_gradient, y, s)
 
     def smoothed(self, guess: Array, width: Array | float) -> Smoothed:
-        return Smoothed(self, guess, width) if self._own("conjugate") is not None else _Envelope(self, guess, width)
+        return Smoothed(self, guess, width) if self._method("conjugate") is not None else _Envelope(self, guess, width)
 
     def _point_and_gradient(self, y: Array, m: Array) -> tuple[Array, Array]:
-        if self._own("gradient") is not None:
+        if self._method("gradient") is not None:
             return m, self.gradient(y, m)
         u = self.prox(y, m, 1.0)
         return u, m - u
 
     def gradient_bounds(self, y: Array) -> tuple[Array | float, Array | float]:
-        if (known := self._own("gradient_bounds")) is not None:
+        if (known := self._method("gradient_bounds")) is not None:
             return known(y)
         y = np.asarray(y, dtype=float)
         key = (y.shape, y.tobytes())
-        if self._edges[0] != key:  # the same targets again and again: a smoothed loss asks at every step
-            self._edges = key, self._find_bounds(y)
-        return self._edges[1]
+        if self._bounds_cache[0] != key:  # a smoothed loss calls this at every step, with the same targets
+            self._bounds_cache = key, self._find_bounds(y)
+        return self._bounds_cache[1]
 
     def _find_bounds(self, y: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
-            lower, upper = numeric.interval(self._gradient_far_out, y)
-            for edge in (lower, upper):  # the edge itself may lie outside, by rounding or by the author's own rule
+            lower, upper = numeric.interval(self._gradient_at_large_z, y)
+            for edge in (
+                lower,
+                upper,
+            ):  # the conjugate may be infinite at the end of the interval, by rounding or by definition
                 out = np.isfinite(edge) & ~np.isfinite(self.conjugate(y, np.where(np.isfinite(edge), edge, 0.0)))
                 edge[out] *= 1 - 1e-10
         return lower, upper
 
-    def _gradient_far_out(self, y: Array, z: Array) -> Array:
-        if self._own("gradient") is not None:
+    def _gradient_at_large_z(self, y: Array, z: Array) -> Array:
+        if self._method("gradient") is not None:
             return self.gradient(y, z)
-        z = np.clip(z, -1e12, 1e12)  # m - prox must not drown in m: a step of a hundredth keeps fourteen digits
+        z = np.clip(z, -1e12, 1e12)  # z - prox must not be lost in rounding: a step of |z| / 100 keeps fourteen digits
         step = np.abs(z) / 100
         return (z - self.prox(y, z, step)) / step
 
 
 class _Envelope(Smoothed):
-    """The same stand-in, its value read off the prox: a conjugate that is found numerically costs many of them."""
+    """The smoothed surrogate with its value computed from the prox, which is faster than from a numerical conjugate."""
 
     def value(self, y: Array, z: Array) -> Array:
         shifted = z + self.width * self.guess

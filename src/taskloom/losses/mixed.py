@@ -1,4 +1,4 @@
-"""A loss of its own for each task: observations know which of several losses is theirs."""
+"""Task-specific losses: each observation has one of several losses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from .base import Array, Loss
 
 @dataclass(eq=False, repr=False)
 class Mixed(Loss):
-    """``l_k(y, z)`` with ``k = which`` of each observation; ``y`` and ``z`` come in the shape of ``which``.
+    """``l_k(y, z)`` with ``k = which`` for each observation; ``y`` and ``z`` have the shape of ``which``.
 
-    Losses are entrywise and so are their conjugates, so nothing in the certificate has to know that they differ. Tasks
-    whose losses are measured in different units are weighed by ``task_weight``, not here.
+    Losses in different units are weighted by ``task_weight``, not here.
     """
 
     parts: list[Loss]
@@ -41,18 +40,18 @@ class Mixed(Loss):
 
     @cached_property
     def pieces(self) -> list[tuple[tuple[Array, ...], Loss]]:
-        """The places of each loss that occurs, and the loss cut down to them."""
-        places = [(k, np.nonzero(self.which == k)) for k in np.unique(self.which)]
-        return [(place, self.parts[k].pick(place)) for k, place in places]
+        """For each loss that occurs, the indices of its observations, and the loss of this subset."""
+        found = [(k, np.nonzero(self.which == k)) for k in np.unique(self.which)]
+        return [(indices, self.parts[k].pick(indices)) for k, indices in found]
 
     def fresh(self) -> Mixed:
         return Mixed([part.fresh() for part in self.parts], self.which)
 
     def _entrywise(self, method: str, *arguments: Array) -> Array:
-        """What this method of each loss says about its own entries."""
+        """Call a method of each loss on the entries of its observations."""
         out = np.empty(self.which.shape)
-        for place, part in self.pieces:
-            out[place] = getattr(part, method)(*(argument[place] for argument in arguments))
+        for indices, part in self.pieces:
+            out[indices] = getattr(part, method)(*(argument[indices] for argument in arguments))
         return out
 
     def value(self, y: Array, z: Array) -> Array:
@@ -72,15 +71,15 @@ class Mixed(Loss):
 
     def gradient_bounds(self, y: Array) -> tuple[Array, Array]:
         lower, upper = np.empty(self.which.shape), np.empty(self.which.shape)
-        for place, part in self.pieces:
-            lower[place], upper[place] = part.gradient_bounds(y[place])
+        for indices, part in self.pieces:
+            lower[indices], upper[indices] = part.gradient_bounds(y[indices])
         return lower, upper
 
     def pick(self, which: Array | tuple[Array, ...]) -> Mixed:
         return Mixed([part.pick(which) for part in self.parts], self.which[which])
 
     def smoothed(self, guess: Array, width: Array | float) -> Mixed:
-        """Only the losses with kinks: the others are minimised as they are."""
+        """Only nonsmooth losses are smoothed."""
         return Mixed([part if part.smooth else part.smoothed(guess, width) for part in self.parts], self.which)
 
     def unit(self, residual: Array) -> Array:

@@ -1,7 +1,7 @@
-"""Losses of a whole row of outputs, one output for each class: the softmax, and the hinge of Crammer and Singer.
+"""Multiclass losses of a row of outputs, one output per class: softmax, and the hinge loss of Crammer and Singer.
 
-Both are ``sup_p <p, z> - z_y - c(y, p)`` over the probabilities ``p`` of the classes, so the gradients are ``s = p - e_y``, and
-``c`` is the conjugate. They do not see a constant that is added to the whole row.
+Both are ``sup_p <p, z> - z_y - c(y, p)`` over the probabilities ``p`` of the classes; the gradients are ``s = p - e_y``, and
+``c`` is the conjugate. They are invariant to a constant that is added to all outputs of a row.
 """
 
 from __future__ import annotations
@@ -16,30 +16,29 @@ from scipy.special import xlogy
 from .._linalg import project_simplex
 from .base import Array, Loss
 
-OFF = 3e-3  # share of the largest curvature that a cautious step expects where there is none
-EDGE = 1e-13  # how far rounding may carry gradients out of the domain of the conjugate
+MIN_CURVATURE = 3e-3  # of the majorant off the active face, relative to the largest curvature
+DOMAIN_TOL = 1e-13  # distance of gradients from the domain of the conjugate that counts as rounding
 
 
 class RowLoss(Loss):
     """``l(y, z)`` of the class ``y`` of a row and its outputs ``z``, one for each class. The classes are the tasks.
 
-    One loss a row, not one an entry: ``J = (1/S) sum_i s_i l(y_i, f(x_i) + b) + ...``. Arrays hold one entry for each
-    observation as everywhere, sorted by class, then row; ``y`` is +1 at the class of its row and -1 elsewhere, so the
-    ``+1`` count the rows. ``value`` and ``conjugate`` give every entry the ``T``-th part of its row's, so that weighted sums
-    over entries are right; ``gradient`` is the gradient. ``curvature`` gives ``h`` with ``diag(h) - hh'/sum(h)`` the Hessian
-    of a row.
+    There is one loss per row, not per entry: ``J = (1/S) sum_i s_i l(y_i, f(x_i) + b) + ...``. Arrays have one entry per row
+    and class, sorted by class, then row; ``y`` is +1 for the class of the row and -1 elsewhere. ``value`` and ``conjugate``
+    distribute the loss of a row evenly over its ``T`` entries, so that weighted sums over entries are right. ``curvature``
+    gives ``h`` such that ``diag(h) - hh'/sum(h)`` is the Hessian of a row.
     """
 
     targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "signs"
 
     @abstractmethod
     def best_constants(self, shares: Array) -> Array:
-        """The outputs that are best for all rows alike, where these are the shares of the classes.
+        """The best constant outputs for these class frequencies.
 
         Parameters
         ----------
         shares : ndarray of shape (n_classes,)
-            Share of the weight that each class has.
+            Share of the total weight of each class.
 
         Returns
         -------
@@ -57,17 +56,17 @@ class RowLoss(Loss):
 
     def value(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
-        return _shared_out(self._row_value(own, z_rows), z)
+        return _spread_over_entries(self._row_value(own, z_rows), z)
 
     def conjugate(self, y: Array, s: Array) -> Array:
         """``sup_z <s, z> - l(y, z)`` over the row; ``inf`` unless ``s + e_y`` are probabilities."""
         own, gradients = _by_row(y, s)
         p = gradients + own
-        inside = (p.min(axis=0) >= -EDGE) & (np.abs(gradients.sum(axis=0)) <= EDGE * len(p))
-        return _shared_out(np.where(inside, self._row_conjugate(own, np.maximum(p, 0.0)), np.inf), s)
+        inside = (p.min(axis=0) >= -DOMAIN_TOL) & (np.abs(gradients.sum(axis=0)) <= DOMAIN_TOL * len(p))
+        return _spread_over_entries(np.where(inside, self._row_conjugate(own, np.maximum(p, 0.0)), np.inf), s)
 
     def gradient_bounds(self, y: Array) -> tuple[Array, Array]:
-        """The box around the gradients; within it they must also add up to zero over each row."""
+        """The bounding box of the gradients; their sum over each row must also be zero."""
         return np.where(y > 0, -1.0, 0.0), np.where(y > 0, 0.0, 1.0)
 
     def intercepts(self, b: Array) -> Array:
@@ -75,19 +74,19 @@ class RowLoss(Loss):
 
 
 def _by_row(y: Array, *others: Array) -> tuple[Array, ...]:
-    """Entries as tables with one column for each row of the data, and where the row's own class is."""
+    """A mask of the class of each row, and the arrays, reshaped to (classes, rows)."""
     n = np.count_nonzero(y > 0)
     return (y > 0).reshape(-1, n), *(other.reshape(-1, n) for other in others)
 
 
-def _shared_out(rows: Array, like: Array) -> Array:
-    """A number for each row, in equal parts on its entries."""
+def _spread_over_entries(rows: Array, like: Array) -> Array:
+    """Distribute one number per row evenly over its entries."""
     classes = like.size // rows.size
     return np.broadcast_to(rows / classes, (classes, rows.size)).reshape(like.shape)
 
 
-def _slopes_of(own: Array, p: Array) -> Array:
-    """``p - e_y``, which adds up to zero: the own class takes what the others have."""
+def _gradients_of(own: Array, p: Array) -> Array:
+    """``p - e_y``, with a sum of exactly zero: the entry of the class is minus the sum of the others."""
     others = np.where(own, 0.0, p)
     return np.where(own, -others.sum(axis=0), others)
 
@@ -98,7 +97,7 @@ def _own(own: Array, z: Array) -> Array:
 
 
 def _exponentials(z: Array) -> tuple[Array, Array]:
-    """``exp(z)`` with the largest of each row at 1, and that largest ``z``."""
+    """``exp(z - max z)`` for each row, and ``max z``."""
     top = z.max(axis=0)
     return np.exp(z - top), top
 
@@ -119,7 +118,7 @@ class Softmax(RowLoss):
 
     def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
-        return _slopes_of(own, self._probabilities(z_rows)).reshape(z.shape)
+        return _gradients_of(own, self._probabilities(z_rows)).reshape(z.shape)
 
     def curvature(self, y: Array, z: Array) -> Array:
         return self._probabilities(_by_row(y, z)[1]).reshape(z.shape)
@@ -139,10 +138,9 @@ class MulticlassHinge(RowLoss):
     smooth: ClassVar[bool] = False
 
     def best_constants(self, shares: Array) -> Array:
-        """Nothing, unless more than half of the rows are of one class: then that class, by the margin of 1.
+        """Zero, unless one class has more than half of the weight: then its output is larger by the margin 1.
 
-        The loss is ``min(1, 2 - 2 max share)``; the dual is to move as much of ``shares`` as possible to other classes, so
-        that the shares are what they were.
+        The loss is ``min(1, 2 - 2 max share)``.
         """
         ahead = (shares > 0.5).astype(float)
         return ahead - ahead.mean()
@@ -159,10 +157,10 @@ class MulticlassHinge(RowLoss):
 
 @dataclass(eq=False, repr=False)
 class SmoothedHinge(RowLoss):
-    """``sup_s <s, z> - l*(y, s) - width ||s - guess||^2 / 2`` for ``l`` the multiclass hinge: what ``Smoothed`` is for entries.
+    """``sup_s <s, z> - l*(y, s) - width ||s - guess||^2 / 2`` for the multiclass hinge ``l``; the analogue of ``Smoothed``.
 
-    The best ``p = s + e_y`` is the projection of ``guess + e_y + (z + 1 - e_y)/width`` on the probabilities; it moves with
-    ``z`` on the face where it lies, which is all the curvature there is.
+    The best ``p = s + e_y`` is the projection of ``guess + e_y + (z + 1 - e_y)/width`` on the simplex. The curvature is
+    that of the projection on the active face.
     """
 
     loss: MulticlassHinge
@@ -179,27 +177,27 @@ class SmoothedHinge(RowLoss):
     def _probabilities(self, own: Array, z: Array) -> Array:
         return project_simplex(self.guess.reshape(z.shape) + own + (z + ~own) / self.width)
 
-    def _away(self, own: Array, p: Array) -> Array:
-        """What the smoothing charges for gradients away from the guess."""
+    def _smoothing_term(self, own: Array, p: Array) -> Array:
+        """The smoothing term ``width ||s - guess||^2 / 2`` of each row."""
         return self.width * ((p - own - self.guess.reshape(p.shape)) ** 2).sum(axis=0) / 2
 
     def _row_value(self, own: Array, z: Array) -> Array:
         p = self._probabilities(own, z)
-        return (p * (z - _own(own, z) + ~own)).sum(axis=0) - self._away(own, p)
+        return (p * (z - _own(own, z) + ~own)).sum(axis=0) - self._smoothing_term(own, p)
 
     def _row_conjugate(self, own: Array, p: Array) -> Array:
-        return self.loss._row_conjugate(own, p) + self._away(own, p)
+        return self.loss._row_conjugate(own, p) + self._smoothing_term(own, p)
 
     def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
-        return _slopes_of(own, self._probabilities(own, z_rows)).reshape(z.shape)
+        return _gradients_of(own, self._probabilities(own, z_rows)).reshape(z.shape)
 
     def curvature(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
         face = self._probabilities(own, z_rows) > 0
-        return (np.where(face.sum(axis=0) > 1, face, 0.0) / self.width).reshape(z.shape)  # a corner does not bend
+        return (np.where(face.sum(axis=0) > 1, face, 0.0) / self.width).reshape(z.shape)  # no curvature at a vertex
 
     def majorant(self, y: Array, z: Array) -> Array:
-        """Some curvature off the face too, for steps that leave it: far less than the bound, which would make them tiny."""
+        """With a small curvature off the active face, for steps that leave it."""
         own, z_rows = _by_row(y, z)
-        return (np.where(self._probabilities(own, z_rows) > 0, 1.0, OFF) / self.width).reshape(z.shape)
+        return (np.where(self._probabilities(own, z_rows) > 0, 1.0, MIN_CURVATURE) / self.width).reshape(z.shape)

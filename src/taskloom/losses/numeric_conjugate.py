@@ -1,7 +1,7 @@
-"""What follows from the gradient or the prox of a loss alone: its conjugate, bounded from above, and where that is finite.
+"""An upper bound on the conjugate of a loss, and its domain, computed from the gradient or the prox.
 
-``s z - l(y, z)`` is concave in ``z``. Once ``s`` lies between the gradients at two points, the tangents at these points bound
-the supremum, and the bound closes as the points do. A prox gives gradients, too: ``u = prox(m, 1)`` has the gradient ``m - u``.
+``s z - l(y, z)`` is concave in ``z``. If ``s`` lies between the gradients at two points, the tangents at these points bound the
+supremum, and the bound becomes exact as the points approach each other. The gradient at ``u = prox(m, 1)`` is ``m - u``.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from collections.abc import Callable
 import numpy as np
 
 Array = np.ndarray
-Gradients = Callable[[Array, Array], tuple[Array, Array]]  # (y, m) -> a point, and a gradient there; both grow with m
+Gradients = Callable[[Array, Array], tuple[Array, Array]]  # (y, m) -> a point and its gradient, both increasing in m
 FAR = (1e300, 1e150, 1e75, 1e30, 1e15, 1e8, 1e4, 1e2)
-EDGE = 1e100  # a gradient beyond this has no limit
+UNBOUNDED = 1e100  # gradients beyond this count as unbounded
 GROWTH = tuple(4.0**k for k in range(26))
 EPS = float(np.finfo(float).eps)
 
 
-def usual_size(y: Array) -> float:
-    """The unit of the targets: what most of them that are not zero are like."""
+def typical_size(y: Array) -> float:
+    """The unit of the targets: the median of their nonzero absolute values."""
     sizes = np.abs(y[y != 0])
     return float(np.median(sizes)) if sizes.size else 1.0
 
 
 def conjugate(value: Callable[[Array, Array], Array], gradients: Gradients, y: Array, s: Array) -> Array:
-    """``sup_z s z - l(y, z)``, bounded from above; infinite where no two points have gradients on both sides of ``s``."""
+    """``sup_z s z - l(y, z)``, bounded from above; infinite where ``s`` cannot be bracketed by gradients."""
     y, s = (np.array(x, dtype=float) for x in np.broadcast_arrays(y, s))
     shape, y, s = s.shape, y.ravel(), s.ravel()
-    low, high, inside = _bracket(gradients, y, s, usual_size(y))
+    low, high, inside = _bracket(gradients, y, s, typical_size(y))
     out = np.full(s.shape, np.inf)
     out[inside] = _close(value, gradients, y[inside], s[inside], low[inside], high[inside])
     return out.reshape(shape)
 
 
 def _bracket(gradients: Gradients, y: Array, s: Array, unit: float) -> tuple[Array, Array, Array]:
-    """Places whose gradients lie below and above ``s``, searched for in units of the targets, and where they were found."""
+    """Points with gradients below and above ``s``, at growing distances in units of the targets, and where they exist."""
     low, high = np.full(s.shape, -np.inf), np.full(s.shape, np.inf)
     for place, sign in ((low, -1.0), (high, 1.0)):
         open_ = np.arange(s.size)
@@ -50,10 +50,10 @@ def _bracket(gradients: Gradients, y: Array, s: Array, unit: float) -> tuple[Arr
 
 
 def _close(value: Callable, gradients: Gradients, y: Array, s: Array, low: Array, high: Array) -> Array:
-    """Close the brackets, by inverse quadratic interpolation or halves, until the tangents leave nothing to gain.
+    """Shrink the brackets by inverse quadratic interpolation or bisection, until the tangent bounds are tight.
 
-    Chandrupatla's rule (1997) tells where interpolation is safe. ``here`` is the newest place, ``there`` the other end of the
-    bracket, ``past`` the one that was given up last.
+    Chandrupatla's method (1997). ``here`` is the newest point, ``there`` the other end of the bracket, ``past`` the point that
+    was dropped last.
     """
     if not s.size:
         return s
@@ -66,11 +66,11 @@ def _close(value: Callable, gradients: Gradients, y: Array, s: Array, low: Array
         size = np.abs(s) * np.minimum(np.abs(z), np.abs(z_there))
         width, least = np.abs(x_there - x), 4 * EPS * np.maximum(np.abs(x), np.abs(x_there))
         if np.all((slack <= EPS * np.maximum(size, size.mean())) | (width <= least)):
-            break  # what is left over is nothing beside the sum, in any units
+            break  # the gap is below rounding
         middle = x + share * (x_there - x)
         z_new, g_new = gradients(y, middle)
         new = np.array([middle, z_new, g_new - s])
-        stays = (new[2] <= 0) == (f <= 0)  # the new point takes the place of the newest, or the newest that of the other end
+        stays = (new[2] <= 0) == (f <= 0)  # which end of the bracket the new point replaces
         past, there = np.where(stays, here, there), np.where(stays, there, here)
         here = new
         share = _interpolated(here, there, past)
@@ -82,17 +82,17 @@ def _close(value: Callable, gradients: Gradients, y: Array, s: Array, low: Array
 
 
 def _interpolated(here: Array, there: Array, past: Array) -> Array:
-    """How far to go from ``here`` to ``there``: to where the parabola through all three meets zero, or half the way."""
+    """The share of the bracket to move: by inverse quadratic interpolation where that is safe, else one half."""
     (x, _, f), (x_there, _, f_there), (x_past, _, f_past) = here, there, past
     along, rise = (x - x_there) / (x_past - x_there), (f - f_there) / (f_past - f_there)
-    straight = (rise**2 < along) & ((1 - rise) ** 2 < 1 - along)
+    safe = (rise**2 < along) & ((1 - rise) ** 2 < 1 - along)
     guess = f / (f_there - f) * f_past / (f_there - f_past)
     guess += (x_past - x) / (x_there - x) * f / (f_past - f) * f_there / (f_past - f_there)
-    return np.where(straight & np.isfinite(guess), guess, 0.5)
+    return np.where(safe & np.isfinite(guess), guess, 0.5)
 
 
 def _tangents(value: Callable, y: Array, s: Array, lower: tuple[Array, Array], upper: tuple[Array, Array]) -> Array:
-    """The least of the bounds that the two tangents put on the supremum between the points, and the rounding on top."""
+    """The smaller one of the two tangent bounds on the supremum, plus a bound on the rounding."""
     bounds = []
     for (z, rise), other in ((lower, upper[0]), (upper, lower[0])):
         loss = value(y, z)
@@ -102,7 +102,7 @@ def _tangents(value: Callable, y: Array, s: Array, lower: tuple[Array, Array], u
 
 
 def interval(gradients: Callable[[Array, Array], Array], y: Array) -> tuple[Array, Array]:
-    """The gradients far out on both sides; infinite where they grow without limit."""
+    """The limits of the gradient on both sides; infinite where it is unbounded."""
     edges = []
     for sign in (-1.0, 1.0):
         edge = np.full(y.shape, np.nan)
@@ -111,5 +111,5 @@ def interval(gradients: Callable[[Array, Array], Array], y: Array) -> tuple[Arra
             if not missing.any():
                 break
             edge[missing] = gradients(y[missing], np.full(int(missing.sum()), sign * size))
-        edges.append(np.where(np.abs(edge) > EDGE, sign * np.inf, edge))
+        edges.append(np.where(np.abs(edge) > UNBOUNDED, sign * np.inf, edge))
     return np.minimum(edges[0], 0.0), np.maximum(edges[1], 0.0)

@@ -1,4 +1,4 @@
-"""A loss of labels around a decision value that is already there: what is learned is the rest."""
+"""Classification losses with an offset: a given decision value that is added to the predictions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .base import Array, Loss
 
 @dataclass(eq=False, repr=False)
 class Shifted(Loss):
-    """``l(y, z + offset)``, with one offset for each observation. (A loss of numbers needs none: shift ``y``.)"""
+    """``l(y, z + offset)``, with one offset per observation. (For regression losses, shift ``y`` instead.)"""
 
     loss: Loss
     offset: Array

@@ -1,4 +1,4 @@
-"""Losses of a real target; ``r`` is ``y - z`` in the formulas and ``z - y`` where that reads more easily."""
+"""Losses of a real target ``y``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Array, Loss
 
 
 class _DifferenceLoss(Loss):
-    """A loss that sees nothing but ``y - z``."""
+    """A function of ``y - z``."""
 
     of_differences: ClassVar[bool] = True
 
@@ -42,12 +42,13 @@ class Squared(_DifferenceLoss):
 
 @dataclass(eq=False, repr=False)
 class Huber(_DifferenceLoss):
-    """``r^2`` for ``|r| <= width``, ``2 width |r| - width^2`` beyond: outliers pull with bounded force.
+    """``r^2`` for ``|r| <= width``, ``2 width |r| - width^2`` beyond, with ``r = y - z``: robust regression.
 
     Parameters
     ----------
     width : float, default=1.0
-        Residuals up to here are squared, larger ones grow linearly. Greater than 0, in the units of the targets.
+        The threshold between the quadratic and the linear part (``epsilon`` in scikit-learn, often ``delta``); greater than 0,
+        in the units of the targets.
     """
 
     width: float = 1.0
@@ -79,12 +80,12 @@ class Huber(_DifferenceLoss):
 
 @dataclass(eq=False, repr=False)
 class EpsilonInsensitive(_DifferenceLoss):
-    """``max(0, |y - z| - epsilon)``: support vector regression; errors below ``epsilon`` are free.
+    """``max(0, |y - z| - epsilon)``: support vector regression; errors below ``epsilon`` are ignored.
 
     Parameters
     ----------
     epsilon : float, default=0.1
-        Half-width of the tube within which errors cost nothing; at least 0.
+        Half-width of the tube within which the loss is 0; at least 0.
     """
 
     epsilon: float = 0.1

@@ -1,4 +1,4 @@
-"""A loss with kinks, made smooth around a guess of its gradients: the proximal method of multipliers in one class."""
+"""Smoothed surrogates of nonsmooth losses, for the proximal method of multipliers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .base import Array, Loss
 
 @dataclass(eq=False, repr=False)
 class Smoothed(Loss):
-    """``sup_s  s z - l*(y, s) - width (s - guess)^2 / 2``: below ``l``, with gradient Lipschitz ``1/width``.
+    """``sup_s  s z - l*(y, s) - width (s - guess)^2 / 2``: a smooth lower bound of ``l``.
 
-    With ``u = prox(z + width guess)`` the gradient is ``(z + width guess - u)/width``, a true gradient of ``l`` at ``u``: it
-    never leaves the domain of ``l*``, whatever the width. Taking the gradient as the next guess converges to the
-    minimiser for ``l`` itself, with the width held fixed, so nothing becomes ill-conditioned. The width is one number,
-    or one for each observation.
+    With ``u = prox(z + width guess)`` the gradient is ``(z + width guess - u)/width``, a subgradient of ``l`` at ``u``. It is
+    in the domain of ``l*``, and has the Lipschitz constant ``1/width``. Iterating with the gradient as the next guess converges
+    to the minimiser for ``l`` itself at a fixed width, so that the problems do not become ill-conditioned. The width is one
+    number, or one per observation.
     """
 
     loss: Loss
@@ -41,7 +41,7 @@ class Smoothed(Loss):
     def gradient(self, y: Array, z: Array) -> Array:
         shifted = z + self.width * self.guess
         lower, upper = self.loss.gradient_bounds(y)
-        # Dividing by a small width amplifies rounding: the clip keeps the gradient inside the domain of l* exactly.
+        # Division by a small width amplifies rounding; the clip keeps the gradient in the domain of l*.
         return np.clip((shifted - self.loss.prox(y, shifted, self.width)) / self.width, lower, upper)
 
     def value(self, y: Array, z: Array) -> Array:
@@ -49,7 +49,7 @@ class Smoothed(Loss):
         return s * z - self.loss.conjugate(y, s) - self.width * (s - self.guess) ** 2 / 2
 
     def curvature(self, y: Array, z: Array) -> Array:
-        """1/width where the prox rests on a kink (the gradient lies strictly inside its interval), 0 on the pieces."""
+        """1/width where the prox is at a nondifferentiable point of ``l``, 0 where ``l`` is linear."""
         shifted = z + self.width * self.guess
         nudge = 1e-7 * (self.width + np.abs(shifted))
         moved = self.loss.prox(y, shifted + nudge, self.width) - self.loss.prox(y, shifted, self.width)

@@ -1,4 +1,4 @@
-"""Task structures of many tasks: kept as ``A = L L' + diag(own)``, because ``T x T`` numbers would not fit anywhere."""
+"""Task matrices of many tasks in the factored form ``A = LL' + diag(own)``, which avoids ``T x T`` arrays."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from .._linalg import psd_eigh
 
 Array = np.ndarray
 
-DENSE_TASKS = 2000  # a structure of at most so many tasks is handed back as an array
-LARGEST_ARRAY = 10_000  # tasks of the largest T x T matrix that anything here makes (0.8 GB)
+DENSE_TASKS = 2000  # up to this number of tasks, structures are returned as arrays
+LARGEST_ARRAY = 10_000  # the largest number of tasks for which a T x T matrix is formed (0.8 GB)
 
 
 def gibibytes(n_tasks: int) -> str:
-    """The size of one ``T x T`` matrix, in words."""
+    """The memory of one ``T x T`` matrix, as text."""
     return f"{n_tasks**2 * 8 / 2**30:.3g} GiB"
 
 
 class FactoredStructure:
-    """``A = L L' + diag(own)`` (``T x T``), of which nothing but ``L`` (``T x q``) and ``own`` (``T``) is held.
+    """``A = L L' + diag(own)`` (``T x T``), stored as ``L`` (``T x q``) and ``own`` (``T``).
 
-    Fits of more than ``DENSE_TASKS`` (2000) tasks hand back their ``structure_`` as one of these. It can be asked what an array
-    can: ``A[i, j]`` for numbers, arrays (pairs, as in NumPy) and slices, ``A @ X``, ``A.shape``, ``len(A)``, ``A.diag``. A
-    block of the same slice twice, ``A[:100, :100]``, stays factored.
+    The ``structure_`` of fits with more than ``DENSE_TASKS`` (2000) tasks. It supports ``A[i, j]`` for integers, arrays (pairs,
+    as in NumPy) and slices, ``A @ X``, ``A.shape``, ``len(A)`` and ``A.diag``. The block ``A[:100, :100]`` is factored too.
 
     Parameters
     ----------
     L : array-like of shape (n_tasks, n_columns)
         The factor.
     own : float or array-like of shape (n_tasks,), default=0.0
-        What each task has besides, on the diagonal; not negative.
+        Task-specific variances, added to the diagonal; not negative.
 
     Examples
     --------
@@ -44,7 +43,7 @@ class FactoredStructure:
     """
 
     ndim = 2
-    __array_ufunc__ = None  # arithmetic with arrays would need all of A: it is refused, not done by halves
+    __array_ufunc__ = None  # arithmetic with arrays would need all of A, and raises TypeError
 
     def __init__(self, L: Any, own: Any = 0.0):
         self.L = np.asarray(L)
@@ -57,7 +56,7 @@ class FactoredStructure:
 
     @classmethod
     def total(cls, parts: Sequence[Any]) -> Any:
-        """The sum of structures, arrays or not.
+        """The sum of arrays, or of factored structures.
 
         Parameters
         ----------
@@ -89,7 +88,7 @@ class FactoredStructure:
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of the numbers in ``L``."""
+        """The dtype of ``L``."""
         return self.L.dtype
 
     @property
@@ -103,7 +102,7 @@ class FactoredStructure:
 
     @property
     def rank(self) -> int:
-        """The rank of ``A``: tasks with something of their own, and what ``L`` adds on the others."""
+        """The rank of ``A``: the number of tasks with ``own > 0``, plus the rank of ``L`` on the other tasks."""
         free = self.own > 0
         rest = self.L[~free]
         values = np.sqrt(psd_eigh(rest.T @ rest)[0]) if rest.size else np.zeros(0)
@@ -142,14 +141,14 @@ class FactoredStructure:
         return self.to_array().astype(self.dtype if dtype is None else dtype, copy=False)
 
     def astype(self, dtype: Any, copy: bool = True) -> FactoredStructure:
-        """The same in another precision; in the same one nothing is copied, for nothing here changes an entry.
+        """The same matrix in another precision; the object itself if the precision is the same.
 
         Parameters
         ----------
         dtype : dtype
-            The type of the numbers.
+            The new dtype.
         copy : bool, default=True
-            Ignored; there for NumPy's sake.
+            Ignored; for compatibility with NumPy.
 
         Returns
         -------
@@ -166,14 +165,14 @@ class FactoredStructure:
         return (self @ np.asarray(X).T).T
 
     def bordered(self, beta: Array, own: float) -> FactoredStructure:
-        """With one more task, ``beta`` times the others plus something of its own.
+        """The matrix with one more task: ``beta`` times the others, plus a task-specific variance.
 
         Parameters
         ----------
         beta : ndarray of shape (n_tasks,)
             The weights of the other tasks in the new one.
         own : float
-            The variance that the new task has besides.
+            The task-specific variance of the new task.
 
         Returns
         -------
@@ -182,14 +181,14 @@ class FactoredStructure:
         """
         if np.any(self.own * beta):
             raise ValueError(
-                "a task that takes part in what others have of their own cannot be added to a factored structure; fit again"
+                "a task that depends on task-specific variances of others cannot be added to a factored structure; fit again"
             )
         return FactoredStructure(np.vstack([self.L, beta @ self.L]), np.append(self.own, own))
 
     # --- relations ----------------------------------------------------------------------------------------------
 
     def correlations(self) -> FactoredStructure:
-        """``A`` scaled to a unit diagonal, factored too; a task without variance has no correlation with any other."""
+        """``A`` scaled to a unit diagonal, in factored form; a task with variance 0 has correlation 0 with all others."""
         size = np.sqrt(self.diag.astype(float))
         seen = size > 1e-9 * max(float(size.max(initial=0.0)), np.finfo(float).tiny)
         scale = np.divide(1.0, size, out=np.zeros_like(size), where=seen)
@@ -220,14 +219,14 @@ class FactoredStructure:
         return float(found) if found.ndim == 0 else found
 
     def nearest(self, task: int, k: int = 10) -> tuple[Array, Array]:
-        """The ``k`` tasks with the largest correlation with one task, by position: a pass over ``L``.
+        """The ``k`` tasks with the largest correlation with one task, by position, in time proportional to the size of ``L``.
 
         Parameters
         ----------
         task : int
             The position of the task.
         k : int, default=10
-            How many neighbours to find.
+            The number of neighbours.
 
         Returns
         -------
@@ -246,10 +245,10 @@ class FactoredStructure:
     # --- eigenvalues --------------------------------------------------------------------------------------------
 
     def eigen(self) -> tuple[Array, Array, float]:
-        """Eigenvalues ``a`` with their vectors ``V`` (``T x q``), and the eigenvalue of everything orthogonal to ``V``."""
+        """Eigenvalues ``a`` with eigenvectors ``V`` (``T x q``), and the eigenvalue on the orthogonal complement of ``V``."""
         own = float(self.own[0])
         if not np.all(self.own == own):
-            raise ValueError("eigenvalues of a factored structure need tasks that have the same of their own")
+            raise ValueError("eigenvalues of a factored structure need equal task-specific variances (own)")
         e, V = psd_eigh(self.L.T @ self.L) if self.L.shape[1] else (np.zeros(0), np.zeros((0, 0)))
         keep = e > 1e-14 * e.max(initial=0.0)
         return e[keep] + own, self.L @ (V[:, keep] / np.sqrt(e[keep])), own
@@ -260,12 +259,12 @@ class FactoredStructure:
         return np.concatenate([a[::-1], np.full(len(self) - a.size, own)])
 
     def shrunk(self, rho: float) -> FactoredStructure:
-        """``A (I + rho A)^-1``: what a ridge leaves of it.
+        """``A (I + rho A)^-1``: the structure that includes a ridge penalty.
 
         Parameters
         ----------
         rho : float
-            The ridge, relative to the strength of the structured norm.
+            The ridge, relative to ``alpha``.
 
         Returns
         -------
@@ -280,12 +279,12 @@ class FactoredStructure:
 
 
 def by_eigen(a: Array, V: Array, rest: float) -> FactoredStructure:
-    """The matrix with eigenvalues ``a`` along ``V`` and ``rest`` along everything else; no ``a`` is below ``rest``."""
+    """The matrix with eigenvalues ``a >= rest`` for eigenvectors ``V``, and ``rest`` on their orthogonal complement."""
     return FactoredStructure(V * np.sqrt(np.maximum(a - rest, 0.0)), rest)
 
 
 def diagonal(variances: Array) -> Any:
-    """A structure of tasks that have nothing to do with each other; an array, unless there are many."""
+    """The structure of independent tasks with these variances; an array, unless there are many."""
     if len(variances) <= DENSE_TASKS:
         return np.diag(variances)
     return FactoredStructure(np.zeros((len(variances), 0)), variances)

@@ -1,4 +1,4 @@
-"""What structures that are not convex have in common: no conjugate, no prox, and a residual in place of a proof."""
+"""The interface of nonconvex structures: a stationarity residual instead of a conjugate and a prox."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from ..base import Array, Structure
 
 
 class NonConvex(Structure):
-    """``F(A)`` on a set of structures, where one of the two is not convex.
+    """A penalty ``F(A)`` on a set of matrices, where the penalty or the set is not convex.
 
-    There is no dual bound: all that a fit can know is that it stands at a stationary point, and how nearly. ``residual`` says
-    how nearly, from the gradient of the objective in the parameters of ``A``.
+    There is no dual bound. A fit stops near a stationary point, where ``residual``, the norm of the projected gradient in the
+    parameters of ``A``, is small.
     """
 
     convex: ClassVar[bool] = False
 
     @abstractmethod
-    def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
-        """The norm of the gradient of ``h(A) + F(A)`` in the parameters of ``A``, projected on their constraints; no dimension.
+    def residual(self, A: Array, correlation: Array, unit: float, factor: Array | None = None) -> float:
+        """The norm of the projected gradient of ``h(A) + F(A)`` in the parameters of ``A``, made dimensionless.
 
-        ``h`` is the objective with the tasks eliminated and ``pull = -dh/dA``, that is ``Z1'Z1 / (4 alpha)``. ``unit`` is the
-        loss scale, ``factor`` is what ``A`` was made of, where ``A`` does not tell.
+        ``h`` is the objective minimised over the weights, and ``-dh/dA = Z1'Z1 / (4 alpha)``.
 
         Parameters
         ----------
         A : ndarray of shape (n_tasks, n_tasks)
-            The structure at hand.
-        pull : ndarray of shape (n_tasks, n_tasks)
+            The current structure.
+        correlation : ndarray of shape (n_tasks, n_tasks)
             The negative gradient of ``h`` at ``A``.
         unit : float
-            The loss of the best constant predictor.
+            The loss of the best constant predictor, the unit of the result.
         factor : ndarray of shape (n_tasks, rank), default=None
-            The factor of ``A``.
+            The factor of ``A``, for structures that are parametrised by one.
 
         Returns
         -------
@@ -43,16 +42,21 @@ class NonConvex(Structure):
 
     @abstractmethod
     def convex_bound(self) -> tuple[Structure, float]:
-        """A convex structure, and the share of ``alpha`` at which it penalises weights near zero no more than this one does.
+        """A convex structure and a factor of ``alpha`` with which it penalises weights near zero at most as much as this one.
 
-        It says at which strength there is nothing left to learn.
+        It gives the ``alpha`` from which on the optimal weights are zero.
+
+        Returns
+        -------
+        tuple of Structure and float
+            The convex structure, and the factor of ``alpha``.
         """
 
-    def _nothing_convex(self, what: str) -> NoReturn:
+    def _refuse(self, what: str) -> NoReturn:
         raise ValueError(f'{self!r} is not convex and has no {what}; solver="auto" picks a solver that needs none')
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
-        self._nothing_convex("conjugate, so no bound on the minimum")
+        self._refuse("conjugate, so no bound on the minimum")
 
     def prox(self, A: Array, step: float) -> Array:
-        self._nothing_convex("prox")
+        self._refuse("prox")

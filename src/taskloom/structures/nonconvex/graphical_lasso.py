@@ -1,4 +1,4 @@
-"""The graphical lasso: sparse inverses of covariances, with exact zeros."""
+"""The graphical lasso: sparse inverse covariance matrices with exact zeros."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..._linalg import symmetric
 from ..base import Array
 from ..box_solvers import newton_in_box
 
-SHORTER = 3.0 ** -np.arange(40)  # the lengths that a search tries
-DENSE = 1200  # pairs of tasks, up to which their curvature fits into a matrix
+STEP_LENGTHS = 3.0 ** -np.arange(40)  # of the line search
+DENSE = 1200  # pairs of tasks up to which the Hessian is formed
 
 
 def inverse(M: Array) -> Array:
@@ -20,20 +20,20 @@ def inverse(M: Array) -> Array:
     return symmetric(cho_solve(cho_factor(M, lower=True), np.eye(len(M))))
 
 
-def shrink(M: Array, price: Array) -> Array:
+def shrink(M: Array, l1: Array) -> Array:
     """Soft thresholding."""
-    return np.sign(M) * np.maximum(np.abs(M) - price, 0.0)
+    return np.sign(M) * np.maximum(np.abs(M) - l1, 0.0)
 
 
-def graphical_lasso(C: Array, price: Array) -> tuple[Array, Array]:
-    """``argmin_P <C, P> - log det P + <price, |P|>`` and its inverse, as ``(inverse, P)``; ``C`` has a unit diagonal.
+def graphical_lasso(C: Array, l1: Array) -> tuple[Array, Array]:
+    """``argmin_P <C, P> - log det P + <l1, |P|>`` and its inverse, as ``(inverse, P)``; ``C`` has a unit diagonal.
 
-    Newton steps on the entries that are not zero or want to leave it; entries that would cross zero stop there, so zeros are
-    exact (QUIC, Hsieh et al. 2014, with conjugate gradients for the direction). Proximal gradient steps in between settle
-    which entries those are. Few tasks are solved from the other side, which is faster and minds nothing.
+    Newton steps on the active entries, with entries that would change sign set to zero (QUIC, Hsieh et al. 2014, with conjugate
+    gradients for the direction). Proximal gradient steps in between identify the active entries. For few tasks the dual problem
+    is solved instead, which is faster and robust.
     """
     if len(C) * (len(C) - 1) <= 2 * DENSE:
-        return _graphical_lasso_dual(C, price)
+        return _graphical_lasso_dual(C, l1)
 
     def at(P: Array) -> tuple[float, Array]:
         try:
@@ -41,10 +41,10 @@ def graphical_lasso(C: Array, price: Array) -> tuple[Array, Array]:
         except LinAlgError:
             return np.inf, P
         logdet = 2 * float(np.log(np.diag(factor[0])).sum())
-        return float(np.vdot(C, P) + np.vdot(price, np.abs(P))) - logdet, symmetric(cho_solve(factor, np.eye(len(P))))
+        return float(np.vdot(C, P) + np.vdot(l1, np.abs(P))) - logdet, symmetric(cho_solve(factor, np.eye(len(P))))
 
     def first_better(P: Array, value: float, A: Array, candidates: Iterable[Array]) -> tuple[Array, float, Array]:
-        """The first of shorter and shorter steps that pays."""
+        """The first of the candidates with a smaller value."""
         for Q in candidates:
             new_value, new_A = at(Q)
             if new_value < value:
@@ -55,25 +55,25 @@ def graphical_lasso(C: Array, price: Array) -> tuple[Array, Array]:
     value, A = at(P)
     for _ in range(100):
         gradient = C - A
-        if np.abs(P - shrink(P - gradient, price)).max() <= 1e-11:
+        if np.abs(P - shrink(P - gradient, l1)).max() <= 1e-11:
             break
         before = value
         longest = 27 / float(np.linalg.eigvalsh(A)[-1]) ** 2
-        P, value, A = first_better(P, value, A, (shrink(P - c * gradient, c * price) for c in longest * SHORTER))
-        sign, move = _newton_move(P, A, C - A, price)
-        P, value, A = first_better(P, value, A, (np.where((Q := P + c * move) * sign > 0, Q, 0.0) for c in SHORTER))
-        if value >= before:  # rounding hides what is left
+        P, value, A = first_better(P, value, A, (shrink(P - c * gradient, c * l1) for c in longest * STEP_LENGTHS))
+        sign, move = _newton_move(P, A, C - A, l1)
+        P, value, A = first_better(P, value, A, (np.where((Q := P + c * move) * sign > 0, Q, 0.0) for c in STEP_LENGTHS))
+        if value >= before:  # the rest is below rounding
             break
     return A, P
 
 
-def _graphical_lasso_dual(C: Array, price: Array) -> tuple[Array, Array]:
-    """The same from the other side: ``max log det A`` over ``|A - C| <= price``, where entries of ``P`` may change sign freely.
+def _graphical_lasso_dual(C: Array, l1: Array) -> tuple[Array, Array]:
+    """The dual problem: ``max log det A`` over ``|A - C| <= l1``.
 
-    Its Newton systems are of the size of the entries of ``P`` that are zero. It is sure where ``C`` is nearly singular.
+    Its Newton systems have one unknown per zero entry of ``P``. It is robust where ``C`` is nearly singular.
     """
     one, other = np.triu_indices(len(C), 1)
-    most = price[one, other]
+    most = l1[one, other]
 
     def structure(x: Array) -> Array:
         N = np.zeros_like(C)
@@ -104,12 +104,10 @@ def _graphical_lasso_dual(C: Array, price: Array) -> tuple[Array, Array]:
     return A, P
 
 
-def _newton_move(P: Array, A: Array, gradient: Array, price: Array) -> tuple[Array, Array]:
-    """The signs that a Newton step keeps, and the step: ``AXA = -gradient - price sign`` on what is free, ``X = -P``
-    elsewhere.
-    """
-    sign = np.where(P != 0, np.sign(P), -np.sign(gradient) * (np.abs(gradient) > price))
-    goal, free, X = -(gradient + price * sign), sign != 0, np.zeros_like(P)
+def _newton_move(P: Array, A: Array, gradient: Array, l1: Array) -> tuple[Array, Array]:
+    """The signs of the active entries, and the Newton step: ``AXA = -gradient - l1 sign`` there, ``X = -P`` elsewhere."""
+    sign = np.where(P != 0, np.sign(P), -np.sign(gradient) * (np.abs(gradient) > l1))
+    goal, free, X = -(gradient + l1 * sign), sign != 0, np.zeros_like(P)
     for _ in range(10):
         X = np.where(free, X, -P)
         X = X + _conjugate_gradients(A, symmetric(goal - A @ X @ A) * free, free)
@@ -121,19 +119,19 @@ def _newton_move(P: Array, A: Array, gradient: Array, price: Array) -> tuple[Arr
 
 
 def _conjugate_gradients(A: Array, goal: Array, free: Array) -> Array:
-    """``X`` on the free entries with ``AXA = goal`` there, in units of ``A_tt A_ss``."""
+    """``X`` on the free entries with ``AXA = goal`` there, with the preconditioner ``A_tt A_ss``."""
     scale = np.outer(np.diag(A), np.diag(A))
-    X, rest = np.zeros_like(A), goal
-    eased = rest / scale
-    way, size = eased, float(np.vdot(rest, eased))
+    X, residual = np.zeros_like(A), goal
+    preconditioned = residual / scale
+    direction, size = preconditioned, float(np.vdot(residual, preconditioned))
     enough = 1e-12 * size + 1e-30  # entries are of the order of 1
     for _ in range(300):
         if size <= enough:
             break
-        curved = symmetric(A @ way @ A) * free
-        step = size / float(np.vdot(way, curved))
-        X, rest = X + step * way, rest - step * curved
-        eased = rest / scale
-        size, last = float(np.vdot(rest, eased)), size
-        way = eased + size / last * way
+        image = symmetric(A @ direction @ A) * free
+        step = size / float(np.vdot(direction, image))
+        X, residual = X + step * direction, residual - step * image
+        preconditioned = residual / scale
+        size, last = float(np.vdot(residual, preconditioned)), size
+        direction = preconditioned + size / last * direction
     return X

@@ -1,4 +1,4 @@
-"""Graphs of tasks that are learned: edges are entries of ``A^-1``. Given the tasks, the best graph is a convex problem."""
+"""Learned graphs of tasks: edges are entries of ``A^-1``. Given the weights, the best graph is a convex problem."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..known import Independent
 from .base import NonConvex
 from .graphical_lasso import DENSE, graphical_lasso, inverse, shrink
 
-ROUNDING = 1e-8  # the least share of the penalty that gradients of the structure are measured in: rounding hides the rest
-WIDEST = 1e13  # the largest edge, in units of gamma: tasks that it joins differ in the thirteenth digit of A
-RECENT = 4  # structures whose weights a run remembers
+MIN_UNIT = 1e-8  # relative to the penalty: the smallest unit of residuals, because of rounding
+MAX_EDGE = 1e13  # the largest edge weight in units of gamma: its tasks differ in the thirteenth digit of A
+N_CACHED = 4  # structures whose edge weights one run keeps
 
 
 def contrasts(M: Array, one: Array, other: Array) -> Array:
@@ -32,8 +32,8 @@ def contrasts(M: Array, one: Array, other: Array) -> Array:
 
 
 @lru_cache(maxsize=8)
-def _contrasting(n_tasks: int) -> Array:
-    """An orthonormal basis of what adds up to zero over the tasks, as columns; not to be written to."""
+def _contrast_basis(n_tasks: int) -> Array:
+    """An orthonormal basis of the vectors with sum zero, as columns; read-only."""
     basis = helmert(n_tasks).T
     basis.flags.writeable = False
     return basis
@@ -43,16 +43,16 @@ def _contrasting(n_tasks: int) -> Array:
 class LearnedGraph(NonConvex):
     """``A^-1 = L(w) + gamma I`` with ``L(w)`` the Laplacian of a graph to be learned, ``F(A) = tr A + sparsity sum w``.
 
-    The penalty is ``alpha (sum_{t<s} w_ts ||f_t - f_s||^2 + gamma sum ||f_t||^2)``: tasks joined by an edge are drawn together
-    (Argyriou, Clemencon and Zhang 2013). ``tr A`` pays for edges between tasks that are alike: one appears between tasks that
-    have none while ``alpha ||f_t - f_s||^2 + sparsity < 2 / gamma^2``. Relations are never negative.
+    The penalty is ``alpha (sum_{t<s} w_ts ||f_t - f_s||^2 + gamma sum ||f_t||^2)``: tasks joined by an edge have similar
+    weights (Argyriou, Clemencon and Zhang 2013). Edges decrease ``tr A``: two tasks without any edge are joined if
+    ``alpha ||f_t - f_s||^2 + sparsity < 2 / gamma^2``. Correlations of tasks are never negative.
 
     Parameters
     ----------
     gamma : float, default=10.0
-        How strongly each task is drawn to zero; greater than 0. A larger one also leaves fewer edges.
+        Regularisation strength of the norm of each task; greater than 0. Larger values also give fewer edges.
     sparsity : float, default=0.0
-        The price of an edge; at least 0.
+        Regularisation strength of the edge weights; at least 0.
     """
 
     gamma: float = 10.0
@@ -60,8 +60,8 @@ class LearnedGraph(NonConvex):
 
     interior: ClassVar[bool] = True
     precision_graph: ClassVar[bool] = True
-    # In a run: structures, and the weights that their digits may not tell.
-    _made: deque[tuple[Array, Array]] | None = field(default=None, init=False)
+    # In the copy of one run: recent structures with their edge weights, which cannot be computed accurately from A.
+    _recent: deque[tuple[Array, Array]] | None = field(default=None, init=False)
 
     def check(self) -> None:
         if not (is_number(self.gamma) and self.gamma > 0):
@@ -95,14 +95,14 @@ class LearnedGraph(NonConvex):
 
     def for_run(self) -> Structure:
         twin = copy.copy(self)
-        twin._made = deque(maxlen=RECENT)
+        twin._recent = deque(maxlen=N_CACHED)
         return twin
 
-    def _remembered(self, A: Array) -> Array | None:
-        return next((w for made, w in self._made or () if made is A), None)
+    def _cached_weights(self, A: Array) -> Array | None:
+        return next((w for structure, w in self._recent or () if structure is A), None)
 
     def weights(self, A: Array) -> Array:
-        """The edge weights behind a structure, over the pairs ``t < s`` row by row.
+        """The edge weights of a structure, over the pairs ``t < s`` row by row.
 
         Parameters
         ----------
@@ -114,28 +114,28 @@ class LearnedGraph(NonConvex):
         ndarray of shape (n_pairs,)
             Weights of the edges.
         """
-        if (w := self._remembered(A)) is not None:
+        if (w := self._cached_weights(A)) is not None:
             return w
-        across = _contrasting(len(A))
+        across = _contrast_basis(len(A))
         laplacian = np.linalg.inv(across.T @ A @ across) - self.gamma * np.eye(len(A) - 1)
         return -(across @ laplacian @ across.T)[np.triu_indices(len(A), 1)]
 
     def value(self, A: Array) -> float:
         w = self.weights(A)
-        if self._remembered(A) is None and not self._holds(A, w):
+        if self._cached_weights(A) is None and not self._is_feasible(A, w):
             return np.inf
         return float(np.trace(A)) + self.sparsity * float(w.sum())
 
-    def _holds(self, A: Array, w: Array) -> bool:
-        """Whether ``A`` is of this form, as far as its digits tell."""
+    def _is_feasible(self, A: Array, w: Array) -> bool:
+        """Whether ``A`` has this form, up to rounding."""
         most = float(w.max(initial=0.0))
         rounding = 1e-15 * len(A) * float(np.abs(A).max()) * most**2
         inside = np.abs(self.gamma * A.sum(axis=1) - 1).max() <= 1e-6 and np.linalg.eigvalsh(A)[0] > 0
         return bool(inside and w.min(initial=0.0) >= -1e-6 * max(1.0, most) - rounding)
 
     def root(self, A: Array) -> Array:
-        """With the mean of the tasks apart: where tasks have grown together, ``A`` is tiny on their differences."""
-        across = _contrasting(len(A))
+        """With the mean of the tasks as a separate column, because ``A`` is tiny on differences of strongly joined tasks."""
+        across = _contrast_basis(len(A))
         mean = np.full((len(A), 1), 1 / np.sqrt(self.gamma * len(A)))
         return np.hstack([mean, across @ psd_root(across.T @ A @ across, rtol=1e-17)])
 
@@ -143,31 +143,31 @@ class LearnedGraph(NonConvex):
         return self._best(contrasts(S, *np.triu_indices(len(S), 1)), len(S))
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        """Squares of differences, not differences of squares: tasks may be alike to more than eight digits."""
+        """From squared differences of the weights, because tasks may agree in more than eight digits."""
         one, other = np.triu_indices(R.shape[1], 1)
-        apart = R[:, one] - R[:, other]
-        squares = np.einsum("ij,ij->j", apart, apart)
+        differences = R[:, one] - R[:, other]
+        squares = np.einsum("ij,ij->j", differences, differences)
         A = self._best(squares + 2 * floor, R.shape[1])
         w = np.maximum(self.weights(A), 0.0)
         penalty = float(w @ squares) + self.gamma * float(np.vdot(R, R))
         return A, penalty + float(np.trace(A)) + self.sparsity * float(w.sum())
 
     def _best(self, squares: Array, n_tasks: int) -> Array:
-        """Newton or quasi-Newton steps inside ``w >= 0``, each weight in units of what would hold its pair together."""
+        """Minimise over ``w >= 0`` by Newton or quasi-Newton steps, in units of the optimum for two tasks."""
         if n_tasks == 1:
             return np.array([[1 / self.gamma]])
         price = np.maximum(squares, 0.0) + self.sparsity
-        guess = np.sqrt(np.maximum(price / 2, (WIDEST * self.gamma) ** -2))  # A on the difference of two alone
+        guess = np.sqrt(np.maximum(price / 2, (MAX_EDGE * self.gamma) ** -2))  # of A, for two tasks alone
         unit = 1 / (n_tasks * guess)
         find = self._newton if price.size <= DENSE else self._quasi_newton
         A, w = find(price, unit, n_tasks)
-        if self._made is not None:
-            self._made.append((A, w))
+        if self._recent is not None:
+            self._recent.append((A, w))
         return A
 
     def _differences(self, n_tasks: int, w: Array) -> tuple[Array, Array]:
-        """A basis of what is not the mean, and ``A`` there; the mean is apart: ``A`` is ``1 / gamma`` there, whatever ``w``."""
-        across = _contrasting(n_tasks)
+        """A basis of the vectors with sum zero, and ``A`` in that basis; along the mean ``A`` is ``1 / gamma``."""
+        across = _contrast_basis(n_tasks)
         return across, inverse(across.T @ self.precision(w, n_tasks) @ across)
 
     def _structure(self, n_tasks: int, w: Array) -> Array:
@@ -194,30 +194,30 @@ class LearnedGraph(NonConvex):
                 across, M = self._differences(n_tasks, unit * u)
             except LinAlgError:
                 return np.inf, np.zeros_like(u), np.diag
-            apart = (across[one] - across[other]) @ M @ across.T  # differences of the rows of A
+            differences = (across[one] - across[other]) @ M @ across.T  # differences of the rows of A
 
             def curvature(free: Array) -> Array:
-                near = apart[free][:, one[free]] - apart[free][:, other[free]]
-                return 2 * near * (apart[free] @ apart[free].T) * np.outer(unit[free], unit[free])
+                near = differences[free][:, one[free]] - differences[free][:, other[free]]
+                return 2 * near * (differences[free] @ differences[free].T) * np.outer(unit[free], unit[free])
 
-            gradient = price - np.einsum("ij,ij->i", apart, apart)
+            gradient = price - np.einsum("ij,ij->i", differences, differences)
             return float(np.trace(M) + price @ (unit * u)), unit * gradient, curvature
 
-        most = np.maximum(WIDEST * self.gamma / unit, 2.0)
+        most = np.maximum(MAX_EDGE * self.gamma / unit, 2.0)
         u = newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-15 / self.gamma)
         return self._structure(n_tasks, unit * u), unit * u
 
-    def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
-        """Each weight in units of itself where it wants to shrink, else of the conductance between its two tasks."""
+    def residual(self, A: Array, correlation: Array, unit: float, factor: Array | None = None) -> float:
+        """The gradient times the weight where the weight would decrease, else times the conductance between its two tasks."""
         one, other = np.triu_indices(len(A), 1)
         w = np.maximum(self.weights(A), 0.0)
-        if one.size <= DENSE:  # differences first: what is the same in all tasks does not rounding_floor them
-            apart = A[one] - A[other]
-            gradient = np.einsum("ij,ij->i", apart @ pull - apart, apart) + self.sparsity
+        if one.size <= DENSE:  # differences first, which avoids cancellation of what all tasks share
+            differences = A[one] - A[other]
+            gradient = np.einsum("ij,ij->i", differences @ correlation - differences, differences) + self.sparsity
         else:
-            gradient = contrasts(A @ pull @ A - A @ A, one, other) + self.sparsity
-        reach = np.where(gradient > 0, w, 1 / contrasts(A, one, other))
-        return float(np.linalg.norm(gradient * reach)) / max(unit, ROUNDING * float(np.trace(A)))
+            gradient = contrasts(A @ correlation @ A - A @ A, one, other) + self.sparsity
+        scale = np.where(gradient > 0, w, 1 / contrasts(A, one, other))
+        return float(np.linalg.norm(gradient * scale)) / max(unit, MIN_UNIT * float(np.trace(A)))
 
 
 @dataclass(eq=False, repr=False)
@@ -225,17 +225,17 @@ class SparsePrecision(NonConvex):
     """``F(A) = mu log det A + eps tr A^-1 + l1 sum_{t != s} |(A^-1)_ts|``: a sparse Gaussian graph of the tasks.
 
     Given the tasks this is a graphical lasso for ``A^-1``, with ``(alpha W'W + eps I) / mu`` in place of the sample covariance
-    (Zhang and Schneider 2010; Goncalves, Von Zuben and Banerjee 2016). Two tasks without an edge are independent given the
-    others. ``log det A`` grows slowly, so that large weights are shrunk little.
+    (Zhang and Schneider 2010; Goncalves, Von Zuben and Banerjee 2016). Two tasks without an edge are conditionally
+    independent given the others. ``log det A`` increases slowly, so that large weights are shrunk little.
 
     Parameters
     ----------
     mu : float, default=0.1
-        Strength of the log-determinant, greater than 0: how far weights are shrunk, as the variance of a prior would decide.
+        Weight of the log-determinant, greater than 0. Larger values shrink the weights more.
     l1 : float, default=0.001
-        The price of an edge, in units of ``alpha W'W``; at least 0.
+        Regularisation strength of the edges, in units of ``alpha W'W``; at least 0.
     eps : float, default=0.001
-        Relations are learned where ``alpha W'W`` exceeds it, greater than 0; nothing learned is ``A = eps / mu I``.
+        Weight of ``tr A^-1``, greater than 0, in units of ``alpha W'W``. Weights of zero have ``A = eps / mu I``.
     """
 
     mu: float = 0.1
@@ -265,23 +265,23 @@ class SparsePrecision(NonConvex):
         return self.mu * float(logdet) + self.eps * float(np.trace(P)) + self.l1 * off
 
     def _price(self, size: Array) -> Array:
-        """What an edge costs next to ``mu``, where tasks are measured in these sizes."""
+        """The l1 weights relative to ``mu``, for tasks scaled by these sizes."""
         price = self.l1 / self.mu / np.outer(size, size)
         np.fill_diagonal(price, 0.0)
         return price
 
     def best_structure(self, S: Array) -> Array:
-        """The graphical lasso on the scale of correlations, where all diagonals are 1."""
+        """The graphical lasso on the correlation scale, with unit diagonals."""
         C = (S + self.eps * np.eye(len(S))) / self.mu
         size = np.sqrt(np.diag(C))
         if self.l1 == 0:
             return C
         return graphical_lasso(C / np.outer(size, size), self._price(size))[0] * np.outer(size, size)
 
-    def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
-        """The step of a proximal gradient method, in units of ``1 / sqrt(A_tt A_ss)`` for each entry of ``A^-1``."""
+    def residual(self, A: Array, correlation: Array, unit: float, factor: Array | None = None) -> float:
+        """The length of a proximal gradient step, in units of ``1 / sqrt(A_tt A_ss)`` for each entry of ``A^-1``."""
         size = np.sqrt(np.diag(A))
         scaled = np.outer(size, size)
         P = inverse(A) * scaled
-        gradient = ((A @ pull @ A + self.eps * np.eye(len(A))) / self.mu - A) / scaled
-        return self.mu * float(np.linalg.norm(P - shrink(P - gradient, self._price(size)))) / max(unit, ROUNDING * self.mu)
+        gradient = ((A @ correlation @ A + self.eps * np.eye(len(A))) / self.mu - A) / scaled
+        return self.mu * float(np.linalg.norm(P - shrink(P - gradient, self._price(size)))) / max(unit, MIN_UNIT * self.mu)

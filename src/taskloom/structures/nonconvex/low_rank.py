@@ -1,4 +1,4 @@
-"""Few factors and a variance of each task's own: the structure of coregionalised Gaussian processes, and of factor analysis."""
+"""Low rank plus diagonal: the structure of coregionalised Gaussian processes and of factor analysis."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .base import NonConvex
 class LowRank(NonConvex):
     """``F(A) = tr A`` for ``A = BB' + diag(d)`` with ``rank`` columns in ``B`` and ``d >= 0``.
 
-    The weights are a common part of this rank plus a part of each task's own (``specific=False`` leaves the latter out). That
-    is the output kernel of Dinuzzo (2013) and the coregionalisation of Gaussian processes, here with the penalty of ``Trace``:
-    from ``rank = T`` on it is ``Trace``, and convex after all, although the fit does not make use of it.
+    The weights are a shared part of this rank plus a task-specific part (none with ``specific=False``). This is the output
+    kernel of Dinuzzo (2013) and the coregionalisation of Gaussian processes, with the penalty of ``Trace``. For ``rank >= T``
+    it equals ``Trace`` and is convex, which the fit does not use.
 
     Parameters
     ----------
     rank : int, default=2
         The number of columns of ``B``, at least 1.
     specific : bool, default=True
-        Whether tasks have a variance of their own, ``d``.
+        Whether tasks have task-specific variances ``d``.
     """
 
     rank: int = 2
@@ -42,10 +42,10 @@ class LowRank(NonConvex):
             raise ValueError(f"LowRank needs specific=True or False, got {self.specific!r}")
 
     def convex_bound(self) -> tuple[Structure, float]:
-        return Trace(), 1.0  # a larger set, and the same penalty
+        return Trace(), 1.0  # the same penalty on a larger set
 
     def value(self, A: Array) -> float:
-        """``tr A``; whether ``A`` is in the set is seen to by its factor."""
+        """``tr A``; solvers work on the factor, so that ``A`` is in the set."""
         return float(np.trace(A))
 
     def root_of(self, factor: Array) -> Array:
@@ -84,16 +84,14 @@ class LowRank(NonConvex):
         return out
 
     def first_factor(self, S: Array, share: float) -> Array:
-        """A factor to set out from, for ``S = alpha W'W``: the leading directions, and what they leave over.
-
-        Directions that are not there get a share of those that are.
+        """An initial factor for ``S = alpha W'W``: the leading eigenvectors, and the diagonal of the remainder.
 
         Parameters
         ----------
         S : ndarray of shape (n_tasks, n_tasks)
             Symmetric positive semidefinite.
         share : float
-            The size of directions that ``S`` lacks, relative to the mean size of its own.
+            Added to all singular values, relative to their mean, so that no direction starts at zero.
 
         Returns
         -------
@@ -110,33 +108,33 @@ class LowRank(NonConvex):
         return np.column_stack([B, np.sqrt(np.sqrt(left) + lift)])
 
     def best_structure(self, S: Array) -> Array:
-        """``sqrt(S)`` cut to the rank; with specific variances a stationary point of the step, which is not convex.
+        """``sqrt(S)`` truncated to the rank; with specific variances a stationary point of this nonconvex problem.
 
-        That is found by splitting roots ``R`` of ``S`` into what is common and what is the tasks' own, given ``A``, and
-        choosing the best ``A`` for the two parts, in turns: the cost never rises.
+        Alternates between splitting a root ``R`` of ``S`` into a shared and a task-specific part, given ``A``, and the best
+        ``A`` for the two parts. The objective never increases.
         """
         factor = self.first_factor(S, 1e-3 if self.specific else 0.0)
         if not self.specific:
             return factor @ factor.T
         R = psd_root(S).T
-        common, own = factor[:, :-1] @ factor[:, :-1].T, factor[:, -1] ** 2
+        shared, own = factor[:, :-1] @ factor[:, :-1].T, factor[:, -1] ** 2
         for _ in range(500):
-            last = common + np.diag(own)
+            last = shared + np.diag(own)
             V = np.linalg.lstsq(last, R.T, rcond=1e-14)[0].T
-            _, s, Vt = np.linalg.svd(V @ common, full_matrices=False)
+            _, s, Vt = np.linalg.svd(V @ shared, full_matrices=False)
             q = min(self.rank, s.size)
-            common, own = (Vt[:q].T * s[:q]) @ Vt[:q], np.linalg.norm(V * own, axis=0)
-            if np.abs(common + np.diag(own) - last).max() <= 1e-10 * np.abs(last).max():
+            shared, own = (Vt[:q].T * s[:q]) @ Vt[:q], np.linalg.norm(V * own, axis=0)
+            if np.abs(shared + np.diag(own) - last).max() <= 1e-10 * np.abs(last).max():
                 break
-        return common + np.diag(own)
+        return shared + np.diag(own)
 
-    def residual(self, A: Array, pull: Array, unit: float, factor: Array | None = None) -> float:
-        """``||(I - pull) B||`` in units of ``sqrt(unit)``; the projected gradient in ``d >= 0``, in units of ``unit``.
+    def residual(self, A: Array, correlation: Array, unit: float, factor: Array | None = None) -> float:
+        """``||(I - correlation) B||`` in units of ``sqrt(unit)``; the projected gradient in ``d >= 0``, in units of ``unit``.
 
-        Where ``B`` has a column to spare, new directions count as well: no eigenvalue of the gradient may be negative.
+        Where ``B`` has a zero singular value, the smallest eigenvalue of the gradient must not be negative either.
         """
-        assert factor is not None, "the set is known by its factors"
-        gradient = np.eye(len(A)) - pull
+        assert factor is not None, "LowRank needs the factor of A"
+        gradient = np.eye(len(A)) - correlation
         B = factor[:, :-1] if self.specific else factor
         parts = [float(np.linalg.norm(gradient @ B)) / np.sqrt(unit)]
         if np.linalg.svd(B, compute_uv=False)[-1] ** 2 <= 1e-6 * unit:
