@@ -120,7 +120,7 @@ def test_gradients_are_those_of_the_value_however_they_were_sent(structure, ridg
 
 def test_directions_that_are_lacking_are_found():
     objective = objective_of(structures.Trace())
-    full, one = Descent(objective, objective.first()), Descent(objective, objective.first()[:, -1:])
+    full, one = Descent(objective, objective.initial_factor()), Descent(objective, objective.initial_factor()[:, -1:])
     for descent in (full, one):
         for k in range(1, 60):
             descent.step(due=k % 5 == 0)
@@ -322,7 +322,7 @@ def test_progress_and_names(client, capsys):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (MultiTaskRegressor(structures.LogDet(0.1), task_column=-1), "may sit on the features"),
+        (MultiTaskRegressor(structures.LogDet(0.1), task_column=-1), "need a spectral structure"),
         (MultiTaskRegressor(loss="huber", task_column=-1), "squared loss"),
         (MultiTaskRegressor(kernel="rbf", task_column=-1), 'kernel="linear"'),
         (MultiTaskRegressor(solver="block", task_column=-1), 'leave solver="auto"'),

@@ -44,7 +44,7 @@ def test_categories_and_dates_beside_the_task_column():
 
 def test_a_column_of_numbers_for_the_task():
     X, Y = wide()
-    with pytest.raises(ValueError, match=r"40 of 40 are the only one of theirs .* right column"):
+    with pytest.raises(ValueError, match=r"40 of 40 are the only one of their task .* right column"):
         MultiTaskRegressorCV(task_column=0, cv=2, alphas=3).fit(X, Y[:, 0])
 
 

@@ -1,4 +1,4 @@
-"""Where a fit stands, in a small file: the factor and what the walk remembers, for one problem and no other."""
+"""Checkpoints of a fit: the factor, the memory of L-BFGS and the history, with a description of the problem."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..problem.solution import History
 from .factor_descent import Descent
 
 Array = np.ndarray
-SAME = 1e-9  # numbers that sum up the data differ by rounding, if rows were partitioned in another way
+RELATIVE_TOLERANCE = 1e-9  # sums over the data differ by rounding if rows are partitioned in another way
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What was read: the factor, the steps that are remembered, and the history so far."""
+    """The content of a checkpoint: the factor, the pairs of L-BFGS, and the history."""
 
     Q: Array
     pairs: list[tuple[Array, Array]]
@@ -30,13 +30,13 @@ class Saved:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file for one problem; ``problem`` describes settings and data well enough to tell another one."""
+    """A file for one problem, identified by the settings and statistics in ``problem``."""
 
     path: str | os.PathLike
     problem: dict[str, Any]
 
     def write(self, descent: Descent, history: History) -> None:
-        """All at once or not at all: a fit that dies while it writes leaves the last file behind."""
+        """Write atomically: a fit that dies while it writes leaves the previous file."""
         pairs = descent.memory.pairs
         columns: dict[str, Any] = {f"history_{name}": column for name, column in history.as_dict().items()}
         with atomic_path(self.path) as temporary, temporary.open("wb") as file:
@@ -51,7 +51,7 @@ class Checkpoint:
             )
 
     def read(self) -> Saved | None:
-        """Where the fit was left, or ``None`` where there is no file yet; that of another problem is refused."""
+        """The checkpoint, or ``None`` if there is no file; one of another problem is refused."""
         if not os.path.exists(self.path):
             return None
         try:
@@ -75,4 +75,4 @@ class Checkpoint:
 
 
 def _close(ours: float, theirs: Any) -> bool:
-    return isinstance(theirs, float) and abs(ours - theirs) <= SAME * max(abs(ours), abs(theirs))
+    return isinstance(theirs, float) and abs(ours - theirs) <= RELATIVE_TOLERANCE * max(abs(ours), abs(theirs))

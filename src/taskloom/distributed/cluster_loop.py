@@ -1,4 +1,4 @@
-"""The loop over iterations: it certifies, records, saves and stops, as ``solvers.loop`` does where the data are at hand."""
+"""The loop over iterations: it certifies, records, writes checkpoints and stops, as ``solvers.solve`` does in memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .factor_descent import CERTIFY_EVERY, Descent, DescentPoint, Objective
 from .progress_bar import Report
 
 Array = np.ndarray
-PATIENCE = 300  # iterations without any progress of the gap after which a fit admits that it is stuck
+PATIENCE = 300  # iterations without progress of the gap before the status is "stalled"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop, and how often to save."""
+    """Stopping criteria, and iterations between checkpoints."""
 
     tol: float
     max_iter: int
@@ -29,19 +29,19 @@ class Limits:
 
 @dataclass(eq=False)
 class ClusterRecord:
-    """The best bounds so far. They may come from different iterations: both stay true."""
+    """The best bounds so far; they may come from different iterations."""
 
-    scale: float  # the loss of the best constants
-    rounding_floor: float  # what rounding alone may leave of it
+    scale: float  # the loss of the intercept-only model
+    rounding_floor: float  # what rounding may add to it
     primal: float = np.inf
     dual: float = -np.inf
-    point: DescentPoint | None = None  # the best so far; none where nothing is learned
+    point: DescentPoint | None = None  # the best so far; None for zero weights
     history: History = field(default_factory=History)
     began: float = field(default_factory=time.perf_counter)
 
     @property
     def gap(self) -> float:
-        """Never less than what rounding may hide."""
+        """The duality gap, at least the rounding error."""
         return max(abs(self.primal - self.dual), 4 * np.finfo(float).eps * (abs(self.primal) + abs(self.dual)))
 
     @property
@@ -63,14 +63,14 @@ class ClusterRecord:
         self.history.add(len(self.history) + 1, self.primal, self.dual, self.gap, seconds)
 
     def resume(self, history: History) -> None:
-        """Go on with the history of a fit that was interrupted."""
+        """Continue the history of an interrupted fit."""
         self.history = history
         if len(history):
             self.began -= history.seconds[-1]
             self.dual = max(self.dual, history.dual[-1])
 
     def small_step(self) -> bool:
-        """Whether the last step gained so little that the gap may be closed, had it been looked at."""
+        """Whether the last decrease is small beside the gap, so that a certificate is worth its cost."""
         return len(self.history) > 1 and self.history.objective[-2] - self.primal < 0.1 * self.gap
 
     def stalled(self) -> bool:
@@ -83,15 +83,15 @@ class ClusterRecord:
 
 
 def run(objective: Objective, record: ClusterRecord, checkpoint: Checkpoint | None, limits: Limits, report: Report) -> str:
-    """Iterate until something stops it; the status says what. Ctrl-C leaves the best point so far, and a checkpoint."""
-    if record.relative_gap <= limits.tol:  # at this strength nothing is learned, and that is proved
+    """Iterate until a stopping criterion holds; returns the status. Ctrl-C keeps the best point, and writes a checkpoint."""
+    if record.relative_gap <= limits.tol:  # zero weights are optimal
         record.add_to_history()
         return "optimal"
     if objective.structure.known:
-        record.record(objective, objective.alone())
+        record.record(objective, objective.single_task())
         return "optimal" if record.relative_gap <= limits.tol else "stalled"
     saved = None if checkpoint is None else checkpoint.read()
-    descent = Descent(objective, objective.first() if saved is None else saved.Q)
+    descent = Descent(objective, objective.initial_factor() if saved is None else saved.Q)
     if saved is not None:
         record.resume(saved.history)
         record.primal, record.point = descent.here.value, descent.here

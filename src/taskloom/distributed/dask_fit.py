@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,35 +12,32 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _get_feature_names
 
 from .._component import warn
+from ..design import Observations
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
 from ..estimators.fitted import FittedState
 from ..estimators.validation import Columns, Targets
+from ..features import build_features
 from ..losses import as_loss
+from ..problem import Problem
+from ..problem.solution import History
+from ..solvers import solve
 from ..tables import column_names, column_position, shown
 from .cluster import Workers
 from .cluster_loop import Limits
 from .fit_context import FitContext
-from .partitions import count_observed, empty_tables, names_columns, row_blocks
-from .pooled_rows import fit_shared
+from .partitions import count_observed, empty_tables, names_columns, read_shared, row_blocks
 from .progress_bar import progress_report
+from .task_summaries import PooledRows
 from .tasks_by_worker import fit_gaps, fit_long
 
-SETTINGS = {  # of the model, that a distributed fit follows or that predictions need; others must be as they are by default
-    *(
-        "structure",
-        "alpha",
-        "ridge",
-        "task_weight",
-        "fit_intercept",
-        "task_column",
-        "loss",
-        "kernel",
-        "solver",
-        "unseen",
-        "noise",
-    ),
-    *("tol", "max_iter", "time_limit", "verbose", "random_state", "gamma", "degree", "coef0"),
-}
+UNUSED = {
+    "approximation",
+    "n_components",
+    "standardize_targets",
+    "warm_start",
+    "device",
+}  # must have their defaults
+SETTINGS = {*MultiTaskRegressor._get_param_names()} - UNUSED
 INSTALL = 'taskloom.distributed needs Dask; install it with pip install "taskloom[distributed]"'
 
 
@@ -63,14 +61,14 @@ def fit(
     Parameters
     ----------
     model : MultiTaskRegressor
-        With the squared loss and the linear kernel. Tasks with inputs of their own (a task column, or targets with gaps) need a
-        structure that may sit on the features: ``Trace``, ``Frobenius``, ``Schatten``, ``SchattenNorm``, ``UnitTrace``,
-        ``Independent``. Tasks that share all their inputs take any structure, for theirs is a small problem after one pass.
+        With the squared loss and the linear kernel. Tasks with inputs of their own (a task column, or missing targets) need a
+        spectral structure: ``Trace``, ``Frobenius``, ``Schatten``, ``SchattenNorm``, ``UnitTrace``,
+        ``Independent``. Tasks that share all their inputs take any structure: theirs is a small problem after one pass.
     X : dask array or dask data frame
         Inputs, partitioned by rows; with a task column where tasks have rows of their own. A table sorted by task is best.
     y : dask array, series or data frame; or str, int, or a list of these
         Targets, partitioned like ``X``; NaN where unobserved. Or the names or positions of their columns in ``X``, which are
-        no inputs then: so rows and targets need not find each other.
+        then no inputs.
     client : distributed.Client, optional
         By default the current one.
     task : str or int, optional
@@ -103,7 +101,7 @@ def fit(
     blocks = row_blocks(X, y)
     columns = Columns(n_features_in_=int(empty_X.shape[1]), feature_names_in_=_get_feature_names(empty_X))
     if model.task_column is not None:
-        column_position(empty_X, model.task_column)  # or a sentence that says why there is none
+        column_position(empty_X, model.task_column)  # raises if there is none
     with progress_report(bool(model.verbose) if progress is None else progress, model.tol) as report:
         context = FitContext(model, columns, Workers(client), _precision(empty_X, model.task_column), limits, report)
         if model.task_column is None:
@@ -137,13 +135,12 @@ def _client(client: Any) -> Any:
 
 
 def _accept(model: Any) -> None:
-    """What a distributed fit cannot do is refused before anything is read."""
+    """Refuse unsupported settings before any data are read."""
     name = type(model).__name__
     if not (isinstance(model, MultiTaskRegressor) and not isinstance(model, MultiTaskRegressorCV)):
         raise ValueError(
             f"distributed.fit takes a MultiTaskRegressor, got {name}; to search over many models on a cluster, fit {name} "
-            "under "
-            'joblib.parallel_config(backend="dask")'
+            'under joblib.parallel_config(backend="dask")'
         )
     model._validate_params()
     squared = not isinstance(model.loss, dict) and as_loss(model.loss).quadratic
@@ -175,7 +172,7 @@ def _precision(empty_X: Any, task_column: Any) -> np.dtype:
 
 
 def _fit_wide(context: FitContext, blocks: Sequence[tuple], empty_y: Any, checkpoint: Any) -> FittedState:
-    """Whether tasks share all their inputs, the targets say."""
+    """Fit to wide tables: shared inputs if no target is missing."""
     counted = context.workers.read("count", count_observed, [(X if names_columns(y) else None, y) for X, y in blocks])
     total = np.sum(context.workers.gather(counted), axis=0)
     rows, observed = int(total[0]), total[1:]
@@ -184,5 +181,32 @@ def _fit_wide(context: FitContext, blocks: Sequence[tuple], empty_y: Any, checkp
     targets = Targets(tasks_=column_names(empty_y, len(observed)), wide=empty_y.ndim == 2)
     if not observed.all():
         raise ValueError(f"task {shown(targets.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
-    fit_tasks = fit_shared if (observed == rows).all() else fit_gaps
+    fit_tasks = _fit_shared if (observed == rows).all() else fit_gaps
     return fit_tasks(context, targets, blocks, checkpoint)
+
+
+def _fit_shared(context: FitContext, targets: Targets, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
+    """Tasks that share all inputs: one pass over the rows, and a small problem on the client."""
+    if checkpoint is not None:
+        raise ValueError(
+            "tasks that share all their inputs are read in one pass and solved on the client: there is nothing to checkpoint"
+        )
+    model, limits, n_tasks, structure = context.model, context.limits, len(targets.tasks_), context.structure(targets)
+    parts = context.workers.read("statistics", read_shared, blocks, context.centre)
+    shared: PooledRows = context.workers.gather(context.workers.total("sum", parts, PooledRows.merged, context.centre))
+    inputs = np.vstack([shared.root, np.zeros(context.n_features)])  # the last row holds the residual sums of squares
+    y = np.vstack([shared.targets, np.sqrt(shared.rest)])
+    weight = context.task_weights(targets, np.full(n_tasks, float(shared.count))) / shared.count
+    rows, every = np.arange(len(inputs)), np.arange(n_tasks)
+    seen = Observations(np.tile(rows, n_tasks), np.repeat(every, rows.size), y.T.ravel(), np.repeat(weight, rows.size), n_tasks)
+    features: Any = build_features(inputs, "linear", structure.keeps_columns)
+    problem = Problem(features.phi, seen, model.loss, structure, float(model.alpha), float(model.ridge), False)
+
+    def report(history: History) -> bool | None:
+        return context.report(history, problem.relative(history.gap[-1], abs(history.objective[-1]) + abs(history.dual[-1])))
+
+    solution = solve(
+        problem, model.solver, tol=limits.tol, max_iter=limits.max_iter, time_limit=limits.time_limit, callback=report
+    )
+    b = shared.target_mean - shared.mean @ features.coef(solution.W)
+    return context.fitted(targets, features, problem, replace(solution, b=b))

@@ -1,12 +1,12 @@
-"""Variable projection from sums alone: limited-memory BFGS on ``Q``, and a certificate, where nobody sees the tasks.
+"""Variable projection from sums over tasks: limited-memory BFGS on ``Q``, and a certificate.
 
     h(Q) = F(QQ') + sum_t min_b [ loss of task t with weights Q b + alpha ||b||^2 ],     grad h = -ZZ'Q / (2 alpha) + grad F
     D(c) = 2 c <y, r> - c^2 ||r||^2 - F*(c^2 ZZ' / (4 alpha)),   r the residuals,  Z = 2 X'r
 
-(less ``c^2 ridge ||W||^2``, and with ``Z - 2 ridge W`` for ``Z``, where there is a ridge). So the loss, two inner products and
-the second moments of ``Z`` are all that an iteration needs to know of the tasks, however many there are. ``h`` is not convex in
-``Q``, but it is in ``D = QQ'``: where the walk on ``Q`` ends and the certificate disagrees, a proximal step there finds the
-directions that ``Q`` lacks.
+(with a ridge, minus ``c^2 ridge ||W||^2``, and with ``Z - 2 ridge W`` for ``Z``). An iteration needs the loss, two inner
+products and the second moments of ``Z``, whatever the number of tasks. ``h`` is not convex in ``Q``, but in ``D = QQ'``:
+where L-BFGS on ``Q`` ends and the gap is not closed, a proximal step on ``D`` finds the directions that are not in the range
+of ``Q``.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ..solvers.supervised.sides import ridged
 from .worker_sums import Statistic, unpacked
 
 Array = np.ndarray
-CERTIFY_EVERY = 3  # iterations after which a certificate is due, where it is a larger message than a gradient
-SMALL_COLUMN = 0.1  # columns below this share of the mean squared_norm may go, if the dual says that they should vanish
-TRIM_DELAY = 8  # steps after which to try again whether a column may go
+CERTIFY_EVERY = 3  # iterations between certificates, whose messages may be larger than a gradient
+SMALL_COLUMN = 0.1  # share of the mean squared norm below which a column may be dropped, if the dual agrees
+TRIM_DELAY = 8  # steps without dropping columns after a failure
 TINY = np.finfo(float).tiny
-PAIRS = 20  # past steps that the quasi-Newton direction remembers
+PAIRS = 20  # memory of L-BFGS
 
 
 @dataclass(frozen=True, eq=False)
 class DescentPoint:
-    """``h`` at ``Q``, its gradient, and the sums it came from; ``moments`` (of ``Z``) where they were asked for."""
+    """``h`` at ``Q``, its gradient, and the sums; ``moments`` of ``Z`` if requested."""
 
     Q: Array
     value: float
@@ -44,10 +44,10 @@ class DescentPoint:
 
 @dataclass(eq=False)
 class Objective:
-    """``h``, given who sums over the tasks: ``sums(Q, statistic)`` as in ``WorkerTasks``."""
+    """``h``, given ``sums(Q, statistic)`` over the tasks, as in ``WorkerTasks``."""
 
     sums: Callable[[Array, Statistic], Array]
-    structure: Any  # one that may sit on the features
+    structure: Any  # spectral
     alpha: float
     ridge: float
     n_features: int
@@ -55,7 +55,7 @@ class Objective:
     curvature: float  # the mean over tasks and inputs of the weighted sums of squares
 
     def at(self, Q: Array, due: bool = True) -> DescentPoint:
-        """Where half the matrix of moments is no more than the gradient, it is asked for anyway."""
+        """The objective at ``Q``; with moments if ``due``, or if they are no larger than the gradient."""
         structure, (d, q) = self.structure, Q.shape
         landed = structure.project_factor(Q)
         squared_norm, V = psd_eigh(landed.T @ landed)
@@ -63,34 +63,34 @@ class Objective:
         scalars, matrix = unpacked(self.sums(self.root(Q), statistic), Q.shape, statistic)
         if statistic == "moments":
             correlation = matrix @ landed
-        else:  # the tasks saw the factor less what the ridge takes
+        else:  # undo the ridge in the factor
             correlation = matrix @ compose(np.sqrt(1 + self.ridge / self.alpha * squared_norm), V)
         value = float(scalars[0] + scalars[2] / 2) + structure.f(squared_norm)
         gradient = structure.pull_back(Q, -correlation / (2 * self.alpha))
         return DescentPoint(Q, value, gradient, scalars, matrix if statistic == "moments" else None)
 
     def root(self, Q: Array) -> Array:
-        """The factor that the tasks see."""
+        """The factor with the ridge, for the tasks."""
         landed = Q if self.structure.known else self.structure.project_factor(Q)
         return ridged(landed, self.ridge / self.alpha)
 
     def metric(self, Q: Array) -> Array:
-        """The inverse of what the Hessian of ``h`` resembles, to be applied from the right.
+        """A preconditioner: the inverse of an approximate Hessian of ``h``, applied from the right.
 
-        At an optimum under the trace penalty the ``b`` of all tasks have the moments ``Q'Q / alpha``: it needs nothing of the
-        tasks but how curved they are. (It saves two iterations of three.)
+        At an optimum under the trace penalty the second moments of ``b`` over the tasks are ``Q'Q / alpha``, so that it needs
+        only the mean curvature of the tasks. It saves two iterations of three.
         """
         landed = self.structure.project_factor(Q)
         return np.linalg.inv(0.4 * np.eye(Q.shape[1]) + self.curvature / self.alpha * (landed.T @ landed))
 
-    def alone(self) -> DescentPoint:
-        """Where the structure is known: every task on its own."""
+    def single_task(self) -> DescentPoint:
+        """The solution for a known structure: every task independently."""
         eye = np.eye(self.n_features)
         scalars, moments = unpacked(self.sums(self.root(eye), "moments"), eye.shape, "moments")
         return DescentPoint(eye, float(scalars[0] + scalars[2] / 2), np.zeros_like(eye), scalars, moments)
 
     def bound(self, scalars: Array, moments: Array) -> float:
-        """The best ``D(c)`` over ``0 <= c <= 1``: no predictor costs less."""
+        """The lower bound: the best ``D(c)`` over ``0 <= c <= 1``."""
         loss, product, _, size = scalars.tolist()
         max_scale, conjugate = self.structure.ray(moments / (4 * self.alpha))
 
@@ -99,13 +99,13 @@ class Objective:
 
         return best_scaling(at, max_scale)
 
-    def nothing(self) -> tuple[Array, Array]:
-        """Scalars and moments of ``Z`` where nothing is learned."""
+    def at_zero(self) -> tuple[Array, Array]:
+        """Scalars and moments of ``Z`` at zero weights."""
         empty = np.zeros((self.n_features, 0))
         return unpacked(self.sums(empty, "moments"), empty.shape, "moments")
 
-    def first(self) -> Array:
-        """A factor that suits tasks which were fitted alone; directions that they lack get a small share."""
+    def initial_factor(self) -> Array:
+        """The initial factor: that of single-task weights, with a small value in the other directions."""
         eye = np.eye(self.n_features)
         _, moments = unpacked(self.sums(self.root(eye), "weights"), eye.shape, "weights")
         w, U = psd_eigh(moments)
@@ -115,9 +115,9 @@ class Objective:
 
 
 class ScaledMemory(Memory):
-    """L-BFGS that begins with a metric in place of a number, and whose columns may be turned or dropped."""
+    """L-BFGS with a preconditioner, whose columns may be rotated or dropped."""
 
-    def turn(self, by: Array) -> None:
+    def rotate(self, by: Array) -> None:
         if by.shape[1] < len(by):
             pairs, self.pairs = self.pairs, []
             for s, y, _ in pairs:
@@ -138,7 +138,7 @@ class ScaledMemory(Memory):
 
 
 class Descent:
-    """Steps on ``Q``. What it holds beside the point is small, and a checkpoint keeps all of it."""
+    """Steps on ``Q``; a checkpoint holds the whole state."""
 
     def __init__(self, objective: Objective, Q: Array):
         self.objective, self.here = objective, objective.at(Q)
@@ -176,7 +176,7 @@ class Descent:
         if not memory.pairs:
             t = min(1.0, float(np.linalg.norm(here.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
         self.trim_delay -= 1
-        trim_failed = False  # whether it was the columns that were dropped which made the last trial fail, as far as is known
+        trim_failed = False  # whether the last step failed after columns were dropped
         for _ in range(20):
             Q, turn = self._trimmed(here.Q + t * direction, keep=trim_failed)
             there, along = self.objective.at(Q, due), direction @ turn
@@ -184,7 +184,7 @@ class Descent:
             # where rounding hides the decrease, the gradient along the step decides (Hager and Zhang)
             flat = there.value <= here.value + 1e-12 * abs(here.value)
             if low or (flat and float(np.vdot(there.gradient, along)) <= -0.9 * fall):
-                memory.turn(turn)
+                memory.rotate(turn)
                 memory.add(Q - here.Q @ turn, there.gradient - here.gradient @ turn)
                 self.here = there
                 self.trim_delay = TRIM_DELAY if trim_failed else self.trim_delay
@@ -197,7 +197,7 @@ class Descent:
         return self._quasi_newton(due)
 
     def _proximal(self) -> bool:
-        """A proximal step on ``D``, in which the problem is convex: where it gains nothing, nothing would."""
+        """A proximal step on ``D``, in which the problem is convex."""
         here, objective = self.here, self.objective
         if here.moments is None:
             here = objective.at(here.Q)
@@ -216,8 +216,9 @@ class Descent:
         return False
 
     def _trimmed(self, Q: Array, keep: bool) -> tuple[Array, Array]:
-        """``Q`` without columns that are small and that the dual at hand wants to vanish: the work and the traffic fall with
-        the rank. ``h`` does not see how columns are turned, so they are turned apart first; that matrix is handed back, too.
+        """``Q`` without small columns that vanish at the optimum, by the dual: work and traffic are proportional to the rank.
+
+        ``h`` is invariant to rotations of the columns, so they are made orthogonal first; the rotation is returned, too.
         """
         M = self.here.moments
         if keep or self.trim_delay > 0 or M is None or not self.objective.structure.low_rank:
@@ -225,8 +226,6 @@ class Descent:
         squared_norm, V = psd_eigh(Q.T @ Q)
         share, along = squared_norm / max(float(squared_norm.mean()), TINY), Q @ V
         correlation = np.einsum("dq,dq->q", along, M @ along)
-        level = float(correlation.sum()) / max(
-            float(squared_norm.sum()), TINY
-        )  # what directions that stay have, at the optimum
+        level = float(correlation.sum()) / max(float(squared_norm.sum()), TINY)  # of nonzero columns, at the optimum
         stay = (share >= SMALL_COLUMN) | (correlation >= (1 - 2 * share) * level * squared_norm)
         return (Q, np.eye(Q.shape[1])) if stay.all() or not stay.any() else (along[:, stay], V[:, stay])

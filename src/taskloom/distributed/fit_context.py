@@ -1,4 +1,4 @@
-"""What every part of a distributed fit needs to know, and how a solution becomes a fitted state."""
+"""The settings of a distributed fit, and the fitted state of its solution."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class FitContext:
-    """An estimator's parameters, the columns of its inputs, who does the work, and until when.
+    """The estimator, the columns of its inputs, the workers, and the stopping criteria.
 
-    Nothing writes to the estimator: a fit that is refused half way leaves it as it was.
+    Nothing writes to the estimator: a refused fit leaves it unchanged.
     """
 
     model: Any
@@ -51,7 +51,7 @@ class FitContext:
         return task_strengths(entries_by_task(self.model.task_weight, targets.tasks_, "task_weight"), counts)
 
     def fitted(self, targets: Targets, features: Any, problem: Any, solution: Solution) -> FittedState:
-        """As after a fit of data at hand, but for the training data, which are with the workers."""
+        """The state as after a fit in memory, without the training data."""
         empty = np.empty((0, self.n_features), dtype=self.dtype)
         scale = TargetScale.none(len(targets.tasks_))
         data = Prepared(self.columns, targets, empty, features, problem, scale, self.model._kernel())

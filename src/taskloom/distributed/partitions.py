@@ -1,4 +1,4 @@
-"""Dask collections as blocks of rows, and what a worker reads in a block."""
+"""Dask collections as blocks of rows, and the statistics that a worker computes of a block."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def is_frame(collection: Any) -> bool:
 
 
 def names_columns(y: Any) -> bool:
-    """Whether ``y`` names columns of ``X`` in place of being a collection."""
+    """Whether ``y`` holds names or positions of columns of ``X``."""
     return isinstance(y, (str, Integral)) or (isinstance(y, list) and bool(y) and all(names_columns(each) for each in y))
 
 
 def split_targets(table: Any, y: Any) -> tuple[Any, Any]:
-    """Inputs and targets of a table, where targets are columns of it; otherwise both as they are."""
+    """Split a table whose columns ``y`` are the targets; other pairs are returned unchanged."""
     if not names_columns(y):
         return table, y
     names, width = list(getattr(table, "columns", [])), table.shape[1]
@@ -40,7 +40,7 @@ def split_targets(table: Any, y: Any) -> tuple[Any, Any]:
 
 
 def empty_tables(X: Any, y: Any) -> tuple[Any, Any]:
-    """Inputs and targets without any rows: names, types and widths."""
+    """Inputs and targets without rows: names, types and shapes."""
     for name, given in (("X", X), ("y", y)):
         if not (is_frame(given) or hasattr(type(given), "chunks") or (name == "y" and names_columns(y))):
             raise ValueError(
@@ -56,7 +56,7 @@ def empty_tables(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def row_blocks(X: Any, y: Any) -> list[tuple[Any, Any]]:
-    """Delayed pairs of inputs and targets, one for each block of rows; columns are never cut."""
+    """Delayed pairs of inputs and targets, one for each block of rows; each has all columns."""
     if not is_frame(X):
         X = X.rechunk({1: -1})
     if names_columns(y):
@@ -137,5 +137,5 @@ def count_observed(inputs: Any, y: Any, _: int) -> Array:
 
 
 def names_of(statistics: TaskSummary) -> tuple[Array, Array]:
-    """Which tasks are in a block, and how many rows they have there: all of a block that its reader is told."""
+    """The tasks of a block, and their numbers of rows."""
     return statistics.labels, statistics.counts

@@ -1,4 +1,4 @@
-"""How far a fit is, on the console: a bar where rich is installed and someone watches, plain lines otherwise."""
+"""Progress on the console: a bar in a terminal with rich installed, lines otherwise."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _bar(tol: float) -> Iterator[Report]:
         line = bar.add_task("taskloom: reading", total=1.0)
 
         def report(history: History, gap: float) -> None:
-            way = log(min(gap, 1.0)) / log(tol) if 0 < tol < 1 and gap > 0 else 0.0  # digits won, of those asked for
-            words = f"taskloom: iteration {len(history)}, relative gap {gap:.1e}"
-            bar.update(line, completed=min(max(way, 0.0), 1.0), description=words)
+            share = log(min(gap, 1.0)) / log(tol) if 0 < tol < 1 and gap > 0 else 0.0  # of the decades from 1 to tol
+            text = f"taskloom: iteration {len(history)}, relative gap {gap:.1e}"
+            bar.update(line, completed=min(max(share, 0.0), 1.0), description=text)
 
         yield report

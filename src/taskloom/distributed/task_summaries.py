@@ -1,9 +1,9 @@
-"""What a worker keeps of its rows: for each task at most ``d + 1`` rows that stand for all of them.
+"""Sufficient statistics of the rows of a worker: at most ``d + 1`` rows for each task.
 
-With a squared loss a task is known by its number of rows, its means, and a root ``R`` of its centred moments: ``R'R`` is the
-Gram matrix of ``[X - mean, y - mean]``, and ``||y - Xw - b||^2`` at the best ``b`` is ``||R_y - R_x w||^2``. The root is what
-a QR decomposition leaves of the rows. It is never larger than they are, it does not square their condition as a Gram matrix
-would, and roots of parts of a task make that of the whole: one above the other, with a row for the distance of the means.
+For the squared loss these are the number of rows, the means, and a root ``R`` of the centred moments: ``R'R`` is the Gram
+matrix of ``[X - mean, y - mean]``, and ``||y - Xw - b||^2`` at the best ``b`` is ``||R_y - R_x w||^2``. The root is the
+triangular factor of a QR decomposition. It is never larger than the rows, and does not square their condition number as a
+Gram matrix would. The roots of parts of a task are merged by stacking them, with a row for the difference of the means.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class TaskSummary:
-    """Tasks in some order: rows that stand for their own (``sum m_t x (d + 1)``, targets last), counts, and means."""
+    """Statistics of some tasks: roots (``sum m_t x (d + 1)``, targets last), counts, and means."""
 
     labels: Array
     rows: Array
-    starts: Array  # where the rows of each task begin, and the end of the last one
-    counts: Array  # how many rows they stand for
+    starts: Array  # of the rows of each task, and the end of the last one
+    counts: Array  # of the rows of the data
     means: Array  # of the inputs and of the targets, ``K x (d + 1)``; 0 without intercepts
 
     def take(self, places: Array, labels: Array) -> TaskSummary:
-        """Some of the tasks (places rise), under other names."""
+        """Some of the tasks (ascending places), with other labels."""
         if len(places) == len(self.labels):  # all of them, in order: nothing to copy
             return replace(self, labels=labels)
         held = np.diff(self.starts)[places]
@@ -39,7 +39,7 @@ class TaskSummary:
 
     @classmethod
     def side_by_side(cls, parts: Sequence[TaskSummary], width: int) -> TaskSummary:
-        """Of different tasks; ``width`` says how wide rows would be, were there any."""
+        """Concatenate statistics of different tasks; ``width`` is the number of columns."""
         if not parts:
             return cls(np.zeros(0, int), np.zeros((0, width)), np.zeros(1, int), np.zeros(0, int), np.zeros((0, width)))
         held = np.concatenate([np.diff(part.starts) for part in parts])
@@ -61,7 +61,7 @@ def summarise(rows: Array, task: Array, labels: Array, centre: bool) -> TaskSumm
     if centre:
         means = np.add.reduceat(rows, starts[:-1], axis=0) / counts[:, None]
         rows = rows - means[task]
-        means += (drift := np.add.reduceat(rows, starts[:-1], axis=0) / counts[:, None])  # a second pass: the first one rounds
+        means += (drift := np.add.reduceat(rows, starts[:-1], axis=0) / counts[:, None])  # a second pass corrects rounding
         rows -= drift[task]
     kept, starts = shortened(rows, counts, starts)
     return TaskSummary(labels, kept, starts, counts, means)
@@ -83,7 +83,7 @@ def shortened(rows: Array, counts: Array, starts: Array) -> tuple[Array, Array]:
 
 
 def merge(parts: Sequence[TaskSummary], centre: bool) -> TaskSummary:
-    """The statistics of the union of rows: tasks may be in several parts, and the parts come in a fixed order."""
+    """The statistics of the union of rows; tasks may be in several parts, whose order is fixed."""
     parts = [part for part in parts if len(part.labels)]
     if len(parts) == 1:
         return parts[0]
@@ -95,7 +95,7 @@ def merge(parts: Sequence[TaskSummary], centre: bool) -> TaskSummary:
     mean = np.zeros((len(labels), means.shape[1]))
     np.add.at(mean, task, means * (counts / total[task])[:, None])
     rows, owner = [part.rows for part in parts], [np.repeat(task, held)]
-    if centre:  # what the parts differ by in their means belongs to the moments of the whole
+    if centre:  # differences of means between parts are part of the moments
         several = np.bincount(task)[task] > 1
         rows.append((np.sqrt(counts)[:, None] * (means - mean[task]))[several])
         owner.append(task[several])
@@ -108,7 +108,7 @@ def merge(parts: Sequence[TaskSummary], centre: bool) -> TaskSummary:
 
 @dataclass(frozen=True, eq=False)
 class PooledRows:
-    """Inputs that all tasks share: a root of their moments, the targets turned with it, and what no weights could explain."""
+    """Statistics of shared inputs: a root of their moments, the rotated targets, and their residual sums of squares."""
 
     root: Array  # at most ``d x d``
     targets: Array  # at most ``d x T``

@@ -1,4 +1,4 @@
-"""Tasks with inputs of their own: the walk on the factor, with the tasks spread over the workers."""
+"""Fits of tasks with task-specific inputs: L-BFGS on the factor, with the tasks on the workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class RemoteProblem:
-    """What a fitted estimator asks of its problem, where the observations are elsewhere."""
+    """The part of a problem that a fitted state needs, where the observations are on the workers."""
 
     loss: Loss
     structure: Structure
@@ -44,7 +44,7 @@ class RemoteProblem:
 
 
 def fit_long(context: FitContext, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
-    """From tables with a task column."""
+    """Fit to long tables."""
     _accept(context)
     statistics = context.workers.read("statistics", read_long, blocks, context.model.task_column, context.centre)
     names = _names(context, statistics)
@@ -58,7 +58,7 @@ def fit_long(context: FitContext, blocks: Sequence[tuple], checkpoint: Any) -> F
 
 
 def fit_gaps(context: FitContext, targets: Targets, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
-    """From tables with a column of targets for each task, some of which are missing."""
+    """Fit to wide tables with missing targets."""
     _accept(context)
     statistics = context.workers.read("statistics", read_wide, blocks, context.centre)
     names = _names(context, statistics)
@@ -70,7 +70,7 @@ def _accept(context: FitContext) -> None:
     posed = as_structure(structure)
     if not isinstance(posed, (EitherSide, Independent)):
         raise ValueError(
-            "tasks with inputs of their own need a structure that may sit on the features (Trace, Frobenius, Schatten, "
+            "tasks with inputs of their own need a spectral structure (Trace, Frobenius, Schatten, "
             f"SchattenNorm, UnitTrace, Independent) to be fitted on a cluster, got {posed!r}"
         )
     if not (isinstance(solver, str) and solver == "auto"):
@@ -103,7 +103,7 @@ def _fit(
         n_tasks,
         squares / (d * n_tasks),
     )
-    scalars, moments = objective.nothing()
+    scalars, moments = objective.at_zero()
     record = ClusterRecord(float(scalars[0]), rounding_floor, float(scalars[0]), objective.bound(scalars, moments))
     file = (
         None if checkpoint is None else Checkpoint(checkpoint, _described(context, targets, structure, total, scalars, moments))
@@ -115,7 +115,7 @@ def _fit(
 def _described(
     context: FitContext, targets: Targets, structure: Structure, total: Array, scalars: Array, moments: Array
 ) -> dict[str, Any]:
-    """Settings and data of a problem, in as few words as tell it from others."""
+    """Settings and statistics that identify a problem."""
     model = context.model
     return {
         "structure": repr(structure),
@@ -134,7 +134,7 @@ def _described(
 def _fitted_state(
     context: FitContext, targets: Targets, objective: Objective, tasks: DistributedTasks, record: ClusterRecord, status: str
 ) -> FittedState:
-    """The weights come to the client; the best structure for them is what is certified."""
+    """Gather the weights; the certified point has the best structure for them."""
     d, n_tasks = context.n_features, len(targets.tasks_)
     root = np.zeros((d, 0)) if record.point is None else objective.root(record.point.Q)
     W, Z, b = tasks.weights(root, objective.alpha, n_tasks)

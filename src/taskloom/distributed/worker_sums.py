@@ -1,4 +1,4 @@
-"""The work of an iteration on one worker: its tasks at a factor ``Q``, and of them only sums, however many there are."""
+"""The work of an iteration on one worker: sums over its tasks at a factor ``Q``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class WorkerBlock(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WorkerTasks:
-    """The tasks of a worker, ready to be solved again and again."""
+    """The tasks of a worker, stacked in blocks."""
 
     places: Array  # positions among all tasks
     blocks: list[WorkerBlock]
     means: Array
-    sizes: Array  # what rounding alone may leave of the loss where every target is constant, and the weighted sum of squares
+    sizes: Array  # the rounding floor of the loss of constants, and the weighted sum of squares
 
     @property
     def width(self) -> int:
@@ -41,7 +41,7 @@ class WorkerTasks:
 
     @classmethod
     def of(cls, statistics: TaskSummary, task_weights: Array) -> WorkerTasks:
-        """Of tasks whose labels are their positions among all; ``task_weights`` holds ``c_t``."""
+        """From statistics whose labels are positions among all tasks; ``task_weights`` holds ``c_t``."""
         root, blocks = np.sqrt(task_weights / statistics.counts), []
         for batch in batches(np.diff(statistics.starts), statistics.starts):
             rows = statistics.rows[batch.place] * (batch.mask * root[batch.tasks][:, None])[:, :, None]
@@ -93,12 +93,12 @@ def _correlate(block: WorkerBlock, left: Array) -> Array:
 
 
 def add(parts: Sequence[Array]) -> Array:
-    """Sums, always in the same order: the result of a fit does not depend on which worker did what."""
+    """A sum in fixed order: the result of a fit does not depend on the schedule."""
     return reduce(np.add, parts)
 
 
 def unpacked(vector: Array, shape: tuple[int, int], statistic: Statistic) -> tuple[Array, Array]:
-    """Scalars, and the matrix: whole where its triangle was sent. ``shape`` is that of ``Q``."""
+    """Scalars, and the full matrix; ``shape`` is that of ``Q``."""
     scalars, rest, d = vector[:SCALARS], vector[SCALARS:], shape[0]
     if statistic == "correlation":
         return scalars, rest.reshape(shape)

@@ -1,4 +1,4 @@
-"""What users hold."""
+"""The estimators."""
 
 from .classifier import MultiTaskClassifier
 from .classifier_cv import MultiTaskClassifierCV

@@ -19,7 +19,7 @@ from ..structures.simplex import SumToZero
 from ..tables import align_targets, as_table, column_names, shown, sorted_labels
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
-from .target_encoding import distinct, refuse_strangers, signs_of, two_classes
+from .target_encoding import check_label_type, distinct, signs_of, two_classes
 from .validation import Targets, available_if
 
 
@@ -54,7 +54,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
     coding : {"one_vs_rest", "simplex"}, default="one_vs_rest"
         How one target with more than two classes becomes tasks: each class against the rest; or the same with functions that
         add up to zero, which is the simplex code (one dimension fewer, no class is the reference). For the squared loss that
-        is least squares on the corners of a simplex. It needs a structure of eigenvalues (trace, Frobenius, ...).
+        is least squares on the corners of a simplex. It needs a spectral structure (trace, Frobenius, ...).
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         return np.ones(len(known.tasks_), bool)
 
     def _coded_structure(self, structure, targets):
-        """With simplex coding the classes' functions add up to zero: the structure lives on what is left."""
+        """With simplex coding the functions of the classes add up to zero, and the structure acts on that subspace."""
         structure = super()._coded_structure(structure, targets)
         return SumToZero(structure) if self.coding == "simplex" and targets.one_vs_rest else structure
 
@@ -176,7 +176,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
             Or (n_samples,) for one binary target or a long table.
         """
         values = self._decision(X)
-        if self._state.one_vs_rest and values.shape[1] == 2:  # a loss of rows: only the difference of two outputs says anything
+        if self._state.one_vs_rest and values.shape[1] == 2:  # a loss of whole rows: the difference of the two outputs decides
             return values[:, 1] - values[:, 0]
         return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 and not self._state.wide else values
 
@@ -205,7 +205,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         if isinstance(self.classes_, np.ndarray):
             return self.classes_[second]
         columns = [classes[second[:, t]] for t, classes in enumerate(self.classes_)]
-        if len({column.dtype.kind for column in columns}) > 1:  # numbers beside words stay what they are
+        if len({column.dtype.kind for column in columns}) > 1:  # classes of different types: numbers and strings
             columns = [column.astype(object) for column in columns]
         return np.column_stack(columns)
 
@@ -274,7 +274,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
             return super().score_per_task(X, y, sample_weight)
         decision = self._decision(X)
         raw = column_or_1d(np.asarray(as_table(y)))
-        refuse_strangers(np.isin(raw[observed(raw)], self.classes_), raw, self.classes_)
+        check_label_type(np.isin(raw[observed(raw)], self.classes_), raw, self.classes_)
         return per_task(accuracy, raw, self._respond(decision), None, sample_weight)
 
     def _coded(self, known, y, labels):
@@ -309,7 +309,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.task_column is None
         tags.classifier_tags.multi_label = self.task_column is None
-        with suppress(ValueError, TypeError):  # a loss that is none is refused by fit, not here
+        with suppress(ValueError, TypeError):  # fit refuses an invalid loss
             if isinstance(loss_of(self), RowLoss):
                 tags.target_tags.multi_output = tags.classifier_tags.multi_label = False
         return tags

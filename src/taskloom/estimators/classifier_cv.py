@@ -1,4 +1,4 @@
-"""Classification on many tasks with strength and structure chosen by cross-validation."""
+"""Classification on many tasks with alpha and structure chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .parameter_types import KernelParameter, LossLike, StructureParameter, Task
 
 
 class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
-    """:class:`MultiTaskClassifier` with the strength, and if asked the structure, chosen by cross-validation.
+    """:class:`MultiTaskClassifier` with alpha, and optionally the structure, chosen by cross-validation.
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
-"""How far the problem with the exact kernel may be from the approximate one: a bound on its minimum from both sides.
+"""Lower and upper bounds on the minimum of the problem with the exact kernel, after a fit with an approximate one.
 
 Let ``G`` be the dual point of the approximate fit (``n x T``, zero where unobserved) and ``g_t = sum_i G_it k(x_i, .)``, with
 the exact kernel. In an orthonormal basis of the span of the ``g_t`` (``Z'Z = G'KG``) the rows have the features ``K G Z^+``.
-The problem with these features is the exact one, confined to the span:
+The problem with these features is the exact one, restricted to the span:
 
 - its minimum is attained by functions of the exact space, so it is an upper bound of the exact minimum;
 - its dual at ``G`` is ``- sum v loss*(y, -G/v) - F*(G'KG / (4 alpha))``, the exact dual at ``G``: a lower bound.
 
-Both are ends of the same small problem, and one pass over the kernel matrix, in pieces, is all they cost. At the exact optimum
-they meet. A Nystroem predictor is in the exact space with the same norm, so its own objective is an upper bound, too.
+Both come from one small problem and one pass over the kernel matrix, in pieces. At the exact optimum they are equal. The
+objective of a Nystroem predictor is an upper bound, too: it is in the exact space, with the same norm.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ExactBound:
         )
 
 
-def confined(problem: Problem, KG: Array, G: Array) -> Problem:
-    """The exact problem among the functions that ``G`` spans, where ``KG`` is the kernel matrix times ``G``."""
+def restricted(problem: Problem, KG: Array, G: Array) -> Problem:
+    """The exact problem restricted to the span of ``G``, where ``KG`` is the kernel matrix times ``G``."""
     scattered = problem.observations.scatter(G, problem.n_rows)
     s, V = psd_eigh(scattered.T @ KG)
     keep = s > 1e-14 * max(float(s[-1]), np.finfo(float).tiny)
@@ -77,7 +77,7 @@ def bound_exact(model: Any, state: FittedState, X: Any, y: Any, sample_weight: A
     start = (W, (state.intercept_.astype(float) - scale.mean) / scale.std)
     solution = twin._solve(data, start=start)
     G = problem.observations.scatter(solution.G, problem.n_rows)
-    exact = confined(problem, _kernel_times(state, data.inputs, G), solution.G)
+    exact = restricted(problem, _kernel_times(state, data.inputs, G), solution.G)
     best = solve(exact, tol=min(model.tol, 1e-6), max_iter=model.max_iter)
     lower = exact.dual(solution.G, best.W, None if problem.structure.on_features else best.A)
     upper = best.certificate.primal

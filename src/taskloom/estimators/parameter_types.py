@@ -1,4 +1,4 @@
-"""Types of the parameters that several estimators take: what a type checker refuses before a fit does."""
+"""Types of the parameters that several estimators take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..structures import Structure
 
 
 class PenaltyMethods(Protocol):
-    """The least that a penalty of a user's own must bring."""
+    """The methods that a custom penalty must have."""
 
     def value(self, A: Any, /) -> Any: ...
 
@@ -20,7 +20,7 @@ class PenaltyMethods(Protocol):
 
 
 class LossMethods(Protocol):
-    """The least that a loss of a user's own must bring, beside ``gradient`` or ``prox``."""
+    """The methods that a custom loss must have, besides ``gradient`` or ``prox``."""
 
     def value(self, y: Any, z: Any, /) -> Any: ...
 

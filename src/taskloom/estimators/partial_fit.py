@@ -1,7 +1,7 @@
-"""Rows that come in blocks: exact statistics of the squared loss, added up block by block, then one small solve.
+"""Incremental fits: sufficient statistics of the squared loss, summed over blocks of rows, then one small solve.
 
-The statistics become a data set of a few rows with the same moments (``design.sufficient_statistics``), which goes the
-way of any other: weights, strengths of tasks, standardization, intercepts and the certificate are those of the fit in memory.
+The statistics become a data set of a few rows with the same moments (``design.sufficient_statistics``). Weights, task weights,
+standardization, intercepts and the certificate are those of the fit in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .state_of_fit import fitted_state
 from .validation import Columns, Targets, entries_by_task, new_inputs, read_targets, sample_weights, training_inputs
 
 Array = np.ndarray
-NOTHING = "y holds nothing but NaN, or has weights of 0 only: no task was observed"
+NO_OBSERVATION = "y holds nothing but NaN, or has weights of 0 only: no task was observed"
 
 
 class Statistics:
@@ -35,12 +35,12 @@ class Statistics:
     def __init__(self, columns: Columns, width: int, dtype: Any, feature_map: Any = None, error: float | None = None):
         self.columns, self.width, self.dtype, self.map, self.error = columns, width, dtype, feature_map, error
         self.wide = False
-        self.names: Array = np.zeros(0)  # the tasks, as they are to be called
+        self.names: Array = np.zeros(0)  # names of the tasks
         self.shared: Moments | None = None
         self.own: dict[Any, Moments] = {}
 
-    def twin(self) -> Statistics:
-        """The same, to which more can be added: moments are never changed, but replaced."""
+    def copy(self) -> Statistics:
+        """A copy to which blocks can be added: moments are replaced, never changed."""
         twin = copy.copy(self)
         twin.own = dict(self.own)
         return twin
@@ -109,10 +109,10 @@ class Statistics:
         return np.vstack(Xs), Observations.build(np.arange(len(y)), task, y, len(tasks), weight, task_weight)
 
 
-def adds_up(estimator: Any) -> bool:
-    """Whether blocks can be added up; the sentence says why not."""
+def is_incremental(estimator: Any) -> bool:
+    """Whether statistics of blocks can be summed; the error says why not."""
     if hasattr(estimator, "alphas"):
-        raise AttributeError("rows in blocks need one strength: choose it on a part of the rows, then use MultiTaskRegressor")
+        raise AttributeError("rows in blocks need one alpha: choose it on a part of the rows, then use MultiTaskRegressor")
     if isinstance(estimator.loss, dict) or not as_loss(estimator.loss).quadratic:
         raise AttributeError(
             f"only the squared loss has statistics that add up over blocks, got loss={estimator.loss!r}; use fit, or "
@@ -127,7 +127,7 @@ def adds_up(estimator: Any) -> bool:
 
 
 def with_block(model: Any, X: Any, y: Any, sample_weight: Any = None) -> FittedState:
-    """The model of all blocks so far and this one."""
+    """The state of a fit to all blocks so far, and this one."""
     model._validate_params()
     last = vars(model).get("_state")
     statistics = None if last is None else last.statistics
@@ -141,51 +141,50 @@ def with_block(model: Any, X: Any, y: Any, sample_weight: Any = None) -> FittedS
             "partial_fit begins anew with this block: the model was made by fit, or loaded, and holds no statistics to add "
             "to; make it with partial_fit or fit_blocks to go on from it",
         )
-    before = None if statistics is None else statistics.twin()  # a block that fails later on must not be counted
-    return _solved(model, _absorb(model, before, X, y, sample_weight))
+    before = None if statistics is None else statistics.copy()  # a block that is refused later must not be counted
+    return _solved(model, _add_block(model, before, X, y, sample_weight))
 
 
 def of_blocks(model: Any, blocks: Any) -> FittedState:
-    """The model of rows that need not fit in memory."""
+    """The state of a fit to all blocks."""
     model._validate_params()
     statistics = None
     if model.approximation is not None:
         if not callable(blocks) and iter(blocks) is blocks:
             raise ValueError(
                 "blocks is a generator, which can be read once, and approximation= takes two passes: pass the function "
-                "that "
-                "makes it (lambda: ...), a list, or parquet_blocks(...)"
+                "that makes it (lambda: ...), a list, or parquet_blocks(...)"
             )
         statistics = _first_pass(model, _read(blocks))
     for block in _read(blocks):
-        statistics = _absorb(model, statistics, *block)
+        statistics = _add_block(model, statistics, *block)
     if statistics is None:
         raise ValueError("blocks is empty: there is nothing to learn from")
     return _solved(model, statistics)
 
 
 def _first_pass(model: Any, blocks: Any) -> Statistics | None:
-    """The map, drawn from a sample of all rows; nothing else is kept."""
+    """Empty statistics with a feature map that was drawn from a sample of all rows."""
     reservoir, first, columns = reservoir_of(model), None, None
     for block in blocks:
-        inputs, _, Y, weights, columns, _ = _enter(model, columns, *block)
+        inputs, _, Y, weights, columns, _ = _validated(model, columns, *block)
         first = inputs[:1] if first is None else first
-        reservoir.add(_live(inputs, Y, weights))
-    return None if columns is None else _begin(model, columns, first, reservoir)
+        reservoir.add(_observed_rows(inputs, Y, weights))
+    return None if columns is None else _empty_statistics(model, columns, first, reservoir)
 
 
-def _begin(model: Any, columns: Columns, inputs: Any, reservoir: Any = None) -> Statistics:
-    """Statistics of nothing yet; ``reservoir`` has seen the rows from which a map is drawn."""
+def _empty_statistics(model: Any, columns: Columns, inputs: Any, reservoir: Any = None) -> Statistics:
+    """Empty statistics; a feature map is drawn from the sample in ``reservoir``."""
     if reservoir is None:
         return Statistics(columns, inputs.shape[1], inputs.dtype)
     if len(reservoir.keys) == 0:
-        raise ValueError(NOTHING)
+        raise ValueError(NO_OBSERVATION)
     feature_map, error = approximation_of(model).draw(reservoir.kept, reservoir.seed)
     return Statistics(columns, mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
 
 
-def _enter(model: Any, columns: Columns | None, X: Any, y: Any, sample_weight: Any = None) -> tuple:
-    """One block through the door: inputs, labels of tasks, targets and weights of the same shape; columns and targets."""
+def _validated(model: Any, columns: Columns | None, X: Any, y: Any, sample_weight: Any = None) -> tuple:
+    """Validate one block: inputs, task labels, targets and weights of the same shape; then columns and targets."""
     if getattr(model, "device", None) is not None:
         raise ValueError("partial_fit and fit_blocks run on the CPU; leave device=None, or call fit")
     if columns is None:
@@ -196,20 +195,20 @@ def _enter(model: Any, columns: Columns | None, X: Any, y: Any, sample_weight: A
     check_consistent_length(inputs, Y)
     nothing = sample_weight is not None and not np.any(np.asarray(sample_weight, dtype=float))
     weights = None if nothing else sample_weights(sample_weight, inputs, Y, known)
-    if weights is None:  # a block may have no weight, a fit may not
+    if weights is None:  # unlike a fit, a block may have zero weight
         weights = np.full(Y.shape, 0.0 if nothing else 1.0)
     return inputs, labels, Y, weights, columns, known
 
 
-def _absorb(model: Any, statistics: Statistics | None, X: Any, y: Any, sample_weight: Any = None) -> Statistics:
-    """One block, into the statistics."""
+def _add_block(model: Any, statistics: Statistics | None, X: Any, y: Any, sample_weight: Any = None) -> Statistics:
+    """Add one block to the statistics."""
     columns = None if statistics is None else statistics.columns
-    inputs, labels, Y, weights, columns, known = _enter(model, columns, X, y, sample_weight)
+    inputs, labels, Y, weights, columns, known = _validated(model, columns, X, y, sample_weight)
     if statistics is None:
         reservoir = None if model.approximation is None else reservoir_of(model)
         if reservoir is not None:
-            reservoir.add(_live(inputs, Y, weights))
-        statistics = _begin(model, columns, inputs, reservoir)
+            reservoir.add(_observed_rows(inputs, Y, weights))
+        statistics = _empty_statistics(model, columns, inputs, reservoir)
     if len(statistics.names) and statistics.wide != known.wide:
         raise ValueError("y must be one-dimensional in every block, or in none")
     statistics.wide = known.wide
@@ -228,7 +227,7 @@ def _solved(model: Any, statistics: Statistics) -> FittedState:
     """Solve the small problem of the statistics."""
     targets = Targets(tasks_=statistics.tasks(), wide=statistics.wide)
     if len(targets.tasks_) == 0:
-        raise ValueError(NOTHING)
+        raise ValueError(NO_OBSERVATION)
     rows, seen = statistics.small(targets.tasks_, entries_by_task(model.task_weight, targets.tasks_, "task_weight"))
     if statistics.map is None:
         features = model._features(rows, (), len(targets.tasks_))
@@ -239,7 +238,7 @@ def _solved(model: Any, statistics: Statistics) -> FittedState:
     return replace(state, statistics=statistics)
 
 
-def _live(inputs, Y: Array, weights: Array):
+def _observed_rows(inputs, Y: Array, weights: Array):
     """The rows in which something was observed."""
     live = np.any(~np.isnan(Y) & (weights > 0), axis=1)
     return inputs if live.all() else inputs[live]

@@ -1,4 +1,4 @@
-"""Standard deviations of predictions: the posterior of the Gaussian process whose mean the fit is."""
+"""Standard deviations of predictions, from the Gaussian-process posterior whose mean is the fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def noise_of(state: FittedState, noise: float | None, otherwise: str) -> Array:
 
 
 def posterior_of(state: FittedState, noise: float | None, otherwise: str, joint: bool = False) -> Posterior:
-    """The posterior for a noise level that is given, or estimated; ``otherwise`` says why there may be none."""
+    """The posterior for a given or estimated noise level; ``otherwise`` is the message if there is none."""
     reason = _missing(state, otherwise)
     if reason is not None:
         raise AttributeError(f"standard deviations {reason}")
@@ -33,7 +33,7 @@ def posterior_of(state: FittedState, noise: float | None, otherwise: str, joint:
 
 
 def _missing(state: FittedState, otherwise: str) -> str | None:
-    """What of the data of the fit is not there."""
+    """Why there is no posterior, as a sentence; ``None`` if there is one."""
     if state.statistics is not None:
         return "need the rows of the fit, which partial_fit and fit_blocks do not keep"
     if state.added_tasks_ is not None:
@@ -59,11 +59,11 @@ def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterio
         )
     if joint and not (structure.known or structure.either_side):
         raise ValueError(
-            'return_std="joint" knows how a structure moves with the weights where F is a function of its eigenvalues '
-            f"(Trace, Schatten, Frobenius, UnitTrace) or A is given, got {structure!r}; return_std=True takes the "
-            "structure that was learned for known"
+            'return_std="joint" needs a structure whose penalty is a function of its eigenvalues '
+            f"(Trace, Schatten, Frobenius, UnitTrace) or a given A, got {structure!r}; return_std=True takes the "
+            "learned structure as known"
         )
-    if noise is not None:  # in units of the fit: a common level over tasks of different spread
+    if noise is not None:  # in units of the fit, for tasks with different standard deviations
         noise = noise / float(np.sqrt(np.mean(state.scale.std**2)))
     try:
         return Posterior(training.problem(), training.W, training.b, training.A, noise, joint)
@@ -72,7 +72,7 @@ def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterio
 
 
 def predict_std(state: FittedState, inputs: Any, task: Array | None, posterior: Posterior) -> Array:
-    """Of every task at every row, or of the task of each row."""
+    """Standard deviations of every task at every row, or of the task of each row."""
     if state.kernel.precomputed:
         raise ValueError('return_std needs k(x, x), which kernel="precomputed" does not give; pass a kernel function')
     features = state.training.features

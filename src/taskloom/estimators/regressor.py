@@ -33,7 +33,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         sum_t c_t/S_t sum_{i in t} s_i loss(y_i, f_t(x_i) + b_t) + alpha tr(A^+ G) + ridge tr(G) + F(A)
 
     where ``G`` holds the inner products of the tasks (``W'W`` for a linear kernel), ``S_t`` is the total weight of task
-    ``t`` and ``c_t`` its strength.
+    ``t`` and ``c_t`` its task weight.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     kernel : str or callable, default="linear"
         A scikit-learn pairwise kernel name, ``"precomputed"``, a Gaussian-process kernel, or any ``k(X, Z)``.
     alpha : float, default=0.01
-        Strength of the structured norm.
+        Regularisation strength of the structured norm.
     loss : Loss, str or dict, default="squared"
         An object of :mod:`taskloom.losses` or its snake_case name; or one for each task, by task name. A task with a loss of
         labels (``"logistic"``, ``"hinge"``) takes -1 and +1, or two labels of which the second in order counts as +1, and
         predicts its decision value.
     ridge : float, default=0.0
-        Strength of the plain squared norm.
+        Regularisation strength of the plain squared norm.
     task_weight : {"equal", "size"}, array or dict, default="equal"
         ``c_t``: 1, in proportion to the weight of the task, or given (a dict by task name).
     fit_intercept : bool, default=True
@@ -186,7 +186,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
 
     fit.__doc__ = MultiTaskEstimator.fit.__doc__
 
-    @available_if(blocks_fit.adds_up)
+    @available_if(blocks_fit.is_incremental)
     @names_its_class
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more block of rows; the model is then that of all blocks so far, as ``fit`` on them together.
@@ -209,7 +209,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         self._state = blocks_fit.with_block(self, X, y, sample_weight)
         return self
 
-    @available_if(blocks_fit.adds_up)
+    @available_if(blocks_fit.is_incremental)
     @names_its_class
     def fit_blocks(self, blocks: Iterable[tuple] | Callable[[], Iterable[tuple]]) -> Self:
         """Learn from rows that need not fit in memory; equal to ``fit`` on all of them.
@@ -259,7 +259,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         return Y, Targets(tasks_=column_names(y, Y.shape[1]) if labels is None else sorted_labels(labels), wide=wide)
 
     def _mixed_targets(self, y, labels):
-        """Each task's targets as its own loss reads them: numbers, or two labels."""
+        """The targets of each task, encoded for its loss: numbers, or two labels."""
         raw = np.asarray(y)
         if raw.ndim not in (1, 2):
             raise ValueError(f"y should be a 1d or 2d array, got shape {raw.shape}")
@@ -295,7 +295,6 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
             )
 
     def _targets_of_task(self, state, y, name, weight):
-        """A new task's targets in the units of the fit, its loss, and how to undo the units."""
         if isinstance(self.loss, dict):
             raise ValueError("add_task cannot know the loss of a new task where each has its own")
         values, loss = _numbers(y), as_loss(self.loss)
@@ -325,8 +324,8 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         return_std : bool or "joint", default=False
             Whether to give the standard deviations too (squared loss): those of the Gaussian-process posterior of the tasks'
             functions, given the structure. With ``"joint"`` the structure is taken for as uncertain as the weights that it was
-            learned from, which intervals need to hold what they say. An observation differs from the function by noise, whose
-            standard deviation is ``noise_``.
+            learned from, which calibrated intervals need. An observation differs from the function by noise, whose standard
+            deviation is ``noise_``.
 
         Returns
         -------
@@ -345,7 +344,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         return predict_std(state, inputs, None if labels is None else position_of_tasks(state, labels, self.unseen), posterior)
 
     def _no_posterior(self) -> str:
-        """Why a fit that kept its rows would have none."""
+        """Why this fit has no posterior, although its rows are at hand."""
         return f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
 
     @property

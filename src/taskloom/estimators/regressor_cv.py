@@ -1,4 +1,4 @@
-"""Regression on many tasks with strength and structure chosen by cross-validation."""
+"""Regression on many tasks with alpha and structure chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .regressor import MultiTaskRegressor
 
 
 class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
-    """:class:`MultiTaskRegressor` with the strength, and if asked the structure, chosen by cross-validation.
+    """:class:`MultiTaskRegressor` with alpha, and optionally the structure, chosen by cross-validation.
 
-    Each fold decomposes its features once and walks the strengths downward with warm starts.
+    Each fold decomposes its features once and fits the path from the largest alpha down, with warm starts.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
     structures : sequence of Structure or str, default=None
         Several candidates instead of one.
     alphas : int or sequence of float, default=30
-        The strengths: how many, on a grid from the data (from the smallest at which all structure vanishes, downward over five
-        decades), or which.
+        Values of alpha: how many, on a grid computed from the data (five decades down from the smallest alpha with zero
+        weights), or the values themselves.
     cv : int, splitter, iterable of splits or "loo", default=None
         Folds: 5 by default, stratified so that every fold has every task. Any scikit-learn splitter works, grouped and
         time-ordered ones included. ``"loo"`` (or ``LeaveOneOut()``) leaves out one row at a time and scores all predictions
@@ -39,7 +39,7 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
     n_jobs : int, default=None
         Folds that run at the same time, in threads.
     random_state : int, RandomState or None, default=None
-        Shuffles the default folds; ``None`` deals rows out in their order.
+        Shuffles the default folds; ``None`` assigns rows to folds in their order.
     kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, standardize_targets, noise, gamma, degree, coef0, \
 approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskRegressor`.
@@ -47,23 +47,23 @@ approximation, n_components, solver, tol, max_iter, time_limit, verbose
     Attributes
     ----------
     alpha_ : float
-        The chosen strength.
+        The chosen alpha.
     best_structure_ : Structure
         The chosen candidate (``structure_`` is the learned matrix).
     best_score_ : float
         Its mean score over the folds.
     best_params_, best_index_ : dict, int
-        The chosen structure and strength, and where they stand in ``cv_results_``.
+        The chosen structure and alpha, and their index in ``cv_results_``.
     cv_results_ : dict of arrays
-        One entry for each candidate and strength, in the columns of ``GridSearchCV``, with the largest relative duality gap.
+        One entry for each candidate and alpha, in the columns of ``GridSearchCV``, with the largest relative duality gap.
     path_ : dict of arrays
-        The chosen structure along the strengths: ``alphas``, ``score`` and its ``standard_error`` over the folds, the largest
+        The path of the chosen structure: ``alphas``, ``score`` and its ``standard_error`` over the folds, the largest
         ``relative_gap``, and the means over the folds of ``n_iter`` and of ``spectrum`` (the eigenvalues of the structure).
     transfer_ : dict of arrays
-        For each ``task`` its cross-validated score ``alone`` (single-task learning at its own best strength), ``together``, the
-        ``gain``, the ``standard_error`` of the gain over the folds, and the ``model`` that it got.
+        For each ``task`` its score ``alone`` (single-task learning at its best alpha), ``together`` (multi-task),
+        the ``gain``, the ``standard_error`` of the gain over the folds, and its ``model``.
     fallback_tasks_ : ndarray
-        The tasks that got a model of their own (``fallback="single"``).
+        The tasks with a single-task model (``fallback="single"``).
     n_splits_ : int
     structure_, coef_, dual_coef_, intercept_, tasks_, noise_, certificate_, n_iter_, history_, n_features_in_, \
 feature_names_in_

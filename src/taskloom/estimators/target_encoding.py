@@ -1,4 +1,4 @@
-"""Targets at the door: labels become -1 and +1, numbers get a common scale, and both can be undone."""
+"""Encoding of targets: labels as -1 and +1, and standardization of numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Array = np.ndarray
 
 
 def distinct(labels: Array) -> Array:
-    """The distinct labels, in order; objects such as a frame's mixed columns are read as what they are."""
+    """The distinct labels, sorted; columns of objects are converted to the type of their values."""
     labels = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
     check_classification_targets(labels)
     return np.unique(labels)
 
 
 def two_classes(labels: Array, whose: str) -> tuple[Array, Array]:
-    """The two classes of a task, and its labels as -1/+1 with NaN where unobserved; errors say ``whose`` they are."""
+    """The two classes of a task, and its labels as -1/+1 with NaN where unobserved; errors name the task, ``whose``."""
     seen = observed(labels)
     if not seen.any():
         raise ValueError(f"{whose} has no observation: its labels are all missing (NaN)")
@@ -41,18 +41,18 @@ def two_classes(labels: Array, whose: str) -> tuple[Array, Array]:
 def signs_of(labels: Array, classes: Array) -> Array:
     """Labels of a fitted task as -1/+1, NaN where unobserved, 0 where the label is none of its classes."""
     seen = observed(labels)
-    known, signs = labels[seen], np.full(len(labels), np.nan)  # missing ones may not even say whether they are equal
+    known, signs = labels[seen], np.full(len(labels), np.nan)  # missing values may not support ==
     signs[seen] = np.select([known == classes[0], known == classes[1]], [-1.0, 1.0], 0.0)
-    refuse_strangers(signs[seen] != 0, labels, classes)
+    check_label_type(signs[seen] != 0, labels, classes)
     return signs
 
 
-def refuse_strangers(known: Array, labels: Array, classes: Array) -> None:
-    """Where not one label is known, and words stand where numbers were, or the other way round."""
+def check_label_type(known: Array, labels: Array, classes: Array) -> None:
+    """Refuse labels of which none is known, and which are strings where the classes are numbers, or the other way round."""
     given = np.asarray(labels).ravel()
     first = next((label for label in given.tolist() if isinstance(label, (str, int, float)) and label == label), None)
-    words = isinstance(classes.tolist()[0], str)
-    if not (known.size == 0 or bool(known.any()) or first is None or isinstance(first, str) == words):
+    strings = isinstance(classes.tolist()[0], str)
+    if not (known.size == 0 or bool(known.any()) or first is None or isinstance(first, str) == strings):
         raise ValueError(
             f"none of the labels in y is a class of the model: y holds {given[:3].tolist()}, the classes are "
             f"{classes[:5].tolist()}"
@@ -69,7 +69,7 @@ def refuse_row_losses(loss: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TargetScale:
-    """Mean and std of each task's targets; a task whose targets are all alike keeps a std of 1."""
+    """Mean and standard deviation of each task's targets; 1 in place of a standard deviation of 0."""
 
     mean: Array
     std: Array
@@ -88,5 +88,5 @@ class TargetScale:
         return cls(np.where(numeric, mean, 0.0), np.where(numeric, std, 1.0))
 
     def apply(self, seen: Observations) -> Observations:
-        """Observations in units of their task."""
+        """Standardized observations."""
         return replace(seen, y=(seen.y - self.mean[seen.task]) / self.std[seen.task])

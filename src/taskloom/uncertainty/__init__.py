@@ -1,1 +1,1 @@
-"""How sure a fit is: posteriors and leave-one-out predictions."""
+"""Uncertainty of a fit: posteriors and leave-one-out predictions."""

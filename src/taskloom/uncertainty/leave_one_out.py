@@ -1,9 +1,9 @@
 """Leave-one-out predictions in closed form, for the squared loss and a known structure.
 
 With ``C = (1/alpha) K o R + diag(1/v)`` over the observations and ``P`` its inverse with the intercepts projected out, the fit
-without observation ``i`` misses it by ``(P y)_i / P_ii``. Leaving an observation out also changes the weights of the others:
-``c_t / S_t`` is taken over what is left. For shared inputs that is another strength; for tasks with inputs of their own it
-rescales one task's block of ``C``, and a system of the size of that task mends ``P``.
+without observation ``i`` has the residual ``(P y)_i / P_ii``. Leaving an observation out also changes the weights of the
+others: ``c_t / S_t`` is taken over the rest. For shared inputs that changes alpha. For task-specific inputs it rescales one
+task's block of ``C``, and a system of the size of that task updates ``P``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MAX_DENSE_ROWS = 3000
 
 
 def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_size: bool) -> Array | None:
-    """The prediction for each observation by the fit without it (``len(alphas) x N``), or ``None`` where there is no short cut.
+    """The prediction for each observation by the fit without it (``len(alphas) x N``), or ``None`` without a closed form.
 
-    ``rows`` leaves out a row with all its tasks (wide tables), else a single observation; ``by_size`` says that the tasks'
-    strengths follow their sizes, so that every weight changes.
+    ``rows`` leaves out a row with all its tasks (wide tables), else a single observation. ``by_size`` says that task weights
+    are proportional to sizes, so that every weight changes.
     """
     seen = problem.observations
     n, T = problem.features.shape[0], problem.n_tasks
@@ -35,7 +35,7 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
         return None
     first = seen.weight[np.minimum(seen.starts[:-1], seen.y.size - 1)]
     if not np.allclose(seen.weight, first[seen.task], rtol=1e-12, atol=0.0) or seen.counts.min() < 2:
-        return None  # sample weights change what is left over in their own way
+        return None  # with sample weights the rest is rescaled in another way
     each_row = rows and T > 1
     if T > LARGEST_ARRAY or (not each_row and seen.y.size > MAX_DENSE_ROWS):
         return None
@@ -48,7 +48,7 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
 
 
 def _metric(problem: Problem) -> Callable[[float], Array]:
-    """``A (I + ridge/alpha A)^-1`` as a function of the strength."""
+    """``A (I + ridge/alpha A)^-1`` as a function of alpha."""
     a, V = psd_eigh(problem.structure.best_structure(np.eye(problem.n_tasks)))
 
     def at(alpha: float) -> Array:
@@ -58,7 +58,7 @@ def _metric(problem: Problem) -> Callable[[float], Array]:
 
 
 def _shared(problem: Problem, R: Array, alpha: float) -> Array:
-    """Every task in every row: diagonal in the eigenvectors of the features and of the structure."""
+    """Every task observed in every row: diagonal in the eigenvectors of the features and of the structure."""
     seen = problem.observations
     n, T = len(problem.features), problem.n_tasks
     c = seen.weight[seen.starts[:-1]] * n
@@ -73,18 +73,18 @@ def _shared(problem: Problem, R: Array, alpha: float) -> Array:
     P_y = U @ (inside * shrunk) + (y - U @ inside) / penalty
     rest = 1 - (1 / n if problem.fit_intercept else 0.0) - np.sum(U**2, axis=1)
     P_ii = U**2 @ shrunk + rest[:, None] / penalty
-    missed = (P_y / P_ii) @ V.T / np.sqrt(c)
-    return (Y - missed).T.ravel()
+    residual = (P_y / P_ii) @ V.T / np.sqrt(c)
+    return (Y - residual).T.ravel()
 
 
 def _own(problem: Problem, R: Callable[[float], Array], alpha: float, by_size: bool) -> Array:
     """One observation at a time, with the weights of its task (or of all tasks) as they are without it."""
     seen = problem.observations
     N = seen.y.size
-    strength = alpha * (N - 1) / N if by_size else alpha
+    scaled_alpha = alpha * (N - 1) / N if by_size else alpha
     phi = problem.features[seen.row]
     metric = R(alpha)[np.ix_(seen.task, seen.task)]
-    C = (phi @ phi.T) * metric / strength + np.diag(1 / seen.weight)
+    C = (phi @ phi.T) * metric / scaled_alpha + np.diag(1 / seen.weight)
     P = cho_solve(cho_factor(C), np.eye(N))
     if problem.fit_intercept:
         E = np.eye(problem.n_tasks)[seen.task]
@@ -97,7 +97,7 @@ def _own(problem: Problem, R: Callable[[float], Array], alpha: float, by_size: b
     for t in range(problem.n_tasks):
         part = slice(seen.starts[t], seen.starts[t + 1])
         block = P[part, part]
-        change = -1 / (seen.weight[part] * seen.counts[t])  # 1/v of the task's others shrinks by one part in n_t
-        mend = np.linalg.solve(np.eye(len(block)) + block * change, np.column_stack([block, P_y[part]]))
-        out[part] = seen.y[part] - mend[:, -1] / np.diag(mend)
+        change = -1 / (seen.weight[part] * seen.counts[t])  # 1/v of the task's others times 1 - 1/n_t
+        updated = np.linalg.solve(np.eye(len(block)) + block * change, np.column_stack([block, P_y[part]]))
+        out[part] = seen.y[part] - updated[:, -1] / np.diag(updated)
     return out

@@ -1,13 +1,12 @@
-"""How sure a squared-loss fit is: the Gaussian-process posterior of the separable kernel with the learned structure.
+"""The Gaussian-process posterior of a squared-loss fit: the separable kernel with the learned structure.
 
 The objective ``sum_i v_i (y_i - z_i)^2 + alpha tr(A^+ W'W) + ridge ||W||^2`` is, up to the factor ``1 / tau``, the negative log
 posterior of a Gaussian process with covariance ``tau/(2 alpha) k(x, z) R`` (``R = A (I + ridge/alpha A)^-1``), noise of
 variance ``tau/(2 v_i)`` and a flat prior on the intercepts: its mean is the fit, whatever ``tau``. The scale ``tau`` comes from
-the residuals (their weighted squares over the degrees of freedom that are left), or from a noise level that is given.
-Tasks between which ``A`` is zero are independent, so each connected group of tasks is a posterior of its own.
+the residuals (their weighted squares over the residual degrees of freedom), or from a given noise level. Tasks between which
+``A`` is zero are independent, so each connected component of tasks has its own posterior.
 
-That takes ``A`` for known. Where it was learned, both may be uncertain: then the prior is the one of ``prior.py`` in which the
-structure turns with the weights.
+That takes ``A`` as known. ``JointPrior`` (``prior.py``) also accounts for the uncertainty of a learned structure.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MAX_ENTRIES = 1 << 22  # numbers in the largest right-hand side at a time
 class Group(Protocol):
     """The posterior of some of the tasks, in units of ``tau / 2``."""
 
-    degrees_of_freedom: float  # degrees of freedom that the fit used
+    degrees_of_freedom: float  # effective, of the fit
 
     def variance(self, phi: Matrix, outside: Array) -> Array:
         """Of every task of the group at features ``phi`` (``m x T_g``); ``outside`` is ``k(x, x)`` less ``||phi||^2``."""
@@ -53,7 +52,7 @@ class Posterior:
         Standard deviation of the noise (its root mean square over the observations, where weights make it differ); estimated
         from the residuals when not given.
     joint : bool
-        Whether the structure is as uncertain as the weights that it was learned from, or known.
+        Whether the structure is as uncertain as the weights, or known.
     """
 
     def __init__(self, problem: Problem, W: Array, b: Array, A: Array, noise: float | None = None, joint: bool = False):
@@ -61,18 +60,18 @@ class Posterior:
             raise ValueError(f"noise must be None or a positive number whose square is one, got {noise!r}")
         seen = problem.observations
         rho = problem.ridge / problem.alpha
-        turns = structure_directions(W, A) if joint and not problem.structure.known else None
+        directions = structure_directions(W, A) if joint and not problem.structure.known else None
         self.n_tasks = problem.n_tasks
         with one_thread():
             self.groups = []
             for tasks in _connected(A):
                 own = A[np.ix_(tasks, tasks)]
-                prior = Prior(own, rho) if turns is None else JointPrior(own, rho, *turns)
+                prior = Prior(own, rho) if directions is None else JointPrior(own, rho, *directions)
                 self.groups.append((tasks, _group(problem, prior, tasks)))
-        spent = sum(group.degrees_of_freedom for _, group in self.groups)
+        used = sum(group.degrees_of_freedom for _, group in self.groups)
         if noise is None:
-            left = max(seen.y.size - spent, 1.0)
-            self.tau = 2 * problem.loss_term(problem.predict(W, b)) / left
+            residual = max(seen.y.size - used, 1.0)
+            self.tau = 2 * problem.loss_term(problem.predict(W, b)) / residual
         else:
             self.tau = 2 * noise**2 / float(np.mean(1 / seen.weight))
         per_task = seen.sum_by_task(1 / seen.weight) / seen.counts
@@ -90,7 +89,7 @@ class Posterior:
 
 
 def _connected(A: Array) -> list[Array]:
-    """The groups of tasks that ``A`` relates."""
+    """The connected components of the tasks under ``A``."""
     n_groups, label = connected_components(np.abs(A) > 0, directed=False)
     return [np.flatnonzero(label == g) for g in range(n_groups)]
 
@@ -116,8 +115,7 @@ def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
     if min(N, columns + T) > MAX_DENSE_ROWS:
         raise ValueError(
             f"return_std would need a dense system of {min(N, columns + T)} rows for {T} related tasks (the limit is "
-            f"{MAX_DENSE_ROWS}); "
-            "fit a subset of the rows, or use fewer features"
+            f"{MAX_DENSE_ROWS}); fit a subset of the rows, or use fewer features"
         )
     return _ByObservation(problem, prior, seen) if columns + T > N else _ByWeight(problem, prior, seen)
 
@@ -149,53 +147,54 @@ class _Shared:
         root_c = np.sqrt(c)
         a, P = psd_eigh(root_c[:, None] * prior.R * root_c)
         self.weights = a / (problem.alpha + self.inner.k[:, None] * a)  # r x T
-        self.spread = (P**2 / c[:, None]).T
+        self.task_shares = (P**2 / c[:, None]).T
         self.prior = np.diag(prior.R) / problem.alpha
         self.flat = 1 / c if problem.fit_intercept else np.zeros(len(c))
         self.degrees_of_freedom = float((self.inner.k[:, None] * self.weights).sum()) + (len(c) if problem.fit_intercept else 0)
 
     def variance(self, phi: Matrix, outside: Array) -> Array:
-        return self.inner(phi) ** 2 @ self.weights @ self.spread + outside[:, None] * self.prior + self.flat
+        return self.inner(phi) ** 2 @ self.weights @ self.task_shares + outside[:, None] * self.prior + self.flat
 
 
 class _SharedJoint:
-    """... where tasks weigh the same, still each direction of tasks on its own: a diagonal system, plus one for the turns.
+    """The same with an uncertain structure and equal task weights: a diagonal system for each eigenvector of the tasks, and a
+    small one for the directions of the structure.
 
-    With ``w = w_0 + U z`` and data of precision ``h``: given ``z``, ``w_0`` has the variances ``q`` along the eigenvectors;
-    ``z`` sees what ``w_0`` leaves of the data, ``h (1 - h q)``; a prediction at ``x`` moves with it by ``x'(1 - q h) U``.
+    With ``w = w_0 + U z`` and data of precision ``h``: given ``z``, ``w_0`` has the variances ``q`` along the eigenvectors. The
+    precision of ``z`` is ``h (1 - h q)``, and the derivative of a prediction at ``x`` is ``x'(1 - q h) U``.
     """
 
     def __init__(self, problem: Problem, prior: JointPrior, s: Array, c: float):
         alpha, own = problem.alpha, prior.own
         self.inner = _Centred(problem, s)
-        h, turns = c * self.inner.k, self.inner.V.T @ prior.directions
+        h, U = c * self.inner.k, self.inner.V.T @ prior.directions
         self.prior = np.diag(prior.R) / alpha
         self.flat = 1 / c if problem.fit_intercept else 0.0
         self.degrees_of_freedom = float(len(prior.a)) if problem.fit_intercept else 0.0
-        self.parts = []
-        # Directions with nothing of their own differ in nothing.
+        self.terms = []
+        # eigenvectors without task-specific variance share one system
         alike = [np.flatnonzero(own == 0), *np.flatnonzero(own)[:, None]]
         for j in (j for j in alike if j.size):
             q = own[j[0]] / (alpha + h * own[j[0]])
             left = 1 - h * q
-            seen = turns.T @ ((h * left)[:, None] * turns)
+            precision = U.T @ ((h * left)[:, None] * U)
             shrunk = np.sqrt(prior.extra_variance[:, j[0]] / alpha)
-            system = np.eye(len(seen)) + shrunk[:, None] * seen * shrunk
+            system = np.eye(len(precision)) + shrunk[:, None] * precision * shrunk
             half = np.linalg.solve(np.linalg.cholesky(system), np.diag(shrunk))
-            moved = half @ (turns * left[:, None]).T  # k x r: its squares are what the turns add
-            self.parts.append((q, moved, (prior.V[:, j] ** 2).sum(axis=1)))
+            moved = half @ (U * left[:, None]).T  # k x r: its squares are the variance that the directions add
+            self.terms.append((q, moved, (prior.V[:, j] ** 2).sum(axis=1)))
             self.degrees_of_freedom += j.size * float((h * q).sum() + np.einsum("kr,r,kr->", moved, h, moved))
 
     def variance(self, phi: Matrix, outside: Array) -> Array:
         inner = self.inner(phi)
         total = outside[:, None] * self.prior + self.flat
-        for q, moved, spread in self.parts:
-            total += np.outer(inner**2 @ q + ((inner @ moved.T) ** 2).sum(axis=1), spread)
+        for q, moved, share in self.terms:
+            total += np.outer(inner**2 @ q + ((inner @ moved.T) ** 2).sum(axis=1), share)
         return total
 
 
 class _Dense(ABC):
-    """What the two dense forms share: what was observed."""
+    """Base of the two dense forms."""
 
     def __init__(self, problem: Problem, prior: Prior, seen: _Observed):
         self.alpha, self.n_tasks = problem.alpha, len(prior.R)

@@ -1,14 +1,13 @@
-"""What a fit believes of the weights before it has seen any data: the two priors of ``uncertainty/posterior.py``.
+"""Gaussian priors of the weights, for ``uncertainty/posterior.py``.
 
 Given the structure, rows of ``W`` are independent, with covariance ``R = A (I + rho A)^-1`` over the tasks, where
 ``rho = ridge/alpha`` folds the ridge into it.
 
-But a structure that was learned is as uncertain as the weights that it was learned from. Let ``F`` be a function of the
-eigenvalues ``a``, and ``u_i``, ``v_j`` the singular vectors of ``W``. At a fixed ``A`` the penalty bends along ``u_i v_j'`` by
-``2 / a_j``: not at all freely where ``a_j`` is zero. With the best ``A`` for the weights it is a function of their singular
-values, and bends there by ``2 / a_i``: the structure turns as freely as the tasks. The Gaussian prior that allows both gives
-``u_i v_j'`` the variance ``a_i + a_j``: the covariance ``A`` of the tasks, plus, for each task on its own, the covariance
-``D = U a U'`` of the features.
+A learned structure is as uncertain as the weights. Let ``F`` be a function of the eigenvalues ``a``, and ``u_i``, ``v_j`` the
+singular vectors of ``W``. At a fixed ``A`` the curvature of the penalty along ``u_i v_j'`` is ``2 / a_j``, infinite where
+``a_j`` is zero. With the best ``A`` for the weights the penalty is a function of their singular values, and that curvature is
+``2 / a_i``. The joint prior gives ``u_i v_j'`` the variance ``a_i + a_j``: the covariance ``A`` of the tasks, plus, for each
+task independently, the covariance ``D = U a U'`` of the features.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ RANK_TOLERANCE = 1e-14  # eigenvalues below this share of the largest are roundi
 
 
 class Prior:
-    """Of weights given the structure, in units of ``tau / (2 alpha)``: ``cov(x'w_t, z'w_s) = x'z R_ts``.
+    """The prior of weights given the structure, in units of ``tau / (2 alpha)``: ``cov(x'w_t, z'w_s) = x'z R_ts``.
 
     Where all features are of one task, ``task`` may have one entry.
     """
@@ -35,7 +34,7 @@ class Prior:
         self.root = self.V[:, self.own > 0] * np.sqrt(self.own[self.own > 0])  # T x q
 
     def n_columns(self, n_features: int) -> int:
-        """Of the features that have this covariance."""
+        """The number of features with this covariance."""
         return n_features * self.root.shape[1]
 
     def columns(self, phi: Array, task: Array) -> Array:
@@ -50,22 +49,20 @@ class Prior:
 
 
 class JointPrior(Prior):
-    """... and of a structure that turns with the weights: along ``turns`` (``r x k``), each task may go its own way, too."""
+    """The prior of weights and structure: more variance along ``directions`` (``r x k``), independently for each task."""
 
-    def __init__(self, A: Array, rho: float, turns: Array, d: Array):
+    def __init__(self, A: Array, rho: float, directions: Array, d: Array):
         super().__init__(A, rho)
-        self.directions = turns
+        self.directions = directions
         both = self.a + d[:, None]
-        self.extra_variance = (
-            both / (1 + rho * both) - self.own
-        )  # k x T: what each turn adds to the variance of each direction of tasks
+        self.extra_variance = both / (1 + rho * both) - self.own  # k x T: by direction and eigenvector of A
 
     def n_columns(self, n_features: int) -> int:
         return super().n_columns(n_features) + self.extra_variance.size
 
     def columns(self, phi: Array, task: Array) -> Array:
-        turned = phi @ self.directions
-        more = [turned[:, i, None] * (self.V * np.sqrt(e))[task] for i, e in enumerate(self.extra_variance)]
+        projected = phi @ self.directions
+        more = [projected[:, i, None] * (self.V * np.sqrt(e))[task] for i, e in enumerate(self.extra_variance)]
         return np.hstack([super().columns(phi, task), *more])
 
     def covariance(self, phi: Array, task: Array, others: Array, their_task: Array) -> Array:

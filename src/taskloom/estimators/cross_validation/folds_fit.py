@@ -1,4 +1,4 @@
-"""One cross-validation: every fold prepares its data once, walks the strengths of every candidate, and scores each step."""
+"""Cross-validation: each fold validates its data once, fits the path of every candidate, and scores each alpha."""
 
 from __future__ import annotations
 
@@ -31,32 +31,28 @@ from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, make_folds
 
 Array = np.ndarray
-N_SINGLE_TASK_ALPHAS = 10  # strengths of single-task learning that the ledger tries, over the same decades
+N_SINGLE_TASK_ALPHAS = 10  # values of alpha tried for single-task models, over the same decades
 
 
 @dataclass(eq=False)
 class CVData:
-    """The data of one cross-validation, and how to scorer a fitted model on a part of them."""
+    """The data and the scoring of a cross-validation."""
 
-    estimator: MultiTaskEstimator  # unfitted, with the right kernel, loss, ...
+    estimator: MultiTaskEstimator  # not fitted
     X: Any
     y: Any
     sample_weight: Array | None
     scoring: Any
-    variance: dict[Any, float] | None = None  # of each task's targets, over all the data
+    variance: dict[Any, float] | None = None  # of each task's targets, over all data
 
     def part(self, rows: Array, train: Array | None = None) -> tuple[Any, Any, Array | None]:
         """Inputs, targets and weights of some rows; a kernel matrix keeps the columns of ``train`` (or of the rows)."""
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight)[rows]
         return *_safe_split(self.estimator, self.X, self.y, rows, train), weight
 
-    def scorer(self, data: Prepared, X: Any, y: Any, weight: Array | None) -> FoldScorer:
-        """How to score predictions of these data by a model that was prepared with ``data``, many times."""
-        return FoldScorer(self, data, X, y, weight)
-
 
 class FoldScorer:
-    """Scores decision values of the same data at one strength after the other."""
+    """Scores decision values of the same rows, for one alpha after the other."""
 
     def __init__(self, cv_data: CVData, data: Prepared, X: Any, y: Any, weight: Array | None):
         self.model, self.scoring, self.variance = cv_data.estimator, cv_data.scoring, cv_data.variance
@@ -69,7 +65,7 @@ class FoldScorer:
             self.quick, self.seen = self.model._task_scores(data.targets, X, coded, weight), ~np.isnan(coded)
 
     def __call__(self, values: Array) -> tuple[float, dict[Any, float]]:
-        """The score, and for the ledger that of each task, against the task's variance over all the data."""
+        """The score, and that of each task relative to the variance of its targets over all data."""
         if self.quick is not None:
             by_task = self.quick(values[self.seen])
             steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
@@ -89,12 +85,12 @@ class FoldScorer:
             ) from None
 
     def _with_values(self, values: Array) -> MultiTaskEstimator:
-        """An estimator with these decision values, for what asks one: a scorer of the user's, the classes of one target."""
+        """An estimator with these decision values, for scorers that take an estimator."""
         return with_state(self.model, self.data.with_decision_values(values))
 
 
 def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
-    """A certified solution at each strength, each from the one before; fits that fall short warn once, together."""
+    """A certified solution for each alpha, with warm starts, and one warning for all that did not converge."""
     solutions = path(
         problem,
         alphas,
@@ -107,17 +103,17 @@ def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -
     if short:
         worst = max(short, key=lambda certificate: certificate.stationarity or certificate.relative_gap)
         warn(
-            f"{len(short)} of {len(solutions)} strengths did not reach tol; the worst: {worst.message}",
+            f"{len(short)} of {len(solutions)} values of alpha did not reach tol; the worst: {worst.message}",
             ConvergenceWarning,
         )
     return solutions
 
 
 def _run_fold(cv_data: CVData, candidates: list[Candidate], split: Split) -> list[FoldResult]:
-    """Every candidate at every strength in one fold."""
+    """Every candidate at every alpha in one fold."""
     X_test, y_test, test_weight = cv_data.part(split[1], split[0])
     fold = Fold(cv_data.estimator, *cv_data.part(split[0]), X_test)
-    scorer = cv_data.scorer(fold.data, X_test, y_test, test_weight)
+    scorer = FoldScorer(cv_data, fold.data, X_test, y_test, test_weight)
     results = []
     for candidate in candidates:
         began = time.perf_counter()
@@ -129,16 +125,16 @@ def _run_fold(cv_data: CVData, candidates: list[Candidate], split: Split) -> lis
 
 
 def slim(solution: Solution) -> Solution:
-    """A solution without what is as large as the data."""
+    """A solution without weights and dual point, which are as large as the data."""
     nothing = np.zeros(0)
     return replace(solution, W=nothing, G=nothing)
 
 
 class Fold:
-    """The training part of the data, prepared, and the features of the test part: everything but the strength, done once."""
+    """The prepared training rows and the features of the test rows, for all values of alpha."""
 
     def __init__(self, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None, X_test: Any):
-        model = copy.deepcopy(model)  # components and feature maps may keep notes while they work: folds run in threads
+        model = copy.deepcopy(model)  # folds run in threads, and components may have caches
         self.model, self.data = model, model._prepare(X, y, weight)
         inputs, labels = new_inputs(with_state(model, self.data.columns), X_test)
         self.task = None if labels is None else position_of_tasks(self.data.targets, labels, model.unseen)
@@ -148,19 +144,19 @@ class Fold:
         self.phi = phi if self.form is None else self.form.basis.features(phi)
 
     def under(self, structure: Structure) -> Problem:
-        """The training problem under a structure, along eigenvectors where that is possible."""
+        """The training problem under a structure, in the eigenbasis of the features if possible."""
         problem = self.data.problem.with_structure(self.model._posed(structure, self.data.features, self.data.targets))
         return problem if self.form is None else self.form.apply(problem)
 
     def values(self, solution: Solution) -> Array:
-        """The decision values of the test part, for a solution of ``under``."""
+        """The decision values of the test rows, for a solution of ``under``."""
         scale = self.data.scale
         b = solution.b if self.form is None else self.form.basis.inputs.y_mean
         return own_task(np.asarray(self.phi @ solution.W + b) * scale.std + scale.mean, self.task)
 
 
 def _variances(data: Prepared) -> dict[Any, float]:
-    """Of the targets of each task, in their own units."""
+    """The variance of the targets of each task, in their units."""
     seen = data.problem.observations
     total = seen.sum_by_task(seen.weight)
     mean = seen.sum_by_task(seen.weight * seen.y) / total
@@ -169,7 +165,7 @@ def _variances(data: Prepared) -> dict[Any, float]:
 
 
 def alpha_grid(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
-    """Strengths to try for a structure on these data."""
+    """Values of alpha for a structure on these data."""
     return strength_grid(data.problem.with_structure(model._posed(structure, data.features, data.targets)), size)
 
 
@@ -183,7 +179,7 @@ def cross_validate(
     random_state: Any,
     report: Callable[[int, int, float], None] | None = None,
 ) -> tuple[int, int]:
-    """Fill in the candidates' scores; how many folds were done, of how many: Ctrl-C leaves those that are complete."""
+    """Score the candidates; returns the number of complete folds, and of all folds. Ctrl-C keeps the complete ones."""
     model = cv_data.estimator
     cv_data.variance = _variances(data)
     seen, n_rows, labelled = data.problem.observations, data.problem.features.shape[0], model._labelled(data.targets)
@@ -200,7 +196,7 @@ def cross_validate(
             if report is not None:
                 report(len(done), len(folds), float(np.fmax.reduce(np.concatenate([result.scores for result in results]))))
     except KeyboardInterrupt:
-        if not done:  # nothing was compared
+        if not done:  # no fold is complete
             raise
     for results in done:
         for candidate, result in zip(candidates, results, strict=True):

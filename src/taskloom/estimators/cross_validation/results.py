@@ -1,4 +1,4 @@
-"""What cross-validation says about each candidate, and the tables that are made of it."""
+"""Results of cross-validation for each candidate, and tables of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class FoldResult:
-    """What one fold says about one candidate; every list has one entry for each strength."""
+    """Results of one fold for one candidate; every list has one entry for each alpha."""
 
     scores: Array
     by_task: list[dict[Any, float]]
@@ -28,7 +28,7 @@ class FoldResult:
 
 @dataclass(eq=False)
 class Candidate:
-    """A structure with its strengths, largest first, and what cross-validation says about each."""
+    """A structure with its values of alpha, largest first, and the results of its folds."""
 
     structure: Structure
     alphas: Array
@@ -45,24 +45,24 @@ class Candidate:
 
     @property
     def best(self) -> int:
-        """The strength with the best mean score; of equals the largest."""
+        """The index of the alpha with the best mean score; the largest alpha among equals."""
         mean = self.mean
         if np.isnan(mean).all():
             raise ValueError("every score is NaN: the test parts are too small for this score; lower cv")
         return int(np.nanargmax(mean))
 
     def task_scores(self, k: int, tasks: list[Any]) -> Array:
-        """``n_folds x n_tasks`` at strength ``k``; NaN where a fold does not test a task."""
+        """``n_folds x n_tasks`` at alpha ``k``; NaN where a fold does not test a task."""
         return np.array([[fold.by_task[k].get(name, np.nan) for name in tasks] for fold in self.folds])
 
     def over_folds(self, read: Callable[[Solution], Any]) -> Array:
-        """Something about every solution (``n_folds x n_alphas x ...``); leave-one-out in closed form has none."""
+        """A function of every solution (``n_folds x n_alphas x ...``); leave-one-out in closed form has none."""
         return np.array([[read(solution) for solution in fold.solutions] for fold in self.folds if fold.solutions])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SearchResult:
-    """What a search found out, beside the fitted model."""
+    """The results of a search, besides the fitted model."""
 
     alpha_: float
     best_structure_: Any
@@ -74,21 +74,21 @@ class SearchResult:
     fallback_tasks_: Array | None = None
 
 
-def transfer_table(alone: Candidate, together: Candidate, tasks: list[Any]) -> dict[str, Array]:
-    """For each task its cross-validated score alone and with the others, the gain, and the standard error of the gain."""
-    one = alone.task_scores(alone.best, tasks)
-    other = together.task_scores(together.best, tasks)
-    difference = other - one
+def transfer_table(single_task: Candidate, multi_task: Candidate, tasks: list[Any]) -> dict[str, Array]:
+    """Comparison with single-task models: the score of each task under both, the gain and its standard error."""
+    single = single_task.task_scores(single_task.best, tasks)
+    multi = multi_task.task_scores(multi_task.best, tasks)
+    difference = multi - single
     n = np.sum(~np.isnan(difference), axis=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a task that no fold could score has NaN everywhere
+        warnings.simplefilter("ignore", RuntimeWarning)  # a task without a score in any fold is NaN
         names = np.empty(len(tasks), dtype=object)
         names[:] = tasks
         std = np.nanstd(difference, axis=0, ddof=1) if len(difference) > 1 else np.full(len(tasks), np.nan)
         return {
             "task": names,
-            "alone": np.nanmean(one, axis=0),
-            "together": np.nanmean(other, axis=0),
+            "alone": np.nanmean(single, axis=0),
+            "together": np.nanmean(multi, axis=0),
             "gain": np.nanmean(difference, axis=0),
             "standard_error": std / np.sqrt(np.maximum(n, 1)),
             "model": np.array(["together"] * len(tasks), dtype=object),
@@ -124,7 +124,7 @@ def _worst_gap(candidate: Candidate) -> Array:
 
 
 def path_table(candidate: Candidate) -> dict[str, Array]:
-    """The chosen structure along the strengths: scores over the folds, and what was learned on average."""
+    """The path of a candidate: scores over the folds, and the mean spectrum of the learned structures."""
     scores = candidate.scores
     path = {
         "alphas": candidate.alphas,
@@ -143,6 +143,6 @@ def path_table(candidate: Candidate) -> dict[str, Array]:
 
 
 def _spectrum(A: Any, size: int) -> Array:
-    """The eigenvalues, largest first; NaN in place of those of tasks that a fold did without."""
+    """The eigenvalues, largest first, padded with NaN for tasks that a fold does not have."""
     values = A.spectrum() if isinstance(A, FactoredStructure) else np.linalg.eigvalsh(A)[::-1]
     return np.pad(values, (0, size - len(A)), constant_values=np.nan)

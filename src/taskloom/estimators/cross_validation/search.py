@@ -1,7 +1,7 @@
-"""Strength and structure chosen by cross-validation, for little more than one fit.
+"""Alpha and structure chosen by cross-validation.
 
-In each fold the data pass the door once, the features are decomposed once, and the strengths are walked downward with warm
-starts; the candidates share all of that. The rest is bookkeeping in scikit-learn's terms.
+Each fold validates its data once, decomposes its features once, and fits the path of each candidate with warm starts. Results
+have the names of ``GridSearchCV``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared, show_fields
 from ..state_of_fit import fitted_state
 from ..validation import as_structures, names_its_class
-from .folds_fit import N_SINGLE_TASK_ALPHAS, CVData, Fold, alpha_grid, cross_validate, solve_path
+from .folds_fit import N_SINGLE_TASK_ALPHAS, CVData, Fold, FoldScorer, alpha_grid, cross_validate, solve_path
 from .results import Candidate, FoldResult, SearchResult, path_table, results_table, transfer_table
 from .splitters import check_left
 
@@ -38,7 +38,7 @@ Array = np.ndarray
 
 
 def searched(plain: type[MultiTaskEstimator]) -> dict[str, list]:
-    """The parameter constraints of a plain estimator, with those of the search in place of what is searched."""
+    """The parameter constraints of a plain estimator, with those of the search in place of alpha."""
     kept = {name: rule for name, rule in plain._parameter_constraints.items() if name not in ("alpha", "warm_start", "device")}
     return kept | {
         "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
@@ -50,12 +50,12 @@ def searched(plain: type[MultiTaskEstimator]) -> dict[str, list]:
 
 
 def _template(structures: list[Structure]) -> Structure:
-    """The candidate that asks most of the features: one that sits on them needs the columns as they are."""
+    """The candidate that decides how features are made: one on the features needs the columns of ``X`` unchanged."""
     return next((structure for structure in structures if getattr(structure, "keeps_columns", False)), structures[0])
 
 
 class CrossValidated(MultiTaskEstimator):
-    """``fit`` of the cross-validated estimators; the rest they have from the plain ones."""
+    """``fit`` of the cross-validated estimators; the other methods are those of the plain ones."""
 
     _plain_class: ClassVar[type[MultiTaskEstimator]]
     _search: SearchResult
@@ -63,10 +63,10 @@ class CrossValidated(MultiTaskEstimator):
     @names_its_class
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: ArrayLike | None = None) -> Self:
-        """Choose strength and structure by cross-validation, and fit with them on all data.
+        """Choose alpha and structure by cross-validation, and fit with them on all data.
 
-        Ctrl-C ends the search: the folds that are complete decide, and the certificate says so; before the first is, a
-        ``KeyboardInterrupt`` leaves the estimator as it was.
+        Ctrl-C ends the search: the complete folds decide, and the message of the certificate says so. If no fold is complete,
+        a ``KeyboardInterrupt`` leaves the estimator unchanged.
 
         Parameters
         ----------
@@ -96,10 +96,10 @@ class CrossValidated(MultiTaskEstimator):
         cv_data = CVData(model, X, y, sample_weight, self.scoring)
         data = model._prepare(X, y, sample_weight)
         candidates = [Candidate(structure, self._alphas(data, cv_data, structure)) for structure in structures]
-        alone = Candidate(Independent(), alpha_grid(model, data, Independent(), N_SINGLE_TASK_ALPHAS))
+        single_task = Candidate(Independent(), alpha_grid(model, data, Independent(), N_SINGLE_TASK_ALPHAS))
         watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
         n_splits, n_folds = self._cross_validate(
-            cv_data, data, [*candidates, alone], groups, watch and watch.part("cross-validation", None)
+            cv_data, data, [*candidates, single_task], groups, watch and watch.part("cross-validation", None)
         )
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
         refit = watch and watch.part("refit", self.max_iter)
@@ -116,10 +116,10 @@ class CrossValidated(MultiTaskEstimator):
             n_splits_=n_splits,
             cv_results_=results_table(candidates),
             path_=path_table(chosen),
-            transfer_=transfer_table(alone, chosen, tasks),
+            transfer_=transfer_table(single_task, chosen, tasks),
         )
         if self.fallback == "single":
-            state, search = _with_fallback(model, data, alone, state, search)
+            state, search = _with_fallback(model, data, single_task, state, search)
         self._state, self._search = state, search
         for part in (refit, watch):
             if part is not None:
@@ -128,15 +128,15 @@ class CrossValidated(MultiTaskEstimator):
 
     @property
     def best_index_(self) -> int:
-        """Where the chosen setting stands in ``cv_results_``, as in ``GridSearchCV``."""
+        """The index of the chosen setting in ``cv_results_``, as in ``GridSearchCV``."""
         return int(np.argmin(self.cv_results_["rank_test_score"]))
 
     @property
     def best_params_(self) -> dict[str, Any]:
-        """The chosen structure and strength, as in ``GridSearchCV``."""
+        """The chosen structure and alpha, as in ``GridSearchCV``."""
         return {"structure": self.best_structure_, "alpha": self.alpha_}
 
-    # --- what is tried ------------------------------------------------------------------------------------------
+    # --- candidates ------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[Structure]:
         if self.structures is not None and self.structure is not None:
@@ -149,12 +149,12 @@ class CrossValidated(MultiTaskEstimator):
         return [as_structures(structure, self.kernel) for structure in given]
 
     def _alphas(self, data: Prepared, cv_data: CVData, structure: Structure) -> Array:
-        """The strengths of a candidate, largest first: given, or a grid from the data."""
+        """The values of alpha of a candidate, largest first: given, or a grid computed from the data."""
         if isinstance(self.alphas, Integral):
             return alpha_grid(cv_data.estimator, data, structure, int(self.alphas))
         alphas: Array = np.unique(np.asarray(self.alphas, dtype=np.float64))[::-1]
         if not (alphas.size > 0 and bool(np.isfinite(alphas).all()) and bool((alphas > 0).all())):
-            raise ValueError(f"alphas must be a whole number or positive strengths, got {self.alphas!r}")
+            raise ValueError(f"alphas must be a whole number or positive numbers, got {self.alphas!r}")
         return alphas
 
     def _plain(self, structure: Structure, **chosen: Any) -> MultiTaskEstimator:
@@ -165,7 +165,7 @@ class CrossValidated(MultiTaskEstimator):
         return clone(self._plain_class(clone(structure, safe=False), **options, **chosen))
 
     def _chosen(self) -> MultiTaskEstimator:
-        """... with what the search chose."""
+        """... with the chosen alpha and structure."""
         return self._plain(self._search.best_structure_, alpha=self._search.alpha_)
 
     # --- folds --------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class CrossValidated(MultiTaskEstimator):
     def _cross_validate(
         self, cv_data: CVData, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
     ) -> tuple[int, int]:
-        """Score every candidate; how many folds there were, and how many there should have been."""
+        """Score every candidate; returns the number of complete folds, and of all folds."""
         if self._leaves_one_out():
             n_splits = n_folds = data.problem.features.shape[0]
             self._leave_one_out(cv_data, data, candidates)
@@ -196,38 +196,37 @@ class CrossValidated(MultiTaskEstimator):
         return isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo")
 
     def _leave_one_out(self, cv_data: CVData, data: Prepared, candidates: list[Candidate]) -> None:
-        """One row at a time; predictions are scored together, because one observation has no score of its own."""
+        """Leave out one row at a time, and score all predictions together."""
         model, seen, n_rows = cv_data.estimator, data.problem.observations, data.problem.features.shape[0]
         wide = model.task_column is None
         check_left(seen, data.targets.tasks_, model._labelled(data.targets))
         size = isinstance(self.task_weight, str) and self.task_weight == "size"
-        scorer = cv_data.scorer(data, cv_data.X, cv_data.y, cv_data.sample_weight)
+        scorer = FoldScorer(cv_data, data, cv_data.X, cv_data.y, cv_data.sample_weight)
         for candidate in candidates:
             began = time.perf_counter()
             problem = data.problem.with_structure(model._posed(candidate.structure, data.features, data.targets))
             plain = not getattr(self, "standardize_targets", False)
-            quick = leave_one_out(problem, list(candidate.alphas), rows=wide, by_size=size) if plain else None
-            if quick is None:
-                quick = self._leave_one_out_by_refitting(cv_data, data, candidate)
-            scores, by_task = [], []
-            for values in quick:
-                held = seen.scatter(values, n_rows) if wide else np.bincount(seen.row, weights=values, minlength=n_rows)
-                score, tasks = scorer(held)
-                scores.append(score)
-                by_task.append(tasks)
+            predictions = leave_one_out(problem, list(candidate.alphas), rows=wide, by_size=size) if plain else None
+            if predictions is None:
+                predictions = self._leave_one_out_by_refitting(cv_data, data, candidate)
+            if wide:
+                by_row = [seen.scatter(values, n_rows) for values in predictions]
+            else:
+                by_row = [np.bincount(seen.row, weights=values, minlength=n_rows) for values in predictions]
+            scores, by_task = zip(*map(scorer, by_row), strict=True)
             seconds = np.full(len(scores), (time.perf_counter() - began) / len(scores))
-            candidate.folds = [FoldResult(np.array(scores), by_task, seconds, [])]
+            candidate.folds = [FoldResult(np.array(scores), list(by_task), seconds, [])]
 
     def _leave_one_out_by_refitting(self, cv_data: CVData, data: Prepared, candidate: Candidate) -> Array:
-        """By as many fits as there are rows."""
+        """The predictions of each row by a fit of the others."""
         seen, n_rows = data.problem.observations, data.problem.features.shape[0]
         out = np.zeros((len(candidate.alphas), seen.y.size))
         order = np.argsort(seen.row, kind="stable")
         ends = np.searchsorted(seen.row[order], np.arange(n_rows + 1))
         for i in range(n_rows):
             others = np.delete(np.arange(n_rows), i)
-            alone = cv_data.part(np.array([i]), others)[0]
-            fold = Fold(cv_data.estimator, *cv_data.part(others), alone)
+            X_test = cv_data.part(np.array([i]), others)[0]
+            fold = Fold(cv_data.estimator, *cv_data.part(others), X_test)
             mine = order[ends[i] : ends[i + 1]]
             for k, solution in enumerate(solve_path(fold.model, fold.under(candidate.structure), candidate.alphas)):
                 values = fold.values(solution)
@@ -235,35 +234,35 @@ class CrossValidated(MultiTaskEstimator):
         return out
 
 
-# --- what is kept ---------------------------------------------------------------------------------------------------------
+# --- refit ---------------------------------------------------------------------------------------------------------
 
 
 def _refitted(model: MultiTaskEstimator, data: Prepared, chosen: Candidate, watch: Watch | None = None) -> FittedState:
-    """The fit of all data with a candidate at its best strength."""
+    """The fit of all data with a candidate at its best alpha."""
     problem = data.problem.with_structure(model._posed(chosen.structure, data.features, data.targets))
     data = replace(data, problem=problem.at(float(chosen.alphas[chosen.best])))
     return fitted_state(data, model._solve(data, watch), model.tol, approximation=model.approximation)
 
 
 def _noted(state: FittedState, note: str) -> FittedState:
-    """With a sentence more in the certificate."""
+    """The state with a note in the message of the certificate."""
     return replace(state, certificate_=replace(state.certificate_, message=f"{state.certificate_.message} {note}"))
 
 
 def _with_fallback(
-    model: MultiTaskEstimator, data: Prepared, alone: Candidate, state: FittedState, search: SearchResult
+    model: MultiTaskEstimator, data: Prepared, single_task: Candidate, state: FittedState, search: SearchResult
 ) -> tuple[FittedState, SearchResult]:
-    """Tasks that joint learning hurts, by more than one standard error, keep a model of their own."""
+    """Give tasks whose gain is negative by more than one standard error their single-task models."""
     if state.one_vs_rest:
         raise ValueError("fallback is for tasks; here the tasks are the classes of one target")
     if state.kernel.several:
         raise ValueError("fallback needs one kernel, got a list")
     transfer = search.transfer_
-    hurt = np.flatnonzero(transfer["gain"] < -transfer["standard_error"])  # unknown errors tell nothing
+    hurt = np.flatnonzero(transfer["gain"] < -transfer["standard_error"])  # NaN compares as False
     search = replace(search, fallback_tasks_=state.tasks_[hurt])
     if hurt.size == 0:
         return state, search
-    single = _refitted(model, data, alone)
+    single = _refitted(model, data, single_task)
     mine = np.isin(np.arange(state.n_tasks), hurt)
     found: dict[str, Any] = {"intercept_": np.where(mine, single.intercept_, state.intercept_).astype(state.dtype)}
     if state.coef_ is not None:
@@ -274,7 +273,7 @@ def _with_fallback(
         found["inner_products"] = C.T @ cross_kernel(state, state.X_fit_) @ C
     named = ", ".join(map(shown, state.tasks_[hurt][:5])) + (", ..." if hurt.size > 5 else "")
     note = f"This is the joint fit; {hurt.size} of {state.n_tasks} tasks fell back to a model of their own ({named})."
-    # the posterior of the joint model says nothing about these tasks, and what explains it are its own weights
+    # contributions are those of the joint weights; the joint posterior does not describe these tasks
     state = replace(_noted(state, note), stored_contributions=state.contributions, training=None, **found)
     return state, replace(search, transfer_=transfer | {"model": np.where(mine, "alone", "together").astype(object)})
 

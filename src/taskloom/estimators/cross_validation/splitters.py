@@ -1,4 +1,4 @@
-"""Folds in which every task is present: the default of the cross-validated estimators."""
+"""Stratified folds that hold every task: the default of the cross-validated estimators."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ Split = tuple[Array, Array]
 def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_state: Any = None) -> list[Split]:
     """``n_splits`` folds over rows, with each stratum (a task, or a class of a task) spread evenly over them.
 
-    A row may belong to many strata (the tasks observed in it) or to none. Rows are dealt out in turn, the rarest stratum
+    A row may belong to many strata (the tasks observed in it) or to none. Rows are assigned one at a time, the rarest stratum
     first, each to the fold that lacks its stratum most (Sechidis, Tsoumakas and Vlahavas 2011). A row with the only observation
-    of a stratum stays in every training set, as does one row of a stratum that ended up inside one fold (rows with many strata
-    may leave no other way): that fold could not do without it. ``random_state`` shuffles the rows first; without
-    it the folds depend on the data alone.
+    of a stratum is in every training set, as is one row of a stratum that lies inside one fold. ``random_state`` shuffles the
+    rows first; without it the folds depend on the data alone.
     """
     if not n_splits >= 2:
         raise ValueError(f"cv needs at least 2 folds, got cv={n_splits}")
@@ -36,28 +35,28 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
     fold = np.full(n_rows, -1)
     fixed = np.zeros(n_rows, bool)
     fixed[row[sizes[stratum] == 1]] = True
-    if np.unique(row).size == row.size:  # one stratum a row, as in long tables: deal each out in turn, where the last stopped
+    if np.unique(row).size == row.size:  # one stratum per row, as in long tables: in turn
         place = np.lexsort((rank[row], stratum))
         fold[row[place]] = np.arange(row.size) % n_splits
     else:
-        _deal(fold, row, stratum, sizes, rank, n_splits)
+        _assign(fold, row, stratum, sizes, rank, n_splits)
     fold[fold < 0] = rank[fold < 0] % n_splits
     fold[fixed] = -1
-    _spare(fold, row, stratum)
+    _move_to_training(fold, row, stratum)
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
     empty = [k for k, (_, test) in enumerate(splits) if test.size == 0]
     if empty and 2 * np.count_nonzero(fixed) > n_rows:
         raise ValueError(
             f"fold {empty[0]} of {n_splits} is empty: rows of each task are too few, {np.count_nonzero(fixed)} of {n_rows} are "
-            "the only one of theirs (or of a class of it) and must be learned from; is task_column the right column?"
+            "the only one of their task (or class) and must be in every training set; is task_column the right column?"
         )
     if empty:
         raise ValueError(f"fold {empty[0]} of {n_splits} is empty: {n_rows} rows are too few; lower cv")
     return splits
 
 
-def _deal(fold: Array, row: Array, stratum: Array, sizes: Array, rank: Array, n_splits: int) -> None:
-    """Rows with many strata: the rarest stratum first, each of its rows to the fold that lacks it most."""
+def _assign(fold: Array, row: Array, stratum: Array, sizes: Array, rank: Array, n_splits: int) -> None:
+    """Assign rows with many strata: the rarest stratum first, each of its rows to the fold that lacks it most."""
     by_row = np.argsort(row, kind="stable")
     ends = np.searchsorted(row[by_row], np.arange(len(fold) + 1))
     strata = stratum[by_row]
@@ -75,8 +74,8 @@ def _deal(fold: Array, row: Array, stratum: Array, sizes: Array, rank: Array, n_
                 room[k] -= 1
 
 
-def _spare(fold: Array, row: Array, stratum: Array) -> None:
-    """Take a row of every stratum that lies inside one fold out of the folds, so that the training part has it."""
+def _move_to_training(fold: Array, row: Array, stratum: Array) -> None:
+    """Take one row of every stratum that lies inside one fold out of that fold: every training set then has it."""
     members = np.argsort(stratum, kind="stable")
     for rows in np.split(row[members], np.flatnonzero(np.diff(stratum[members])) + 1):
         if rows.size and fold[rows[0]] >= 0 and np.all(fold[rows] == fold[rows[0]]):
@@ -114,11 +113,11 @@ def check_folds(splits: list[Split], seen: Observations, n_rows: int, tasks: Arr
                 f"the training part of fold {k} has no observation of task {shown(tasks[int(np.argmax(count == 0))])}; choose "
                 'folds that hold every task (cv=5 does), or, for long tables, unseen="mean" to test on tasks that are new'
             )
-        alone = labelled & ((ones == 0) | (ones == count))
-        if alone.any():
+        one_class = labelled & ((ones == 0) | (ones == count))
+        if one_class.any():
             raise ValueError(
-                f"the training part of fold {k} has one class only of task {shown(tasks[int(np.argmax(alone))])}; choose folds "
-                "that hold both classes of every task (cv=5 does)"
+                f"the training part of fold {k} has one class only of task {shown(tasks[int(np.argmax(one_class))])}; choose "
+                "folds that hold both classes of every task (cv=5 does)"
             )
 
 

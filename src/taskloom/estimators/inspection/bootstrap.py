@@ -1,4 +1,4 @@
-"""How sure are the relations: the bootstrap of a structure."""
+"""Bootstrap intervals of the correlations between tasks."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def stability(
 ) -> Stability:
     """Bootstrap the relations between tasks: fit again and again to rows drawn with replacement.
 
-    In a long table rows are drawn within each task. A resample in which a task lost a class, or every observation, is an error
-    of its own: such tasks are too small for a bootstrap.
+    In a long table rows are drawn within each task. A resample in which a task has no observation, or one class only, is an
+    error: such tasks are too small for a bootstrap.
 
     Parameters
     ----------
@@ -128,5 +128,5 @@ def _draw(group: Array, rng: np.random.RandomState) -> Array:
 def _refit(model: Any, X: Any, y: Any, rows: Array) -> Array:
     fitted = clone(model).fit(_safe_indexing(X, rows), _safe_indexing(y, rows))
     if fitted.certificate_.status == "interrupted":
-        raise KeyboardInterrupt  # it was meant for all resamples
+        raise KeyboardInterrupt  # Ctrl-C ends all resamples
     return fitted.task_correlation()

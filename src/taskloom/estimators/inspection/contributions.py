@@ -1,8 +1,8 @@
-"""Who contributes to whom: at the optimum each task's function is a sum of what the data of every task pull it towards.
+"""Contributions of the data of each task to the function of every task.
 
-``f_t = sum_s R_ts g_s / (2 alpha)`` with ``g_s = sum_i G_is k(x_i, .)`` of the dual point ``G``, and ``R`` the structure less
-what a ridge takes. The part of ``||f_t||^2`` along the term of task ``s`` is ``R_ts <g_s, f_t> / (2 alpha)``. A fit keeps ``g``
-in the coordinates of its coefficients; all else is computed when somebody asks.
+At the optimum ``f_t = sum_s R_ts g_s / (2 alpha)`` with the dual functions ``g_s = sum_i G_is k(x_i, .)`` of the dual point
+``G``, and ``R = A (I + ridge/alpha A)^-1``. The contribution of task ``s`` to ``||f_t||^2`` is ``R_ts <g_s, f_t> / (2 alpha)``.
+A fit keeps ``g`` in the coordinates of its coefficients; contributions are computed on request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = np.ndarray
 
 
 def contributions(state: Any) -> Any:
-    """``T x T`` for the tasks of the fit; of many tasks its factors ``(R, Z, W)``; ``None`` where there are none to tell."""
+    """``T x T`` for the tasks of the fit; for many tasks the factors ``(R, Z, W)``; ``None`` where they are not defined."""
     if state.stored_contributions is not None:
         return state.stored_contributions
     if (
@@ -55,7 +55,7 @@ def _sides(state: Any, T: int) -> list[tuple[Array, Array]]:
 
 
 def _metric(A: Array, rho: float) -> Array:
-    """``A``, less what a ridge takes."""
+    """``A (I + rho A)^-1``."""
     if rho == 0:
         return A
     a, V = psd_eigh(A)

@@ -1,4 +1,4 @@
-"""What pictures, reports and the command line ask of a fitted model beside its public attributes."""
+"""Facts of a fitted model for plots, reports and the command line, besides its public attributes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def chosen_structure(model: Any) -> Structure:
 
 
 def chosen_alpha(model: Any) -> float:
-    """The strength of the fit, or the one that a search chose."""
+    """The alpha of the fit, or the one that a search chose."""
     return float(model._state.alpha)
 
 
 def tells_contributions(model: Any) -> bool:
-    """Whether ``explain`` has an answer: a structure on the features says nothing about tasks."""
+    """Whether ``explain`` is defined: it needs a structure on the tasks."""
     return model._state.contributions is not None
 
 

@@ -1,4 +1,4 @@
-"""What was learned, to read: correlations, groups, edges, and who lends strength to whom."""
+"""Inspection of the learned structure: correlations, clusters, edges, and contributions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def task_correlation(state: FittedState) -> Any:
 
 
 def _correlation_array(state: FittedState, who: str) -> Array:
-    """All correlations at once, for what compares every pair of tasks."""
+    """The dense correlation matrix."""
     C = task_correlation(state)
     if isinstance(C, np.ndarray):
         return C
@@ -68,9 +68,9 @@ def task_clusters(state: FittedState, n: int | None = None) -> Array:
     else:
         distances = np.maximum(1 - C, 0.0)
         tree = linkage(squareform(distances, checks=False), "average")
-        n = _natural_number(distances, tree) if n is None else n
+        n = _best_n_clusters(distances, tree) if n is None else n
     if n == T:
-        return np.arange(T)  # where all are equally far apart, rounding would decide which of them are one group
+        return np.arange(T)  # where all distances are equal, rounding would decide
     label = fcluster(tree, n, "maxclust")
     return np.unique(label, return_index=True)[1].argsort().argsort()[label - 1]
 
@@ -88,7 +88,7 @@ def task_graph(state: FittedState, threshold: float | None = None) -> list[tuple
 
 
 def explain(state: FittedState, task: Any) -> dict[Any, float]:
-    """The share of each task in a task of the fit, largest first."""
+    """The contribution of each task to a task of the fit, largest first."""
     names = state.tasks_.tolist()
     if task not in names:
         raise ValueError(f"there is no task {shown(task)}; the tasks are {names[:10]}")
@@ -99,20 +99,20 @@ def explain(state: FittedState, task: Any) -> dict[Any, float]:
         raise ValueError(f"explain needs a structure on the tasks, got {state.learned!r}")
     at = names.index(task)
     if isinstance(found, np.ndarray):
-        pulls = found[:, at]
+        contributions = found[:, at]
     else:
         metric, Z, W = found
-        pulls = metric[:, at] * (Z.T @ W[:, at])
-    total = float(pulls.sum())
-    shares = pulls / total if total > 0 else np.zeros(len(pulls))
+        contributions = metric[:, at] * (Z.T @ W[:, at])
+    total = float(contributions.sum())
+    shares = contributions / total if total > 0 else np.zeros(len(contributions))
     order = np.argsort(-shares, kind="stable")
     return {names[s]: float(shares[s]) for s in order}
 
 
-def _natural_number(distances: Array, tree: Array) -> int:
-    """How many groups the tasks fall into by themselves: the number with the best mean silhouette.
+def _best_n_clusters(distances: Array, tree: Array) -> int:
+    """The number of clusters with the best mean silhouette.
 
-    One where merging costs nothing; as many as tasks where even the closest two have little to do with each other.
+    One if all tasks are nearly identical; as many as tasks if even the closest two are nearly uncorrelated.
     """
     T, heights = len(distances), tree[:, 2]
     if heights[-1] <= 0.05:
@@ -120,16 +120,16 @@ def _natural_number(distances: Array, tree: Array) -> int:
     if heights[0] >= 0.7 or T == 2:
         return T if heights[0] >= 0.5 else 1
     cuts = [fcluster(tree, n, "maxclust") for n in range(2, max(T // 2, 2) + 1)]
-    cuts = [cut for cut in cuts if cut.max() > 1]  # merges of one height cannot be told apart: all or none
+    cuts = [cut for cut in cuts if cut.max() > 1]  # merges of equal height happen together
     scores = [silhouette_score(distances, cut, metric="precomputed") for cut in cuts]
     if max(scores, default=0.0) <= 1e-9:
-        return 1  # tasks that are all equally far from each other fall into groups by rounding alone
+        return 1  # all distances are equal: clusters would be due to rounding
     return int(cuts[int(np.argmax(scores))].max())
 
 
 def _leading(A: Array, n: int) -> Array:
-    """The tasks in the ``n - 1`` leading directions of ``A`` off the mean, each scaled by how much it stands out."""
+    """The tasks in the ``n - 1`` leading eigenvectors of the centred ``A``, scaled by the excess of their eigenvalues."""
     off = A - A.mean(axis=0) - A.mean(axis=1)[:, None] + A.mean()
     a, V = psd_eigh(off)
-    a = a - a[min(1, len(a) - 1)]  # the smallest belongs to the mean, the next is what tasks have of their own
+    a = a - a[min(1, len(a) - 1)]  # the smallest belongs to the mean, the next is the task-specific variance
     return (V * np.sqrt(np.maximum(a, 0.0)))[:, -max(n - 1, 1) :]

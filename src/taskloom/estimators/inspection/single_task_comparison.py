@@ -1,4 +1,4 @@
-"""The transfer ledger: does learning together help, task by task?"""
+"""Comparison of a multi-task model with single-task models, task by task."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Array = np.ndarray
 def compare_to_single_task(
     model: Any, X: Any, y: Any, *, sample_weight: Any = None, cv: Any = None, groups: Any = None, n_jobs: int | None = None
 ) -> dict[str, Array]:
-    """Each task's cross-validated score alone and with the others.
+    """Cross-validated score of each task under single-task and multi-task learning.
 
-    Alone means single-task learning with the same kernel and loss, at the strength that cross-validation likes best. Together
-    means the model as it is (its ``alpha``; for a cross-validated one, its own search).
+    The single-task models have the same kernel and loss, and the alpha with the best cross-validated score. The multi-task
+    model is the given one with its ``alpha``; a cross-validated one searches.
 
     Parameters
     ----------
@@ -47,7 +47,8 @@ def compare_to_single_task(
     Returns
     -------
     dict of arrays
-        ``task``, ``alone``, ``together``, ``gain`` and the ``standard_error`` of the gain over the folds.
+        ``task``, the scores ``alone`` (single-task) and ``together`` (multi-task), the ``gain`` and its ``standard_error`` over
+        the folds.
 
     Examples
     --------
@@ -56,15 +57,14 @@ def compare_to_single_task(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(30, 8))
     >>> Y = X @ rng.normal(size=(8, 1)) @ np.ones((1, 5)) + rng.normal(size=(30, 5))
-    >>> ledger = compare_to_single_task(MultiTaskRegressor(alpha=0.1), X, Y)
-    >>> bool(ledger["gain"].mean() > 0)
+    >>> comparison = compare_to_single_task(MultiTaskRegressor(alpha=0.1), X, Y)
+    >>> bool(comparison["gain"].mean() > 0)
     True
     """
     if not isinstance(model, MultiTaskEstimator):
         raise ValueError(
             f"compare_to_single_task needs a taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], "
-            "and for "
-            "X what pipe[:-1].transform(X) gives"
+            "and for X what pipe[:-1].transform(X) gives"
         )
     if isinstance(model, CrossValidated):
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
@@ -72,13 +72,13 @@ def compare_to_single_task(
     X, y = indexable(as_table(X), as_table(y))
     cv_data = CVData(clone(model), X, y, sample_weight, None)
     data = cv_data.estimator._prepare(X, y, sample_weight)
-    together = Candidate(as_structures(model.structure, model.kernel), np.array([float(model.alpha)]))
-    alone = Candidate(Independent(), alpha_grid(cv_data.estimator, data, Independent(), N_SINGLE_TASK_ALPHAS))
-    done, planned = cross_validate(cv_data, data, [together, alone], cv, groups, n_jobs, model.random_state)
+    multi_task = Candidate(as_structures(model.structure, model.kernel), np.array([float(model.alpha)]))
+    single_task = Candidate(Independent(), alpha_grid(cv_data.estimator, data, Independent(), N_SINGLE_TASK_ALPHAS))
+    done, planned = cross_validate(cv_data, data, [multi_task, single_task], cv, groups, n_jobs, model.random_state)
     if done < planned:
-        raise KeyboardInterrupt  # a comparison on some of the rows is another one
+        raise KeyboardInterrupt  # a comparison on some of the folds would mislead
     tasks = [0] if data.targets.one_vs_rest else data.targets.tasks_.tolist()
-    return _without_model(transfer_table(alone, together, tasks))
+    return _without_model(transfer_table(single_task, multi_task, tasks))
 
 
 def _without_model(table: dict[str, Array]) -> dict[str, Array]:

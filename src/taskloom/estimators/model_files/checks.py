@@ -1,4 +1,4 @@
-"""Whether what a file holds can be the state of a fitted model: types, shapes that agree with each other, finite numbers."""
+"""Checks of the content of a model file: types, consistent shapes, finite numbers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _check_parameters(model: Any, tasks: Array, search: dict[str, Any] | None) -
     check(isinstance(model.solver, (str, Solver)), "solver is neither a name nor a solver")
     if search is not None:
         chosen = search.get("alpha_")
-        check(type(chosen) is float and np.isfinite(chosen) and chosen > 0, "the search has no strength that it chose")
+        check(type(chosen) is float and np.isfinite(chosen) and chosen > 0, "the search has no alpha that it chose")
         check(isinstance(search.get("best_structure_"), (Structure, list)), "the search has no structure that it chose")
 
 
@@ -164,17 +164,17 @@ def _labels(classes: Any, count: int) -> bool:
 
 
 def _check_tables(found: dict[str, Any], search: dict[str, Any]) -> None:
-    """The way of the fit, and the ledger of a search."""
+    """The history of the fit, and the comparison with single-task models."""
     history = found.get("history_", {})
     lengths = {len(column) if isinstance(column, np.ndarray) and column.ndim == 1 else -1 for column in history.values()}
     check(isinstance(history, dict) and len(lengths) <= 1 and -1 not in lengths, "history_ is not readable")
     if "transfer_" in search:
-        ledger = search["transfer_"]
-        check(isinstance(ledger, dict) and {"task", *TRANSFER} <= ledger.keys(), "transfer_ is not readable")
-        rows = np.shape(ledger["task"])
+        transfer = search["transfer_"]
+        check(isinstance(transfer, dict) and {"task", *TRANSFER} <= transfer.keys(), "transfer_ is not readable")
+        rows = np.shape(transfer["task"])
         check(len(rows) == 1, "transfer_ is not readable")
         for name in TRANSFER:
-            column = ledger[name]
+            column = transfer[name]
             good = isinstance(column, np.ndarray) and column.dtype.kind == "f" and column.shape == rows
             check(good, f"{name} of transfer_ is not readable")
 
@@ -218,7 +218,7 @@ def check_training(model: Any, state: FittedState, training: Training, scale: An
 
 
 def check_preprocessor(step: TablePreprocessor) -> None:
-    """Names of columns, scales of numbers, levels of words."""
+    """Names of columns, scales of numeric columns, levels of categorical ones."""
     names, numeric, levels = step.feature_names_in_, step.numeric_, step.levels_
     check(isinstance(names, np.ndarray) and names.ndim == 1 and all(isinstance(n, str) for n in names), "columns have no names")
     check(isinstance(numeric, dict) and isinstance(levels, dict), "the columns of the preprocessing are not readable")
