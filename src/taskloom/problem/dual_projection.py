@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.sparse import issparse
 
-from .._array_api import times
+from .._array_api import left_vectors, times
 from .._linalg import symmetric
 from .problem import Problem
 
@@ -47,7 +47,7 @@ def project_dual_pair(
     if units is None:
         return None, None
     shared = units is root and problem.observations.grouping.same_rows
-    squares, vectors = _left_vectors(root.T if shared else units)
+    squares, vectors = left_vectors(root.T if shared else units)
     active = squares > ACTIVE_SINGULAR_VALUE**2
     s, vectors = np.sqrt(squares[active]), vectors[:, active]
     separate = units is root and not shared
@@ -60,14 +60,6 @@ def project_dual_pair(
     if separate:
         return _project_singular_values(problem, G, vectors, s, root, W if lift else 0 * W, prepare), None
     return _project_columns(problem, G, vectors, cut[:, None] * (vectors.T @ root) * (2 * np.sqrt(problem.alpha))), None
-
-
-def _left_vectors(units: Array) -> tuple[Array, Array]:
-    """Squared singular values and left singular vectors, from the smaller Gram matrix; accurate for values near 1."""
-    if units.shape[0] <= units.shape[1]:
-        return np.linalg.eigh(units @ units.T)
-    squares, V = np.linalg.eigh(units.T @ units)
-    return squares, (units @ V) / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
 
 
 def _project_singular_values(problem: Problem, G: Array, U: Array, s: Array, root: Array, W: Array, prepare: bool) -> Array:

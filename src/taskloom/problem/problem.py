@@ -55,7 +55,15 @@ class Problem(Value):
     Attributes
     ----------
     model : Model
-        The layers below the strengths.
+        Targets and a structure: the layers below the strengths.
+    targets : Targets
+        The design and the loss.
+    design : Design
+        Features, observations and what is computed from them.
+    inputs : Inputs
+        Layouts of the features by task, and the passes over them.
+    n_rows, n_features, n_tasks : int
+        ``n``, ``r`` and ``T``.
 
     Examples
     --------
@@ -77,6 +85,12 @@ class Problem(Value):
     ridge: float
     fit_intercept: bool
     model: Model = field(init=False)
+    targets: Targets = field(init=False)
+    design: Design = field(init=False)
+    inputs: Inputs = field(init=False)
+    n_rows: int = field(init=False)
+    n_features: int = field(init=False)
+    n_tasks: int = field(init=False)
 
     def __init__(
         self,
@@ -108,6 +122,12 @@ class Problem(Value):
             ridge=float(ridge),
             fit_intercept=design.fit_intercept,
             model=model,
+            targets=targets,
+            design=design,
+            inputs=design.inputs,
+            n_rows=design.n_rows,
+            n_features=design.n_features,
+            n_tasks=design.n_tasks,
         )
 
     @classmethod
@@ -139,39 +159,9 @@ class Problem(Value):
     # --- the layers, and problems that share them ---------------------------------------------------------------
 
     @property
-    def targets(self) -> Targets:
-        """The design and the loss."""
-        return self.model.targets
-
-    @property
     def terms(self) -> tuple[Term, ...]:
         """The terms of the predictor: one, unless the structure splits the weights or there are several kernels."""
         return self.model.terms
-
-    @property
-    def design(self) -> Design:
-        """Features, observations and what is computed from them."""
-        return self.model.targets.design
-
-    @property
-    def inputs(self) -> Inputs:
-        """Layouts of the features by task, and the passes over them."""
-        return self.design.inputs
-
-    @property
-    def n_tasks(self) -> int:
-        """The number of tasks, ``T``."""
-        return self.design.n_tasks
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows of the features, ``n``."""
-        return self.design.n_rows
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns of the features, ``r``."""
-        return self.design.n_features
 
     def at(self, alpha: float) -> Problem:
         """The same problem at another strength.
