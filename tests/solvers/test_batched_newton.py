@@ -5,7 +5,7 @@ import pytest
 
 from taskloom.losses import Absolute, CustomLoss, EpsilonInsensitive, Hinge, Quantile, Squared
 from taskloom.solvers.supervised.batched_newton import MAX_NEWTON_STEPS, Batch, newton
-from taskloom.solvers.supervised.newton_systems import Columns, Gram, OneEach
+from taskloom.solvers.supervised.newton_systems import DenseColumns, Gram, OneEach
 
 rng = np.random.default_rng(0)
 
@@ -21,7 +21,7 @@ def test_a_useless_start_does_not_grow_from_step_to_step():
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Absolute(), Quantile(0.2), EpsilonInsensitive(0.1)], ids=repr)
-@pytest.mark.parametrize("dense", [Columns, Gram])
+@pytest.mark.parametrize("dense", [DenseColumns, Gram])
 def test_a_smoothed_loss_is_minimised_at_any_strength(loss, dense):
     """Newton met the pieces of the loss one by one, and gave up far from the minimum: its own duality gap was 1 or more."""
     draw = np.random.default_rng(5)
@@ -29,13 +29,13 @@ def test_a_smoothed_loss_is_minimised_at_any_strength(loss, dense):
     y = draw.normal(size=(2, 40)) if loss.targets == "numbers" else draw.choice([-1.0, 1.0], size=(2, 40))
     v = np.full((2, 40), 1 / 40)
     v[1, -5:] = 0.0  # padded
-    design = Columns(inputs) if dense is Columns else Gram(inputs @ inputs.transpose(0, 2, 1))
+    design = DenseColumns(inputs) if dense is DenseColumns else Gram(inputs @ inputs.transpose(0, 2, 1))
     smoothed = loss.smoothed(np.zeros((2, 40)), 0.01)
     batch = Batch(smoothed, y, v, design, OneEach((v > 0).astype(float)))
     fit = newton(batch, design.start(np.zeros((2, 40))), np.zeros((2, 1)))
     z = design.predict(fit.coef) + batch.offsets(fit.b)
     u = -v * smoothed.gradient(y, z)
-    beta = fit.coef if dense is Columns else np.einsum("bmp,bm->bp", inputs, fit.coef)
+    beta = fit.coef if dense is DenseColumns else np.einsum("bmp,bm->bp", inputs, fit.coef)
     gap = np.square(np.einsum("bmp,bm->bp", inputs, u) - beta).sum() / 2
     assert gap <= 1e-6
     assert np.abs(u.sum(axis=1)).max() <= 1e-6
@@ -50,7 +50,7 @@ def test_newton_goes_on_where_its_start_was_flatter_than_the_way():
     y[0, draws.integers(n)] = 1e6
     inputs = size * draws.normal(size=(1, n, p))
     start = np.matmul(inputs.transpose(0, 2, 1), draws.normal(size=(1, n, 1)))[..., 0] * 10 ** draws.uniform(-3, 0)
-    batch = Batch(CustomLoss(Plateau()), y, np.full((1, n), 1 / n), Columns(inputs), OneEach(np.ones((1, n))))
+    batch = Batch(CustomLoss(Plateau()), y, np.full((1, n), 1 / n), DenseColumns(inputs), OneEach(np.ones((1, n))))
     found = newton(batch, start, np.zeros((1, 1)))
     again = newton(batch, found.coef, found.b)
     values = batch.value(found.coef, found.b), batch.value(again.coef, again.b)

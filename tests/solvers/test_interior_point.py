@@ -5,7 +5,7 @@ import numpy as np
 from taskloom.losses import Hinge, Logistic, Mixed, Squared
 from taskloom.solvers.supervised.batched_newton import Batch
 from taskloom.solvers.supervised.interior_point import _Path, interior_point_start
-from taskloom.solvers.supervised.newton_systems import Columns, OneEach
+from taskloom.solvers.supervised.newton_systems import DenseColumns, OneEach
 
 rng = np.random.default_rng(0)
 
@@ -16,7 +16,7 @@ def test_a_nonsmooth_loss_of_some_tasks_beside_other_losses():
     inputs, which = 30 * draw.normal(size=(1, 24, 8)), np.arange(24)[None] // 8
     y = np.where(which == 0, draw.normal(size=(1, 24)), draw.choice([-1.0, 1.0], size=(1, 24)))
     loss = Mixed([Squared(), Logistic(), Hinge()], which).smoothed(np.zeros((1, 24)), 0.01)
-    batch = Batch(loss, y, np.full((1, 24), 1 / 24), Columns(inputs), OneEach(np.ones((1, 24))))
+    batch = Batch(loss, y, np.full((1, 24), 1 / 24), DenseColumns(inputs), OneEach(np.ones((1, 24))))
     coef, b = interior_point_start(batch, np.zeros((1, 8)), np.zeros((1, 1)))
     gradient = batch.v * loss.gradient(y, batch.design.predict(coef) + batch.offsets(b))
     assert np.square(np.einsum("bmp,bm->bp", inputs, gradient) + coef).sum() / 2 <= 1e-9
@@ -32,6 +32,6 @@ def test_interior_steps_end_where_only_rounding_is_left(monkeypatch):
     y = np.sign(rng.normal(size=(1, 40)))
     loss = Hinge().smoothed(np.zeros((1, 40)), 1e-2)
     interior_point_start(
-        Batch(loss, y, np.ones((1, 40)), Columns(rng.normal(size=(1, 40, 5))), None), np.zeros((1, 5)), np.zeros((1, 0))
+        Batch(loss, y, np.ones((1, 40)), DenseColumns(rng.normal(size=(1, 40, 5))), None), np.zeros((1, 5)), np.zeros((1, 0))
     )
     assert len(taken) == 3

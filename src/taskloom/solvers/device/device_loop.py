@@ -27,7 +27,7 @@ SINGLE_PRECISION_NOTE = (
 )
 
 
-class Inputs(Protocol):
+class DeviceInputs(Protocol):
     """Data on a device, in one of the supported layouts."""
 
     data: list[TaskBlock]
@@ -72,7 +72,7 @@ def refusal(structure: Structure, loss: Any, ridge: float, solver: Any) -> str |
 
 
 def solve_on_device(
-    inputs: Inputs,
+    inputs: DeviceInputs,
     structure: Structure,
     alpha: float,
     *,
@@ -139,7 +139,7 @@ class _Known:
 class _DeviceRecord:
     """The best primal and dual values so far, possibly from different points."""
 
-    def __init__(self, inputs: Inputs, structure: Structure, tol: float):
+    def __init__(self, inputs: DeviceInputs, structure: Structure, tol: float):
         self.inputs, self.structure, self.tol = inputs, structure, tol
         self.history, self.began = History(), time.perf_counter()
         self.primal, self.dual = np.inf, -np.inf

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...losses.base import Loss
 from .interior_point import interior_point_start, is_piecewise_linear
-from .newton_systems import Design, Intercepts
+from .newton_systems import BatchDesign, Intercepts
 
 Array = np.ndarray
 MAX_NEWTON_STEPS = 200
@@ -42,7 +42,7 @@ class Batch:
     loss: Loss
     y: Array
     v: Array
-    design: Design
+    design: BatchDesign
     intercepts: Intercepts | None
     tolerance: float = 0.0  # how far above the minimum a solution may stay
 

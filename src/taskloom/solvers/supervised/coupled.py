@@ -17,7 +17,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from ..._linalg import psd_eigh
 from ...problem import Problem
-from .newton_systems import Design, Direction, Intercepts
+from .newton_systems import BatchDesign, Direction, Intercepts
 
 Array = np.ndarray
 MIN_DIRECTIONS = 20  # directions before the mean number of iterations is judged
@@ -41,7 +41,7 @@ class Tally:
             raise SlowConvergenceError
 
 
-class Coupled(Design):
+class Coupled(BatchDesign):
     """All tasks in one batch element; the coefficients are ``B`` (``r x q``), flattened."""
 
     direct: ClassVar[bool] = False

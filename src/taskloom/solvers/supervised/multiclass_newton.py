@@ -16,7 +16,7 @@ from ..._linalg import Positive, psd_eigh
 from ...features import Matrix, weighted_gram
 from ...problem import Problem
 from .batched_newton import Batch, newton
-from .newton_systems import Design, Direction, Intercepts, OnePerTask
+from .newton_systems import BatchDesign, Direction, Intercepts, OnePerTask
 
 Array = np.ndarray
 MAX_DENSE_UNKNOWNS = 600  # unknowns of the largest dense system
@@ -98,7 +98,7 @@ class RowInputs:
         return self._spectrum
 
 
-class RowDesign(Design):
+class RowDesign(BatchDesign):
     """All classes in one batch element; the coefficients are ``B``, flattened."""
 
     def __init__(self, problem: Problem, Q: Array | None, L: Array | None, inputs: RowInputs | None = None):

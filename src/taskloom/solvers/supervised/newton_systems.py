@@ -86,7 +86,7 @@ class OnePerTask(Intercepts):
         return self
 
 
-class Design(ABC):
+class BatchDesign(ABC):
     """The inputs of a batch, in the form with the smaller systems."""
 
     direct: ClassVar[bool] = True  # whether systems are solved by factorisation
@@ -104,7 +104,7 @@ class Design(ABC):
         """``<beta, other beta>``, given the predictions of the other."""
 
     @abstractmethod
-    def pick(self, which: Array) -> Design:
+    def pick(self, which: Array) -> BatchDesign:
         """Some of the batch elements."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Direction(ABC):
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]: ...
 
 
-class PrimalDesign(Design):
+class PrimalDesign(BatchDesign):
     """The coefficients are ``beta`` itself, and the systems are of its size."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class PrimalDesign(Design):
 
 
 @dataclass(frozen=True, eq=False)
-class Columns(PrimalDesign):
+class DenseColumns(PrimalDesign):
     """``X`` itself (``B x m x p``)."""
 
     X: Array
@@ -155,8 +155,8 @@ class Columns(PrimalDesign):
     def predict(self, coef: Array) -> Array:
         return apply(self.X, coef)
 
-    def pick(self, which: Array) -> Columns:
-        return Columns(self.X[which])
+    def pick(self, which: Array) -> DenseColumns:
+        return DenseColumns(self.X[which])
 
 
 class _PrimalDirection(Direction):
@@ -184,7 +184,7 @@ class _PrimalDirection(Direction):
 
 
 @dataclass(frozen=True, eq=False)
-class Gram(Design):
+class Gram(BatchDesign):
     """``K = XX'`` (``B x m x m``); the coefficients are the dual ``u`` with ``beta = X'u``."""
 
     K: Array

@@ -22,7 +22,7 @@ from ...problem import Problem
 from .batched_newton import Batch, Fit, newton
 from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally
 from .multiclass_newton import RowInputs, row_fit
-from .newton_systems import Columns, Design, Gram, OneEach, OnePerTask, SparseColumns
+from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask, SparseColumns
 
 Array = np.ndarray
 FLOPS_PER_CG_CALL = 5e5  # multiplications in the time of the function calls of one conjugate-gradient iteration
@@ -122,12 +122,12 @@ class TaskSide(Side):
         large = large and not self._force_dense
         if large or issparse(problem.features):
             self._tally = self._tally or self._worth(q)
-            design: Design = (coupled := Coupled(problem, L, self.tolerance, self._tally))
+            design: BatchDesign = (coupled := Coupled(problem, L, self.tolerance, self._tally))
             if (squares := CoupledSquares.of(coupled)) is not None:
                 return self._hold(*squares.solve(self._Z))
         elif r * q <= (N / 2 if self._force_dense else N):
             phi = problem.features[problem.observations.row]
-            design = Columns((phi[:, :, None] * self._expanded(L)[:, None, :]).reshape(1, N, r * q))
+            design = DenseColumns((phi[:, :, None] * self._expanded(L)[:, None, :]).reshape(1, N, r * q))
         else:
             expanded = self._expanded(L)
             design = Gram((self._observation_gram() * (expanded @ expanded.T))[None])
@@ -172,7 +172,7 @@ class TaskSide(Side):
             self._gram = phi @ phi.T
         return self._gram
 
-    def _newton(self, design: Design) -> Fit:
+    def _newton(self, design: BatchDesign) -> Fit:
         problem, obs = self.problem, self.problem.observations
         intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
@@ -182,9 +182,9 @@ class TaskSide(Side):
         return newton(batch, design.start(self._dual[None]), b)
 
 
-def smaller(X: Array) -> Columns | Gram:
+def smaller(X: Array) -> DenseColumns | Gram:
     """The form of dense inputs (``B x m x q``) that makes the smaller systems."""
-    return Columns(X) if X.shape[2] <= X.shape[1] else Gram(np.matmul(X, X.transpose(0, 2, 1)))
+    return DenseColumns(X) if X.shape[2] <= X.shape[1] else Gram(np.matmul(X, X.transpose(0, 2, 1)))
 
 
 class FeatureSide(Side):
@@ -250,6 +250,6 @@ class FeatureSide(Side):
         b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
         tolerance = self.tolerance / problem.n_tasks if problem.loss.quadratic else 0.0  # one step is exact up to rounding
         fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts, tolerance), design.start(u), b0)
-        if isinstance(X, SparseColumns) or isinstance(design, Columns):
+        if isinstance(X, SparseColumns) or isinstance(design, DenseColumns):
             return fit, fit.coef
         return fit, np.einsum("bmq,bm->bq", X, fit.coef)

@@ -15,7 +15,7 @@ from ...problem import Problem
 from ...structures.term_sum import TermSum
 from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms
 from .batched_newton import Batch, newton
-from .newton_systems import Columns, Design, Direction, Gram, Intercepts, OneEach, OnePerTask
+from .newton_systems import BatchDesign, DenseColumns, Direction, Gram, Intercepts, OneEach, OnePerTask
 from .sides import Side, Supervised, ridged, smaller
 
 Array = np.ndarray
@@ -78,7 +78,7 @@ class TermSumSide(Side):
             intercepts = OneEach(batch.mask.astype(float)) if problem.fit_intercept else None
             b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
             fit = newton(Batch(problem.loss.pick(batch.place), y, v, design, intercepts), design.start(u), b0)
-            beta = fit.coef if isinstance(design, Columns) else np.einsum("bmq,bm->bq", X, fit.coef)
+            beta = fit.coef if isinstance(design, DenseColumns) else np.einsum("bmq,bm->bq", X, fit.coef)
             norm += fit.norm
             if problem.fit_intercept:
                 b[batch.tasks] = fit.b[:, 0]
@@ -92,7 +92,7 @@ class TermSumSide(Side):
     def _coupled(self, roots: list[Array]) -> Supervised:
         problem, obs = self.problem, self.problem.observations
         whole = Stacked(self, roots)
-        design: Design = whole
+        design: BatchDesign = whole
         if obs.y.size <= self.dense_limit:
             design = Gram(whole.gram()[None])
         intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
@@ -110,7 +110,7 @@ def _by_weight(variable: Any, L: Array, tasks: Array) -> Array:
     return L[tasks][:, None] if isinstance(variable, TaskNorms) else L[:, tasks].T
 
 
-class Stacked(Design):
+class Stacked(BatchDesign):
     """All tasks and all terms in one batch element; the coefficients of the terms follow each other."""
 
     def __init__(self, side: TermSumSide, roots: list[Array]):
