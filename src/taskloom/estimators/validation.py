@@ -181,7 +181,7 @@ def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_w
     """The targets of a fit as observations, and their description."""
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
-    weights = sample_weights(sample_weight, inputs, Y, known)
+    weights = None if sample_weight is None else sample_weights(sample_weight, inputs, Y, known)
     task = None if labels is None else code_labels(labels, known.tasks_)
     return observations(known, Y, task, weights, model._labelled(known), model.task_weight), known
 
@@ -193,10 +193,8 @@ def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, Targets]:
     return model._targets(as_table(y), labels)
 
 
-def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: Targets) -> Array | None:
-    """Sample weights in the shape of ``Y``; one for each entry is accepted where ``y`` was two-dimensional."""
-    if sample_weight is None:
-        return None
+def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: Targets) -> Array:
+    """Sample weights in the shape of ``Y``; one for each entry is accepted if ``y`` was two-dimensional."""
     weights = np.asarray(sample_weight, dtype=float)
     if weights.ndim == 2 and known.wide:
         names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []
