@@ -179,7 +179,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         keep = any(each.keeps_columns for each in structure) if several else structure.keeps_columns
         if keep and not (self._kernel().linear and self.approximation is None):
             raise ValueError(
-                f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
+                f"{structure!r} acts on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
                 f"and approximation={self.approximation!r}"
             )
         if self.approximation is not None:

@@ -126,12 +126,13 @@ def as_matrix(model: Any, X: Any) -> Any:
         return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=model)
     except (TypeError, ValueError) as error:
         odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of objects
-        if odd or (words := column_of_words(X)) is None:
+        if odd or (column := column_of_words(X)) is None:
             raise
-        tasks = "" if model.task_column is not None else f", or pass task_column={words!r} if it names the tasks"
+        tasks = "" if model.task_column is not None else f", or pass task_column={column!r} if it names the tasks"
         why = str(error).split(". ")[0]
         raise ValueError(
-            f"column {words!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave it out{tasks}"
+            f"column {column!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave "
+            f"it out{tasks}"
         ) from None
 
 
