@@ -292,7 +292,7 @@ def test_tasks_can_be_added(structure):
         ({"kernel": "linear"}, "nothing to approximate"),
         ({"kernel": ["rbf", "poly"]}, "one kernel"),
         ({"kernel": "poly", "kind": "fourier"}, 'is for kernel="rbf"'),
-        ({"structure": "feature_selection"}, "sits on the columns of X"),
+        ({"structure": "feature_selection"}, "acts on the columns of X"),
         ({"kind": "magic"}, "'approximation' parameter"),
         ({"n_components": 0}, "'n_components' parameter"),
         ({"n_components": 1.5}, "'n_components' parameter"),

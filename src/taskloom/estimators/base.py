@@ -179,7 +179,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         keep = any(each.keeps_columns for each in structure) if several else structure.keeps_columns
         if keep and not (self._kernel().linear and self.approximation is None):
             raise ValueError(
-                f"{structure!r} sits on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
+                f"{structure!r} acts on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
                 f"and approximation={self.approximation!r}"
             )
         if self.approximation is not None:
@@ -190,8 +190,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _pose(self, columns, targets, inputs, features, observations) -> Prepared:
         """The problem of these features and observations."""
         losses = losses_by_task(self.loss, targets.tasks_)
-        scale = self._target_scale(observations, losses)
-        observations = scale.apply(observations)
+        scale = TargetScale.none(observations.n_tasks)
+        if getattr(self, "standardize_targets", False):  # a regressor
+            scale = TargetScale.of(observations, losses)
+            observations = scale.apply(observations)
         problem = Problem(
             features.phi,
             observations,
@@ -235,10 +237,6 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """The structure of the problem for the given one: bound to the names of the tasks, and to the coding of classes."""
         structure.check_size(len(targets.tasks_))
         return structure.bind(targets.tasks_.tolist())
-
-    def _target_scale(self, observations, losses) -> TargetScale:
-        """Mean and standard deviation by which targets are scaled before the fit; none by default."""
-        return TargetScale.none(observations.n_tasks)
 
     def _start(self, data: Prepared):
         """The weights of the last fit for ``warm_start``, if their shape is that of the data."""

@@ -122,7 +122,9 @@ def _device_data(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: An
     n, T = int(inputs.shape[0]), len(targets.tasks_)
     if Y.shape[0] != n:
         raise ValueError(f"X has {n} rows, but y has {Y.shape[0]}")
-    weights = sample_weights(to_numpy(sample_weight), np.empty((n, 1)), np.broadcast_to(0.0, Y.shape), targets)
+    weights = None
+    if sample_weight is not None:
+        weights = sample_weights(to_numpy(sample_weight), np.empty((n, 1)), np.broadcast_to(0.0, Y.shape), targets)
     xp = namespace(inputs)
     complete = labels is None and not bool(namespace(Y).any(namespace(Y).isnan(Y)))
     alike = weights is None or np.ptp(weights, axis=1).max() == 0
@@ -139,8 +141,7 @@ def _device_data(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: An
     if not linear:
         raise ValueError(
             f"a device fits kernels where all of at most {factors.DENSE_TASKS} tasks are observed in all rows, with one "
-            "weight "
-            "a row; leave device=None to fit on the CPU"
+            "weight a row; leave device=None to fit on the CPU"
         )
     if not inputs.shape[1] <= WIDEST:
         raise ValueError(f"a device takes tasks of at most {WIDEST} features, got {inputs.shape[1]}")
@@ -171,7 +172,7 @@ def _fitted(model: Any, columns: Columns, targets: Targets, data: Data, structur
     found: dict[str, Any] = {}
     if isinstance(data, KernelInputs):
         dual, b, products, inner = data.fitted(outcome.point)
-        A: Any = _of_products(structure, alpha, products)
+        A: Any = structure.best_structure(alpha * products)
         if model.kernel == "linear":
             found["coef_"] = np.ascontiguousarray(dual.T @ to_numpy(data.X), dtype=dtype)
         else:
@@ -179,7 +180,7 @@ def _fitted(model: Any, columns: Columns, targets: Targets, data: Data, structur
         found["stored_contributions"] = A * inner / (2 * alpha)
     else:
         W, b, Z = data.fitted(outcome.point)
-        A = _of_weights(structure, alpha, W)
+        A = _best_structure(structure, alpha, W)
         found |= {"coef_": np.ascontiguousarray(W, dtype=dtype), "dual": Z.T}
     return FittedState(
         **described(columns, targets),
@@ -207,18 +208,13 @@ def _coded(labels) -> tuple[Array, Array]:
     return to_numpy(tasks), to_numpy(position).ravel()
 
 
-def _of_products(structure: Structure, alpha: float, products: Array) -> Array:
-    """The best ``A`` for inner products of the tasks."""
-    return structure.best_structure(alpha * products)
-
-
-def _of_weights(structure: Structure, alpha: float, W: Array) -> Any:
+def _best_structure(structure: Structure, alpha: float, W: Array) -> Any:
     """The best ``A`` for weights (``T x d``), factored where there are many tasks; only ``d x d`` is decomposed."""
     T, d = W.shape
     if structure.known:
         return factors.diagonal(np.ones(T))
     if d >= T:
-        return _of_products(structure, alpha, W @ W.T)
+        return structure.best_structure(alpha * (W @ W.T))
     energy, U = np.linalg.eigh(W.T @ W)
     kept = energy > 1e-14 * max(energy[-1], np.finfo(float).tiny)
     energy, V = energy[kept], W @ (U[:, kept] / np.sqrt(energy[kept]))

@@ -194,9 +194,10 @@ def _validated(model: Any, columns: Columns | None, X: Any, y: Any, sample_weigh
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
     nothing = sample_weight is not None and not np.any(np.asarray(sample_weight, dtype=float))
-    weights = None if nothing else sample_weights(sample_weight, inputs, Y, known)
-    if weights is None:  # unlike a fit, a block may have zero weight
+    if nothing or sample_weight is None:  # unlike a fit, a block may have zero weight
         weights = np.full(Y.shape, 0.0 if nothing else 1.0)
+    else:
+        weights = sample_weights(sample_weight, inputs, Y, known)
     return inputs, labels, Y, weights, columns, known
 
 

@@ -13,7 +13,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
 
 from .._array_api import following, on_card, to_numpy
-from ..losses import as_loss
+from ..losses import RowLoss, as_loss
 from ..solvers import Solver
 from ..tables import align_targets, column_names, rows_by_task, shown, sorted_labels
 from . import partial_fit as blocks_fit
@@ -21,7 +21,7 @@ from .base import MultiTaskEstimator
 from .device_fit import device_for, fit_on_device
 from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
 from .predict_std import noise_of, posterior_of, predict_std
-from .target_encoding import TargetScale, refuse_row_losses, signs_of, two_classes
+from .target_encoding import signs_of, two_classes
 from .validation import Targets, available_if, losses_by_task, names_its_class, new_inputs, position_of_tasks
 
 
@@ -241,7 +241,9 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
 
     def _targets(self, y, labels):
         """``Y`` as a float matrix with NaN where unobserved."""
-        refuse_row_losses(self.loss)
+        losses = [as_loss(each) for each in self.loss.values()] if isinstance(self.loss, dict) else [as_loss(self.loss)]
+        if any(isinstance(loss, RowLoss) for loss in losses):
+            raise ValueError(f"loss={self.loss!r} compares the classes of one target; use MultiTaskClassifier")
         if isinstance(self.loss, dict):
             return self._mixed_targets(y, labels)
         Y = _numbers(y)
@@ -249,11 +251,11 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
             Y = column_or_1d(Y, warn=True)
         wide = Y.ndim == 2
         Y = Y[:, None] if Y.ndim == 1 else Y
-        if as_loss(self.loss).targets == "signs":
+        if losses[0].targets == "signs":
             values = np.unique(Y[~np.isnan(Y)])
             if not np.isin(values, (-1, 1)).all():
                 raise ValueError(
-                    f"{type(as_loss(self.loss)).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
+                    f"{type(losses[0]).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
                     "use MultiTaskClassifier for labels"
                 )
         return Y, Targets(tasks_=column_names(y, Y.shape[1]) if labels is None else sorted_labels(labels), wide=wide)
@@ -277,22 +279,6 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
             else:
                 Y[place] = _numbers(raw[place], f"y of task {shown(name)}")
         return Y, Targets(tasks_=tasks, wide=wide, classes_=classes)
-
-    def _target_scale(self, observations, losses):
-        if not self.standardize_targets:
-            return TargetScale.none(observations.n_tasks)
-        self._refuse_to_standardize(losses)
-        return TargetScale.of(observations, np.array([loss.of_differences for loss in losses]))
-
-    @staticmethod
-    def _refuse_to_standardize(losses):
-        """A Poisson loss of standardized counts, say, means nothing; labels are left alone."""
-        wrong = next((loss for loss in losses if loss.targets == "numbers" and not loss.of_differences), None)
-        if wrong is not None:
-            raise ValueError(
-                f"standardize_targets=True needs losses of differences y - z, got {wrong!r}; set of_differences=True if it "
-                "is one"
-            )
 
     def _targets_of_task(self, state, y, name, weight):
         if isinstance(self.loss, dict):

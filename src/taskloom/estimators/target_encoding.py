@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..design import Observations
-from ..losses import RowLoss, as_loss
+from ..losses import Loss
 from ..metrics import observed
 
 Array = np.ndarray
@@ -59,14 +59,6 @@ def check_label_type(known: Array, labels: Array, classes: Array) -> None:
         )
 
 
-def refuse_row_losses(loss: Any) -> None:
-    """A regressor has no classes to compare, whether its tasks have one loss or one each."""
-    given = loss.values() if isinstance(loss, dict) else [loss]
-    whole = any(isinstance(as_loss(one), RowLoss) for one in given)
-    if whole:
-        raise ValueError(f"loss={loss!r} compares the classes of one target; use MultiTaskClassifier")
-
-
 @dataclass(frozen=True, eq=False)
 class TargetScale:
     """Mean and standard deviation of each task's targets; 1 in place of a standard deviation of 0."""
@@ -79,8 +71,13 @@ class TargetScale:
         return cls(np.zeros(n_tasks), np.ones(n_tasks))
 
     @classmethod
-    def of(cls, seen: Observations, numeric: Array) -> TargetScale:
-        """From the weighted observations; tasks that are not ``numeric`` (labels) stay as they are."""
+    def of(cls, seen: Observations, losses: Sequence[Loss]) -> TargetScale:
+        """From the weighted observations; tasks with labels are not scaled, and losses of counts are refused."""
+        wrong = next((loss for loss in losses if loss.targets == "numbers" and not loss.of_differences), None)
+        if wrong is not None:
+            hint = "set of_differences=True if it is one"
+            raise ValueError(f"standardize_targets=True needs losses of differences y - z, got {wrong!r}; {hint}")
+        numeric = np.array([loss.of_differences for loss in losses])
         total = seen.sum_by_task(seen.weight)
         mean = seen.sum_by_task(seen.weight * seen.y) / total
         std = np.sqrt(seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total)

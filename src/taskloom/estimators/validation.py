@@ -126,12 +126,13 @@ def as_matrix(model: Any, X: Any) -> Any:
         return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=model)
     except (TypeError, ValueError) as error:
         odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of objects
-        if odd or (words := column_of_words(X)) is None:
+        if odd or (column := column_of_words(X)) is None:
             raise
-        tasks = "" if model.task_column is not None else f", or pass task_column={words!r} if it names the tasks"
+        tasks = "" if model.task_column is not None else f", or pass task_column={column!r} if it names the tasks"
         why = str(error).split(". ")[0]
         raise ValueError(
-            f"column {words!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave it out{tasks}"
+            f"column {column!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave "
+            f"it out{tasks}"
         ) from None
 
 
@@ -181,7 +182,7 @@ def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_w
     """The targets of a fit as observations, and their description."""
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
-    weights = sample_weights(sample_weight, inputs, Y, known)
+    weights = None if sample_weight is None else sample_weights(sample_weight, inputs, Y, known)
     task = None if labels is None else code_labels(labels, known.tasks_)
     return observations(known, Y, task, weights, model._labelled(known), model.task_weight), known
 
@@ -193,10 +194,8 @@ def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, Targets]:
     return model._targets(as_table(y), labels)
 
 
-def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: Targets) -> Array | None:
-    """Sample weights in the shape of ``Y``; one for each entry is accepted where ``y`` was two-dimensional."""
-    if sample_weight is None:
-        return None
+def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: Targets) -> Array:
+    """Sample weights in the shape of ``Y``; one for each entry is accepted if ``y`` was two-dimensional."""
     weights = np.asarray(sample_weight, dtype=float)
     if weights.ndim == 2 and known.wide:
         names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []

@@ -40,8 +40,8 @@ def every_pair(model: Any) -> Array:
 
 def whole_structure(model: Any) -> Array:
     """The structure of a fitted model; with several kernels their sum."""
-    parts = model.structure_ if isinstance(model.structure_, list) else [model.structure_]
-    return np.sum([part.astype(float) for part in parts], axis=0)
+    terms = model.structure_ if isinstance(model.structure_, list) else [model.structure_]
+    return np.sum([A.astype(float) for A in terms], axis=0)
 
 
 def leaf_order(tree: Array) -> Array:

@@ -202,7 +202,7 @@ def check_training(model: Any, state: FittedState, training: Training, scale: An
     check(A.shape[0] == A.shape[1] and A.shape[0] in (T, r), "the structure has the wrong shape")
     _numbers("the structure", A, A.shape)
     check(problem.loss.quadratic, "the training data are kept for the squared loss only")
-    check(type(problem.fit_intercept) is bool, "nobody knows whether the training data have intercepts")
+    check(type(problem.fit_intercept) is bool, "fit_intercept of the training data is missing")
     _numbers("the features", entries(features.phi), entries(features.phi).shape)
     if isinstance(features, KernelFeatures):
         _numbers("the basis of the features", features.U, (n, r))

@@ -51,8 +51,8 @@ def read_scaler(node: dict, decoder: Decoder) -> Any:
         numbers = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.shape == (width,)
         check(value is None or (numbers and bool(np.isfinite(value).all())), f"{key} of the {name} is not readable")
     if names is not None:
-        words = isinstance(names, np.ndarray) and names.shape == (width,) and all(isinstance(word, str) for word in names)
-        check(words, f"the columns of the {name} have no names")
+        strings = isinstance(names, np.ndarray) and names.shape == (width,) and all(isinstance(each, str) for each in names)
+        check(strings, f"the columns of the {name} have no names")
         fitted["feature_names_in_"] = names
     for key, value in (fitted | {"n_features_in_": width}).items():
         setattr(step, key, value)
