@@ -483,7 +483,7 @@ class TestSimplex:
         assert np.array_equal(simplex.coef_, plain.coef_)
 
     def test_it_needs_a_structure_that_treats_classes_alike(self):
-        with pytest.raises(ValueError, match="simplex coding needs a structure of eigenvalues"):
+        with pytest.raises(ValueError, match="simplex coding needs a spectral structure"):
             MultiTaskClassifier("clusters", coding="simplex").fit(X, self.y)
         with pytest.raises(ValueError, match="'coding' parameter"):
             MultiTaskClassifier(coding="binary").fit(X, self.y)

@@ -15,7 +15,7 @@ from .._component import warn
 from ..design import Observations
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
 from ..estimators.fitted import FittedState
-from ..estimators.validation import Columns, Targets
+from ..estimators.validation import InputColumns, TargetInfo
 from ..features import build_features
 from ..losses import as_loss
 from ..problem import Problem
@@ -99,7 +99,7 @@ def fit(
     limits = Limits(model.tol, model.max_iter, model.time_limit, checkpoint_every)
     empty_X, targets = empty_tables(X, y)
     blocks = row_blocks(X, y)
-    columns = Columns(n_features_in_=int(empty_X.shape[1]), feature_names_in_=_get_feature_names(empty_X))
+    columns = InputColumns(n_features_in_=int(empty_X.shape[1]), feature_names_in_=_get_feature_names(empty_X))
     if model.task_column is not None:
         column_position(empty_X, model.task_column)  # raises if there is none
     with progress_report(bool(model.verbose) if progress is None else progress, model.tol) as report:
@@ -178,14 +178,14 @@ def _fit_wide(context: FitContext, blocks: Sequence[tuple], empty_y: Any, checkp
     rows, observed = int(total[0]), total[1:]
     if rows == 0:
         raise ValueError("X has no rows")
-    targets = Targets(tasks_=column_names(empty_y, len(observed)), wide=empty_y.ndim == 2)
+    targets = TargetInfo(tasks_=column_names(empty_y, len(observed)), wide=empty_y.ndim == 2)
     if not observed.all():
         raise ValueError(f"task {shown(targets.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
     fit_tasks = _fit_shared if (observed == rows).all() else fit_gaps
     return fit_tasks(context, targets, blocks, checkpoint)
 
 
-def _fit_shared(context: FitContext, targets: Targets, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
+def _fit_shared(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
     """Tasks that share all inputs: one pass over the rows, and a small problem on the client."""
     if checkpoint is not None:
         raise ValueError(

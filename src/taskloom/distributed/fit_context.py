@@ -11,7 +11,7 @@ from ..design import task_strengths
 from ..estimators.fitted import FittedState, Prepared
 from ..estimators.state_of_fit import fitted_state
 from ..estimators.target_encoding import TargetScale
-from ..estimators.validation import Columns, Targets, entries_by_task
+from ..estimators.validation import InputColumns, TargetInfo, entries_by_task
 from ..problem.solution import Solution
 from ..structures import Structure, as_structure
 from .cluster import Workers
@@ -29,7 +29,7 @@ class FitContext:
     """
 
     model: Any
-    columns: Columns
+    columns: InputColumns
     workers: Workers
     dtype: np.dtype
     limits: Limits
@@ -43,14 +43,14 @@ class FitContext:
     def centre(self) -> bool:
         return bool(self.model.fit_intercept)
 
-    def structure(self, targets: Targets) -> Structure:
+    def structure(self, targets: TargetInfo) -> Structure:
         return self.model._coded_structure(as_structure(self.model.structure), targets)
 
-    def task_weights(self, targets: Targets, counts: Array) -> Array:
+    def task_weights(self, targets: TargetInfo, counts: Array) -> Array:
         """``c_t`` of each task, from its number of observations."""
         return task_strengths(entries_by_task(self.model.task_weight, targets.tasks_, "task_weight"), counts)
 
-    def fitted(self, targets: Targets, features: Any, problem: Any, solution: Solution) -> FittedState:
+    def fitted(self, targets: TargetInfo, features: Any, problem: Any, solution: Solution) -> FittedState:
         """The state as after a fit in memory, without the training data."""
         empty = np.empty((0, self.n_features), dtype=self.dtype)
         scale = TargetScale.none(len(targets.tasks_))

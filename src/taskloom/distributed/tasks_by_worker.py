@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..estimators.fitted import FittedState
-from ..estimators.validation import Targets
+from ..estimators.validation import TargetInfo
 from ..features import LinearFeatures
 from ..losses import Loss, as_loss
 from ..problem.solution import Solution
@@ -52,12 +52,12 @@ def fit_long(context: FitContext, blocks: Sequence[tuple], checkpoint: Any) -> F
     if not any(sizes):
         raise ValueError("y holds nothing but NaN: no task was observed")
     everywhere = np.concatenate([labels for labels, _ in names if len(labels)])
-    targets = Targets(tasks_=sorted_labels(everywhere), wide=False)
+    targets = TargetInfo(tasks_=sorted_labels(everywhere), wide=False)
     present = np.split(code_labels(everywhere, targets.tasks_), np.cumsum(sizes)[:-1])
     return _fit(context, targets, statistics, present, [n for _, n in names], checkpoint)
 
 
-def fit_gaps(context: FitContext, targets: Targets, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
+def fit_gaps(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
     """Fit to wide tables with missing targets."""
     _accept(context)
     statistics = context.workers.read("statistics", read_wide, blocks, context.centre)
@@ -84,7 +84,7 @@ def _names(context: FitContext, statistics: Sequence[Any]) -> list[tuple[Array, 
 
 
 def _fit(
-    context: FitContext, targets: Targets, statistics: list[Any], present: list[Array], counts: list[Array], checkpoint: Any
+    context: FitContext, targets: TargetInfo, statistics: list[Any], present: list[Array], counts: list[Array], checkpoint: Any
 ) -> FittedState:
     model, d, n_tasks, structure = context.model, context.n_features, len(targets.tasks_), context.structure(targets)
     total = np.zeros(n_tasks)
@@ -113,7 +113,7 @@ def _fit(
 
 
 def _described(
-    context: FitContext, targets: Targets, structure: Structure, total: Array, scalars: Array, moments: Array
+    context: FitContext, targets: TargetInfo, structure: Structure, total: Array, scalars: Array, moments: Array
 ) -> dict[str, Any]:
     """Settings and statistics that identify a problem."""
     model = context.model
@@ -132,7 +132,7 @@ def _described(
 
 
 def _fitted_state(
-    context: FitContext, targets: Targets, objective: Objective, tasks: DistributedTasks, record: ClusterRecord, status: str
+    context: FitContext, targets: TargetInfo, objective: Objective, tasks: DistributedTasks, record: ClusterRecord, status: str
 ) -> FittedState:
     """Gather the weights; the certified point has the best structure for them."""
     d, n_tasks = context.n_features, len(targets.tasks_)

@@ -38,7 +38,7 @@ from .model_files.save_load import save
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
 from .validation import (
-    Targets,
+    TargetInfo,
     as_structures,
     labels_of_rows,
     losses_by_task,
@@ -226,14 +226,14 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             warn(solution.certificate.message, ConvergenceWarning)
         return solution
 
-    def _posed(self, structure: Any, features: Any, targets: Targets) -> Structure:
+    def _posed(self, structure: Any, features: Any, targets: TargetInfo) -> Structure:
         """The structure of the problem; with several kernels, one for each, or the same one for all."""
         if not isinstance(features, SumFeatures):
             return self._coded_structure(structure, targets)
         each = structure if isinstance(structure, list) else [structure] * len(features.widths)
         return TermSum.of([self._coded_structure(one, targets) for one in each], features.widths, len(targets.tasks_))
 
-    def _coded_structure(self, structure: Structure, targets: Targets) -> Structure:
+    def _coded_structure(self, structure: Structure, targets: TargetInfo) -> Structure:
         """The structure of the problem for the given one: bound to the names of the tasks, and to the coding of classes."""
         structure.check_size(len(targets.tasks_))
         return structure.bind(targets.tasks_.tolist())
@@ -255,15 +255,15 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- targets, encoded by subclasses ------------------------------------------------------------------------
 
-    def _targets(self, y, labels) -> tuple[Array, Targets]:
+    def _targets(self, y, labels) -> tuple[Array, TargetInfo]:
         """Targets as numbers, NaN where unobserved, and their description."""
         raise NotImplementedError
 
-    def _labelled(self, known: Targets) -> Array:
+    def _labelled(self, known: TargetInfo) -> Array:
         """Which tasks have two labels."""
         return np.array([loss.targets == "signs" for loss in losses_by_task(self.loss, known.tasks_)])
 
-    def _coded(self, known: Targets, y, labels) -> Array:
+    def _coded(self, known: TargetInfo, y, labels) -> Array:
         """The targets of known tasks as numbers, NaN where unobserved: ``n x T``, or ``n`` for a long table."""
         raise NotImplementedError
 
@@ -313,7 +313,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """The mean over tasks of ``score_per_task``; missing targets are left out."""
         return mean_score(self.score_per_task(X, y, sample_weight))
 
-    def _task_scores(self, known: Targets, X, Y: Array, sample_weight=None) -> TaskScores:
+    def _task_scores(self, known: TargetInfo, X, Y: Array, sample_weight=None) -> TaskScores:
         """A scorer of predictions for these targets; kept where many predictions are scored, as along a path."""
         labels = labels_of_rows(X, self.task_column)
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)

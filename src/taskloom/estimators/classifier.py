@@ -20,7 +20,7 @@ from ..tables import align_targets, as_table, column_names, shown, sorted_labels
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
 from .target_encoding import check_label_type, distinct, signs_of, two_classes
-from .validation import Targets, available_if
+from .validation import TargetInfo, available_if
 
 
 def loss_of(estimator: MultiTaskEstimator) -> Loss:
@@ -122,7 +122,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
             coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(tasks)]
             each = [own for own, _ in coded]
             alike = all(np.array_equal(own, each[0]) for own in each)
-            known = Targets(tasks_=tasks, wide=True, classes_=each[0] if alike else each, one_vs_rest=False)
+            known = TargetInfo(tasks_=tasks, wide=True, classes_=each[0] if alike else each, one_vs_rest=False)
             return np.column_stack([signs for _, signs in coded]), known
         seen = observed(raw)
         if not seen.any():
@@ -135,10 +135,10 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
             whose = "y (a long table has the same two labels for all tasks)" if long else "task 0"
             classes, signs = two_classes(raw, whose)
             tasks = sorted_labels(labels) if long else np.array([0])
-            return signs[:, None], Targets(tasks_=tasks, wide=False, classes_=classes, one_vs_rest=False)
+            return signs[:, None], TargetInfo(tasks_=tasks, wide=False, classes_=classes, one_vs_rest=False)
         signs = np.where(raw[:, None] == classes[None, :], 1.0, -1.0)
         signs[~seen] = np.nan
-        return signs, Targets(tasks_=classes, wide=False, classes_=classes, one_vs_rest=True)
+        return signs, TargetInfo(tasks_=classes, wide=False, classes_=classes, one_vs_rest=True)
 
     def _labelled(self, known):
         return np.ones(len(known.tasks_), bool)

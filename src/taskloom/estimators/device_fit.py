@@ -23,8 +23,8 @@ from .decision import on_device
 from .fitted import FittedState
 from .target_encoding import TargetScale
 from .validation import (
-    Columns,
-    Targets,
+    InputColumns,
+    TargetInfo,
     described,
     entries_by_task,
     observations,
@@ -92,7 +92,7 @@ def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str) -
 # --- validation --------------------------------------------------------------------------------------------------------
 
 
-def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, Columns]:
+def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, InputColumns]:
     """Inputs on the device, and the label of each row (an array there, or on the host) where there is a task column."""
     if library(X) in (None, "numpy"):
         inputs, labels, columns = training_inputs(model, X)
@@ -106,14 +106,14 @@ def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, Columns]:
     X = X if X.dtype in (xp.float32, xp.float64) else double(X)
     if not xp.all(xp.isfinite(X)):
         raise ValueError("Input X contains NaN or infinity")
-    columns = Columns(n_features_in_=int(X.shape[1]))
+    columns = InputColumns(n_features_in_=int(X.shape[1]))
     if model.task_column is None:
         return X, None, columns
     at = column_position(X, model.task_column)
     return xp.concat([X[:, :at], X[:, at + 1 :]], axis=1), X[:, at], columns
 
 
-def _device_data(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Data, Targets]:
+def _device_data(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Data, TargetInfo]:
     """The problem in one of the shapes that a device solves."""
     task = None
     if labels is not None:
@@ -150,7 +150,7 @@ def _device_data(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: An
     return OwnInputs(inputs, seen, float(model.alpha), model.fit_intercept), targets
 
 
-def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, Targets]:
+def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, TargetInfo]:
     """Targets as ``n x T``, where they are; NaN where unobserved."""
     if library(y) in (None, "numpy") or labels is not None:
         return read_targets(model, y, labels)
@@ -160,13 +160,15 @@ def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, Targets]:
     Y = double(y if y.ndim == 2 else y[:, None])
     if bool(xp.any(xp.isinf(Y))):
         raise ValueError("y holds infinity")
-    return Y, Targets(tasks_=column_names(y, int(Y.shape[1])), wide=y.ndim == 2)
+    return Y, TargetInfo(tasks_=column_names(y, int(Y.shape[1])), wide=y.ndim == 2)
 
 
 # --- fitted state -------------------------------------------------------------------------------------------------------
 
 
-def _fitted(model: Any, columns: Columns, targets: Targets, data: Data, structure: Structure, outcome: Any) -> FittedState:
+def _fitted(
+    model: Any, columns: InputColumns, targets: TargetInfo, data: Data, structure: Structure, outcome: Any
+) -> FittedState:
     single, alpha = data.X.dtype == namespace(data.X).float32, float(model.alpha)
     dtype = np.dtype(np.float32 if single else np.float64)
     found: dict[str, Any] = {}

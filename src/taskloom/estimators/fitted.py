@@ -20,7 +20,7 @@ from ..problem import Problem
 from ..problem.solution import Solution
 from .inspection.contributions import contributions
 from .target_encoding import TargetScale
-from .validation import Columns, Targets, described
+from .validation import InputColumns, TargetInfo, described
 
 Array = np.ndarray
 Features = LinearFeatures | KernelFeatures | SumFeatures
@@ -112,8 +112,8 @@ class Training:
 class Prepared:
     """Validated data: the problem that a solver needs, and the description that a fitted model keeps."""
 
-    columns: Columns
-    targets: Targets
+    columns: InputColumns
+    targets: TargetInfo
     inputs: Any
     features: Features
     problem: Problem
@@ -137,7 +137,7 @@ NOT_SAVED = {"saved": False}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FittedState(Columns, Targets):
+class FittedState(InputColumns, TargetInfo):
     """A fitted model; a field that does not apply is ``None``.
 
     Coefficients are in single precision if the inputs were and the numbers are in its range (``dtype``). ``scale`` is the mean

@@ -23,7 +23,7 @@ from ..tables import rows_by_task, shown, sorted_labels
 from .approximate_kernel import approximation_of, reservoir_of
 from .fitted import FittedState, with_state
 from .state_of_fit import fitted_state
-from .validation import Columns, Targets, entries_by_task, new_inputs, read_targets, sample_weights, training_inputs
+from .validation import InputColumns, TargetInfo, entries_by_task, new_inputs, read_targets, sample_weights, training_inputs
 
 Array = np.ndarray
 NO_OBSERVATION = "y holds nothing but NaN, or has weights of 0 only: no task was observed"
@@ -32,7 +32,7 @@ NO_OBSERVATION = "y holds nothing but NaN, or has weights of 0 only: no task was
 class Statistics:
     """Moments by task, in the features of the model; one Gram for all tasks while every row has seen every task."""
 
-    def __init__(self, columns: Columns, width: int, dtype: Any, feature_map: Any = None, error: float | None = None):
+    def __init__(self, columns: InputColumns, width: int, dtype: Any, feature_map: Any = None, error: float | None = None):
         self.columns, self.width, self.dtype, self.map, self.error = columns, width, dtype, feature_map, error
         self.wide = False
         self.names: Array = np.zeros(0)  # names of the tasks
@@ -173,7 +173,7 @@ def _first_pass(model: Any, blocks: Any) -> Statistics | None:
     return None if columns is None else _empty_statistics(model, columns, first, reservoir)
 
 
-def _empty_statistics(model: Any, columns: Columns, inputs: Any, reservoir: Any = None) -> Statistics:
+def _empty_statistics(model: Any, columns: InputColumns, inputs: Any, reservoir: Any = None) -> Statistics:
     """Empty statistics; a feature map is drawn from the sample in ``reservoir``."""
     if reservoir is None:
         return Statistics(columns, inputs.shape[1], inputs.dtype)
@@ -183,7 +183,7 @@ def _empty_statistics(model: Any, columns: Columns, inputs: Any, reservoir: Any 
     return Statistics(columns, mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
 
 
-def _validated(model: Any, columns: Columns | None, X: Any, y: Any, sample_weight: Any = None) -> tuple:
+def _validated(model: Any, columns: InputColumns | None, X: Any, y: Any, sample_weight: Any = None) -> tuple:
     """Validate one block: inputs, task labels, targets and weights of the same shape; then columns and targets."""
     if getattr(model, "device", None) is not None:
         raise ValueError("partial_fit and fit_blocks run on the CPU; leave device=None, or call fit")
@@ -226,7 +226,7 @@ def _add_block(model: Any, statistics: Statistics | None, X: Any, y: Any, sample
 
 def _solved(model: Any, statistics: Statistics) -> FittedState:
     """Solve the small problem of the statistics."""
-    targets = Targets(tasks_=statistics.tasks(), wide=statistics.wide)
+    targets = TargetInfo(tasks_=statistics.tasks(), wide=statistics.wide)
     if len(targets.tasks_) == 0:
         raise ValueError(NO_OBSERVATION)
     rows, seen = statistics.small(targets.tasks_, entries_by_task(model.task_weight, targets.tasks_, "task_weight"))

@@ -22,7 +22,7 @@ from .device_fit import device_for, fit_on_device
 from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
 from .predict_std import noise_of, posterior_of, predict_std
 from .target_encoding import signs_of, two_classes
-from .validation import Targets, available_if, losses_by_task, names_its_class, new_inputs, position_of_tasks
+from .validation import TargetInfo, available_if, losses_by_task, names_its_class, new_inputs, position_of_tasks
 
 
 class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
@@ -258,7 +258,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
                     f"{type(losses[0]).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
                     "use MultiTaskClassifier for labels"
                 )
-        return Y, Targets(tasks_=column_names(y, Y.shape[1]) if labels is None else sorted_labels(labels), wide=wide)
+        return Y, TargetInfo(tasks_=column_names(y, Y.shape[1]) if labels is None else sorted_labels(labels), wide=wide)
 
     def _mixed_targets(self, y, labels):
         """The targets of each task, encoded for its loss: numbers, or two labels."""
@@ -278,7 +278,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
                 classes[t], Y[place] = two_classes(raw[place], f"task {shown(name)}")
             else:
                 Y[place] = _numbers(raw[place], f"y of task {shown(name)}")
-        return Y, Targets(tasks_=tasks, wide=wide, classes_=classes)
+        return Y, TargetInfo(tasks_=tasks, wide=wide, classes_=classes)
 
     def _targets_of_task(self, state, y, name, weight):
         if isinstance(self.loss, dict):

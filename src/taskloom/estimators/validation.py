@@ -31,7 +31,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Columns:
+class InputColumns:
     """The columns of ``X``, of which one may name the task of each row."""
 
     n_features_in_: int
@@ -39,7 +39,7 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Targets:
+class TargetInfo:
     """A description of the targets: their tasks, and the class labels of a classifier."""
 
     tasks_: Array
@@ -53,7 +53,7 @@ class Targets:
         return TaskPositions(self.tasks_)
 
 
-def described(columns: Columns, targets: Targets) -> dict[str, Any]:
+def described(columns: InputColumns, targets: TargetInfo) -> dict[str, Any]:
     """The fields of both, as a fitted state takes them."""
     return {each.name: getattr(part, each.name) for part in (columns, targets) for each in fields(part)}
 
@@ -91,14 +91,18 @@ def _refuse_other_tables(X: Any) -> None:
         raise ValueError(f"X is a {type(X).__name__}, which holds no data yet: pass X.collect()")
 
 
-def training_inputs(model: Any, X: Any) -> tuple[Any, Array | None, Columns]:
+def training_inputs(model: Any, X: Any) -> tuple[Any, Array | None, InputColumns]:
     """Inputs as a float matrix, the task label of each row if there is a task column, and a description of the columns."""
     _refuse_other_tables(X)
     X = as_table(X)
     names = _get_feature_names(X)
     table = split_table(X, model.task_column)
     inputs = as_matrix(model, table.X)
-    return inputs, table.labels, Columns(n_features_in_=inputs.shape[1] + (table.labels is not None), feature_names_in_=names)
+    return (
+        inputs,
+        table.labels,
+        InputColumns(n_features_in_=inputs.shape[1] + (table.labels is not None), feature_names_in_=names),
+    )
 
 
 def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
@@ -141,7 +145,7 @@ def labels_of_rows(X: Any, task_column: Any) -> Array | None:
     return split_table(as_table(X), task_column).labels
 
 
-def position_of_tasks(known: Targets, labels: Array, unseen: str) -> Array:
+def position_of_tasks(known: TargetInfo, labels: Array, unseen: str) -> Array:
     """The position of each label among the tasks of a fit; -1 for one that was not seen, unless that is refused."""
     task = known.positions(labels)
     if unseen == "raise" and (task < 0).any():
@@ -163,7 +167,7 @@ def _few(tasks: Array) -> str:
 
 
 def observations(
-    known: Targets, Y: Array, task: Array | None, weights: Array | None, labelled: Array, task_weight: Any
+    known: TargetInfo, Y: Array, task: Array | None, weights: Array | None, labelled: Array, task_weight: Any
 ) -> Observations:
     """Targets (NaN where unobserved) as observations; ``task`` has the position of each row's task, for long tables."""
     if task is None:
@@ -178,7 +182,7 @@ def observations(
     )
 
 
-def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Observations, Targets]:
+def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Observations, TargetInfo]:
     """The targets of a fit as observations, and their description."""
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
@@ -187,14 +191,14 @@ def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_w
     return observations(known, Y, task, weights, model._labelled(known), model.task_weight), known
 
 
-def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, Targets]:
+def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, TargetInfo]:
     """Targets as numbers, NaN where unobserved, and their description."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     return model._targets(as_table(y), labels)
 
 
-def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: Targets) -> Array:
+def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: TargetInfo) -> Array:
     """Sample weights in the shape of ``Y``; one for each entry is accepted if ``y`` was two-dimensional."""
     weights = np.asarray(sample_weight, dtype=float)
     if weights.ndim == 2 and known.wide:
