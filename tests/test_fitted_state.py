@@ -16,7 +16,9 @@ from taskloom import (
     stack,
     structures,
 )
+from taskloom.design import Inputs
 from taskloom.estimators.fitted import FittedState
+from taskloom.estimators.state_of_fit import fitted_state
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 5))
@@ -149,3 +151,19 @@ def test_explain_is_the_same_before_and_after_tasks_are_added(kernel, loss):
     before, after = model.explain(1), twin.explain(1)
     assert before.keys() == after.keys()
     assert np.allclose(list(before.values()), list(after.values()))
+
+
+@pytest.mark.parametrize("loss", ["huber", "absolute", "squared"])
+def test_no_fit_makes_a_pass_over_the_data_for_a_later_explain(loss, monkeypatch):
+    """The products that contributions need are those of the certificate."""
+    passes = []
+
+    def fitted(*given, **settings):
+        with monkeypatch.context() as patch:
+            patch.setattr(Inputs, "correlate", lambda *_: passes.append(1))
+            return fitted_state(*given, **settings)
+
+    monkeypatch.setattr("taskloom.estimators.base.fitted_state", fitted)
+    model = MultiTaskRegressor(loss=loss, alpha=0.1).fit(X, Y)
+    assert not passes
+    assert sum(model.explain(0).values()) == pytest.approx(1.0)

@@ -90,7 +90,7 @@ def fitted_state(
         if not isinstance(features, LinearFeatures):
             found["dual"] = problem.observations.scatter(solution.G, problem.n_rows)
         elif not kept:
-            found["dual"] = features.coef(problem.correlate(solution.G))
+            found["dual"] = features.coef(problem.correlate(solution.G) if solution.Z is None else solution.Z)
     return replace(
         state,
         **found,

@@ -182,6 +182,7 @@ class Solution:
     length: float | None = None  # last step length, for a warm start
     terms: SolvedTerms | None = None  # where the predictor is a sum; ``A`` is then the sum of their task matrices
     basis: Any = field(default=None, repr=False)  # subspace of the solution, for a warm start
+    Z: Array | None = field(default=None, repr=False)  # ``Phi'G``, where the certificate has computed it
 
     @property
     def gap(self) -> float:

@@ -208,7 +208,7 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
             raise KeyboardInterrupt  # it ends the path, not one solution
         if k + 1 < len(alphas):
             start = _extrapolated(solutions, alphas[: k + 2])
-        solutions[-1] = replace(solutions[-1], basis=None)  # large, and used by the next warm start only
+        solutions[-1] = replace(solutions[-1], basis=None, Z=None)  # large, and used by the next warm start only
     return solutions
 
 

@@ -33,6 +33,7 @@ class Record:
         self.W = np.zeros((problem.n_features, problem.n_tasks))
         self.A: Array | None
         self.G = np.zeros(problem.observations.y.size)
+        self.Z: Array | None = None  # ``Phi'G`` of the best dual point
         self.last_candidate: tuple[Array, Array | None] = self.G, None  # the last ``G`` and ``Phi'G``
         self.z: Array | None = None  # predictions of the best weights
         self.dual_iterate: Iterate | None = None  # the iterate behind the best bound
@@ -130,9 +131,10 @@ class Record:
                 if projected is None
                 else (projected, problem.correlate(projected) if projected_Z is None else projected_Z)
             )
-            dual = max(problem.dual(G, point.W, point.A, Z) + self.constant, dual)
+            correlations = problem.correlate(G) if Z is None else Z
+            dual = max(problem.dual(G, point.W, point.A, correlations) + self.constant, dual)
             if dual > self.dual:
-                self.dual, self.G, self.dual_iterate = dual, G, point
+                self.dual, self.G, self.Z, self.dual_iterate = dual, G, correlations, point
             if projected is None or not self.tol < problem.relative(primal - dual) < MAX_GAP_TO_PROJECT_AGAIN * self.tol:
                 break
         self.last_candidate = G, Z
@@ -191,7 +193,7 @@ class Record:
         certificate = Certificate(primal, dual, gap, relative, status, message, gradient)
         assert self.A is not None
         self.b = problem.loss.intercepts(self.b)
-        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length)
+        return Solution(self.W, self.b, self.A, self.G, certificate, self.history, solver.name, self.length, Z=self.Z)
 
     def _notes(self) -> list[str]:
         """Remarks on the certificate."""

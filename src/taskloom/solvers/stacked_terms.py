@@ -31,7 +31,8 @@ def solve_stacked(problem: Problem, inner: Problem, run: Callable[[Start | None]
     weights, variables = stack.features_of(found.W), stack.split(found.A)
     structures = [implied(*each, inner.alpha) for each in zip(stack.variables, weights, variables, strict=True)]
     W = found.W if problem is inner else np.sum(weights, axis=0)
-    return replace(found, W=W, A=FactoredStructure.total(structures), terms=SolvedTerms(weights, variables, structures))
+    A, terms = FactoredStructure.total(structures), SolvedTerms(weights, variables, structures)
+    return replace(found, W=W, A=A, terms=terms, Z=found.Z if problem is inner else None)
 
 
 def implied(variable: Variable, W: Array, A: Array, alpha: float) -> Any:
