@@ -27,7 +27,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import taskloom
 from taskloom import Problem, alpha_max, solve
 from taskloom.design import Observations
-from taskloom.features import KernelFeatures
+from taskloom.features.kernels import KernelFeatures
 
 RESULTS = Path(__file__).parent / "results"
 LEVELS = (1e-3, 1e-6, 1e-8)

@@ -34,8 +34,8 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
     from .solvers import path as path
     from .solvers import solve as solve
     from .structures.factored_matrix import FactoredStructure as FactoredStructure
-    from .tables import stack as stack
-    from .tables import unstack as unstack
+    from .tables.layout import stack as stack
+    from .tables.layout import unstack as unstack
     from .tables.parquet import parquet_blocks as parquet_blocks
     from .tables.preprocessing import TablePreprocessor as TablePreprocessor
     from .versions import show_versions as show_versions
@@ -61,8 +61,8 @@ _HOMES = {
     "show_versions": "versions",
     "solve": "solvers",
     "stability": "estimators",
-    "stack": "tables",
-    "unstack": "tables",
+    "stack": "tables.layout",
+    "unstack": "tables.layout",
     "write_report": "report",
 }
 _MODULES = (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from .tables import is_missing, rows_by_task, sorted_labels, split_table
+from .tables.layout import is_missing, rows_by_task, sorted_labels, split_table
 
 Array = np.ndarray
 FLAT = 1e-28  # a target is constant if its sum of squares about the mean is below this share of its sum of squares

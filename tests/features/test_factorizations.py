@@ -7,8 +7,8 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, structures
 from taskloom.design import Observations
-from taskloom.features import KernelFeatures, PivotedFeatures, decomposed
 from taskloom.features.factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
+from taskloom.features.kernels import KernelFeatures, PivotedFeatures, decomposed
 
 rng = np.random.default_rng(0)
 N, T = 420, 6

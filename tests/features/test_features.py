@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern, WhiteKernel
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, linear_kernel
 
 from taskloom import MultiTaskRegressor
-from taskloom.features import KernelFeatures, LinearFeatures, build_features, kernel_function
+from taskloom.features.kernels import KernelFeatures, LinearFeatures, build_features, kernel_function
 
 rng = np.random.default_rng(0)
 X = rng.random((12, 3)) + 0.1  # positive, for the chi2 kernels

@@ -9,7 +9,7 @@ import zoo
 from sklearn.metrics.pairwise import rbf_kernel
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor
-from taskloom.features import KernelFeatures
+from taskloom.features.kernels import KernelFeatures
 
 PAIRS = list(itertools.product(zoo.LOSSES, zoo.STRUCTURES))
 SETTINGS = list(itertools.product(["shared", "own", "missing"], ["linear", "rbf"], [True, False]))

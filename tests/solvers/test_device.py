@@ -14,7 +14,7 @@ from taskloom.design.task_data import Rows
 from taskloom.estimators import regressor
 from taskloom.solvers.device import kernel_inputs as kernel
 from taskloom.solvers.factor.objective import Point
-from taskloom.tables import as_table
+from taskloom.tables.layout import as_table
 
 STRUCTURES = ["trace", "frobenius", "independent"]
 

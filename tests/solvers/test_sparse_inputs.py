@@ -14,8 +14,8 @@ from sklearn.gaussian_process.kernels import RBF
 from taskloom import MultiTaskRegressor, Problem, alpha_max, losses, path, solve, structures
 from taskloom._linalg import psd_root
 from taskloom.design import Observations
-from taskloom.features import LinearFeatures, build_features
 from taskloom.features import kernels as features
+from taskloom.features.kernels import LinearFeatures, build_features
 from taskloom.solvers.supervised.newton_systems import SparseColumns
 from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
 

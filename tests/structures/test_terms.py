@@ -21,7 +21,7 @@ from taskloom import (
     solve,
     structures,
 )
-from taskloom.features import KernelFeatures
+from taskloom.features.kernels import KernelFeatures
 
 T, D = 4, 5
 

@@ -98,7 +98,7 @@ def predict(
 
 def _cells(column: Any) -> list:
     """The values of a column, ``None`` where they are missing."""
-    from ..tables import missing_cells
+    from ..tables.layout import missing_cells
 
     cells = column.tolist()
     for k in missing_cells(cells).nonzero()[0]:

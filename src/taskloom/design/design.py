@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import diags_array, issparse
 
-from ..features import Matrix, as_csr, entries, weighted_gram
+from ..features.kernels import Matrix, as_csr, entries, weighted_gram
 from .input_spectrum import InputSpectrum, MeanGram
 from .inputs import Inputs
 from .observations import Observations, Value

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._linalg import psd_eigh
-from ..features import weighted_gram
+from ..features.kernels import weighted_gram
 from .shared_inputs import orthogonal_columns
 
 if TYPE_CHECKING:

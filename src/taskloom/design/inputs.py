@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import issparse
 
-from ..features import Matrix
+from ..features.kernels import Matrix
 from .observations import Grouping, TaskBatch, Value
 
 Array = np.ndarray

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._linalg import psd_eigh
-from ..features import weighted_gram
+from ..features.kernels import weighted_gram
 from .observations import Observations
 
 if TYPE_CHECKING:

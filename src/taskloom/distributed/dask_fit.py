@@ -16,12 +16,12 @@ from ..design import Observations
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
 from ..estimators.fitted import FittedState
 from ..estimators.validation import InputColumns, TargetInfo
-from ..features import build_features
+from ..features.kernels import build_features
 from ..losses import as_loss
 from ..problem import Problem
 from ..problem.solution import History
 from ..solvers import solve
-from ..tables import column_names, column_position, shown
+from ..tables.layout import column_names, column_position, shown
 from .cluster import Workers
 from .cluster_loop import Limits
 from .fit_context import FitContext

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tables import code_labels, sorted_labels, split_table
+from ..tables.layout import code_labels, sorted_labels, split_table
 from .task_summaries import PooledRows, TaskSummary, summarise
 
 Array = np.ndarray

@@ -11,12 +11,12 @@ import numpy as np
 
 from ..estimators.fitted import FittedState
 from ..estimators.validation import TargetInfo
-from ..features import LinearFeatures
+from ..features.kernels import LinearFeatures
 from ..losses import Loss, as_loss
 from ..problem.solution import Solution
 from ..structures import Independent, Structure, as_structure
 from ..structures.spectral import EitherSide
-from ..tables import code_labels, sorted_labels
+from ..tables.layout import code_labels, sorted_labels
 from .checkpoint import Checkpoint
 from .cluster import DistributedTasks
 from .cluster_loop import ClusterRecord, run

@@ -25,14 +25,14 @@ from .._component import warn
 from .._linalg import psd_eigh
 from ..design import Observations
 from ..equivalences import implied_tasks
-from ..features import KernelFeatures, LinearFeatures
+from ..features.kernels import KernelFeatures, LinearFeatures
 from ..losses import Loss
 from ..losses.offset import Shifted
 from ..problem import Problem
 from ..solvers import solve
 from ..structures import Independent, Structure
 from ..structures.factored_matrix import FactoredStructure
-from ..tables import as_table, shown
+from ..tables.layout import as_table, shown
 from .approximate_kernel import map_rows
 from .decision import decision_values
 from .fitted import FittedState

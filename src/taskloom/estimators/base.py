@@ -17,8 +17,8 @@ from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, St
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from .._component import warn
-from ..features import LinearFeatures, SumFeatures, build_features
 from ..features.approximate import MappedFeatures
+from ..features.kernels import LinearFeatures, SumFeatures, build_features
 from ..losses import as_loss, mixed_loss
 from ..metrics import TaskScores, mean_score
 from ..problem import Problem
@@ -26,7 +26,7 @@ from ..problem.solution import History
 from ..solvers import solve
 from ..structures import Structure, TermSum, as_structure
 from ..structures.factored_matrix import FactoredStructure
-from ..tables import as_table, code_labels, sorted_labels
+from ..tables.layout import as_table, code_labels, sorted_labels
 from .add_task import NewTask, SolveSettings, add_task, check_new_name, inputs_of_task, observations_of_task
 from .approximate_kernel import approximate_features, map_rows
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks

@@ -16,7 +16,7 @@ from ..losses import Logistic, Loss, RowLoss, Softmax, as_loss
 from ..metrics import accuracy, observed, per_task
 from ..solvers import Solver
 from ..structures.simplex import SumToZero
-from ..tables import align_targets, as_table, column_names, shown, sorted_labels
+from ..tables.layout import align_targets, as_table, column_names, shown, sorted_labels
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
 from .target_encoding import check_label_type, distinct, signs_of, two_classes

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._array_api import card_array, to_numpy, usable
-from ..features import entries
 from ..features.approximate import mapped, pieces
+from ..features.kernels import entries
 from ..solvers.device import accelerated_kernel
 from .fitted import FittedState
 

@@ -17,7 +17,7 @@ from ..losses import as_loss
 from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite, refusal, solve_on_device
 from ..structures import Structure, as_structure
 from ..structures import factored_matrix as factors
-from ..tables import code_labels, column_names, column_position, sorted_labels
+from ..tables.layout import code_labels, column_names, column_position, sorted_labels
 from .callbacks import show
 from .decision import on_device
 from .fitted import FittedState

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from .._linalg import psd_eigh
-from ..features import to_dense
 from ..features.approximate import Landmarks, pieces
+from ..features.kernels import to_dense
 from ..problem import Problem
 from ..solvers import solve
 from .fitted import FittedState

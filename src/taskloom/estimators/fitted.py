@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..design import Observations
-from ..features import KernelFeatures, LinearFeatures, SumFeatures, kernel_function
+from ..features.kernels import KernelFeatures, LinearFeatures, SumFeatures, kernel_function
 from ..problem import Problem
 from ..problem.solution import Solution
 from .inspection.contributions import contributions

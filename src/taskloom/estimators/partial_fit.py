@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_consistent_length
 from .._component import warn
 from ..design import Observations
 from ..design.sufficient_statistics import Moments
-from ..features import to_dense
 from ..features.approximate import MappedFeatures, mapped, pieces
+from ..features.kernels import to_dense
 from ..losses import as_loss
-from ..tables import rows_by_task, shown, sorted_labels
+from ..tables.layout import rows_by_task, shown, sorted_labels
 from .approximate_kernel import approximation_of, reservoir_of
 from .fitted import FittedState, with_state
 from .state_of_fit import fitted_state

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..features import row_squares
 from ..features.approximate import Landmarks, diagonal
+from ..features.kernels import row_squares
 from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
 from ..uncertainty.posterior import Posterior

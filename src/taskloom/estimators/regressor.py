@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval
 from .._array_api import following, on_card, to_numpy
 from ..losses import RowLoss, as_loss
 from ..solvers import Solver
-from ..tables import align_targets, column_names, rows_by_task, shown, sorted_labels
+from ..tables.layout import align_targets, column_names, rows_by_task, shown, sorted_labels
 from . import partial_fit as blocks_fit
 from .base import MultiTaskEstimator
 from .device_fit import device_for, fit_on_device

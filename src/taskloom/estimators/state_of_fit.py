@@ -17,8 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from .._component import warn
 from .._linalg import fits_single
 from ..equivalences import implied_tasks
-from ..features import LinearFeatures
 from ..features.approximate import MappedFeatures
+from ..features.kernels import LinearFeatures
 from ..problem import Problem
 from ..problem.solution import STATUS, Certificate, Solution, SolvedTerms, reached
 from ..structures import Robust

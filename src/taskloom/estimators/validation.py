@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
 from ..design import Observations
 from ..losses import Loss, as_loss
 from ..structures import as_structure
-from ..tables import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, split_table
+from ..tables.layout import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, split_table
 
 Array = np.ndarray
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from ..design import Design, Observations
 from ..design.observations import Value
 from ..design.shared_inputs import SharedInputs
-from ..features import to_dense
+from ..features.kernels import to_dense
 from ..losses import Loss, RowLoss
 from ..structures import Structure
 from ..structures.term_sum import TermSum

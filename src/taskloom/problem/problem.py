@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 from .._component import is_number
 from ..design import Design, Inputs, Observations
 from ..design.observations import Value
-from ..features import Matrix
+from ..features.kernels import Matrix
 from ..losses import Loss, as_loss
 from ..structures import Structure, as_structure
 from ..structures.terms import Term

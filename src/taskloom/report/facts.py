@@ -12,7 +12,7 @@ from ..estimators.inspection.model_facts import chosen_alpha, labelled_tasks, ob
 from ..estimators.inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
 from ..labels import display_names
 from ..structures import as_structure
-from ..tables import as_table
+from ..tables.layout import as_table
 
 Array = np.ndarray
 LARGEST_MAP = 2000  # tasks; of more, cells would be smaller than pixels

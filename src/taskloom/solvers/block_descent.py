@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._linalg import psd_eigh, psd_root, spectrum, symmetric
-from ..features import weighted_gram
+from ..features.kernels import weighted_gram
 from ..problem import Problem
 from ..problem.solution import Start
 from ..structures import factored_matrix as factors

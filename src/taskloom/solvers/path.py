@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from ..features import entries, to_dense
+from ..features.kernels import entries, to_dense
 from ..losses import RowLoss
 from ..problem import Problem
 from ..problem.intercepts import balanced

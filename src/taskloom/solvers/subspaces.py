@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._linalg import psd_eigh, psd_root
-from ..features import GROWING, PER_TASK
+from ..features.kernels import GROWING, PER_TASK
 from ..losses import RowLoss
 from ..problem import Problem, Targets
 from ..problem.solution import Start

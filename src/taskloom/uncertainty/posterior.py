@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 from .._component import is_number
 from .._linalg import one_thread, psd_eigh
-from ..features import Matrix, row_squares, to_dense, weighted_gram
+from ..features.kernels import Matrix, row_squares, to_dense, weighted_gram
 from ..problem import Problem
 from .prior import JointPrior, Prior, structure_directions
 

@@ -15,14 +15,14 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..._component import warn
-from ...features import LinearFeatures
+from ...features.kernels import LinearFeatures
 from ...metrics import mean_score
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...solvers import path, strength_grid
 from ...solvers.subspaces import EigenbasisForm
 from ...structures import Structure
-from ...tables import as_table
+from ...tables.layout import as_table
 from ..base import MultiTaskEstimator
 from ..decision import own_task
 from ..fitted import Prepared, with_state

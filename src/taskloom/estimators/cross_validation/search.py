@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._component import warn
 from ...structures import Independent, Structure
-from ...tables import as_table, shown
+from ...tables.layout import as_table, shown
 from ...uncertainty.leave_one_out import leave_one_out
 from ..base import MultiTaskEstimator
 from ..callbacks import Watch, with_callbacks

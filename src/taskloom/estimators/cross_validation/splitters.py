@@ -9,7 +9,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 
 from ...design import Observations
-from ...tables import shown
+from ...tables.layout import shown
 
 Array = np.ndarray
 Split = tuple[Array, Array]

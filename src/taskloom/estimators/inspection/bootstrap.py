@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from ...tables import as_table, code_labels
+from ...tables.layout import as_table, code_labels
 from ..base import MultiTaskEstimator
 from ..validation import labels_of_rows
 from .task_order import every_pair

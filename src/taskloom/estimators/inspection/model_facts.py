@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
 from ...structures import Structure
-from ...tables import as_table
+from ...tables.layout import as_table
 from ..validation import labels_of_rows, position_of_tasks
 
 Array = np.ndarray

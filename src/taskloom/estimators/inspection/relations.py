@@ -13,7 +13,7 @@ from ..._linalg import psd_eigh
 from ...structures import Clusters
 from ...structures import factored_matrix as factors
 from ...structures.factored_matrix import FactoredStructure
-from ...tables import shown
+from ...tables.layout import shown
 from ..fitted import FittedState
 
 Array = np.ndarray

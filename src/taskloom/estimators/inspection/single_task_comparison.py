@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.utils import indexable
 
 from ...structures import Independent
-from ...tables import as_table
+from ...tables.layout import as_table
 from ..base import MultiTaskEstimator
 from ..cross_validation.folds_fit import N_SINGLE_TASK_ALPHAS, CVData, alpha_grid, cross_validate
 from ..cross_validation.results import Candidate, transfer_table

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from ...features import KernelFeatures, entries
+from ...features.kernels import KernelFeatures, entries
 from ...persistence.decode import check
 from ...problem.solution import Certificate
 from ...solvers import Solver

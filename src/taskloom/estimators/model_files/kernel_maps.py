@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...features import entries
 from ...features.approximate import Landmarks, mapped
+from ...features.kernels import entries
 from ...persistence import Decoder, Encoder
 from ...persistence.decode import check
 

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskloom import __version__
 
-from ...features import KernelFeatures, LinearFeatures
 from ...features.approximate import MappedFeatures
+from ...features.kernels import KernelFeatures, LinearFeatures
 from ...persistence import Decoder, Encoder, ModelFileError, read, write
 from ...persistence.decode import check
 from ...problem.solution import Certificate

@@ -19,7 +19,7 @@ import numpy as np
 from ..._array_api import cast, double, eigh, inner, like, namespace, to_numpy
 from ..._linalg import psd_root
 from ...design.task_data import Rows, TaskBlock
-from ...features import GROWING, PER_TASK
+from ...features.kernels import GROWING, PER_TASK
 from ...structures import Structure
 from ..factor.objective import Point
 from ..subspaces import FIRST_OMITTED_SHARE, KRYLOV_DEPTH, MAX_BASIS_SHARE, OMITTED_VALUE_SHARE, STRUCTURE_RIDGE_SHARE

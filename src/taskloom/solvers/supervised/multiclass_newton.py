@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ..._linalg import Positive, psd_eigh
-from ...features import Matrix, weighted_gram
+from ...features.kernels import Matrix, weighted_gram
 from ...problem import Problem
 from .batched_newton import Batch, newton
 from .newton_systems import BatchDesign, Direction, Intercepts, OnePerTask

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..._linalg import Positive, solve_spd
-from ...features import weighted_gram
+from ...features.kernels import weighted_gram
 
 Array = np.ndarray
 
