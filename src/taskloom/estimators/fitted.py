@@ -77,7 +77,6 @@ class Training:
     W: Array
     b: Array
     A: Array
-    G: Array | None = None  # the dual point, for explain; a model file holds the contributions instead
 
     @classmethod
     def of(cls, inputs: Any, features: Any, problem: Problem, solution: Solution) -> Training:
@@ -88,7 +87,7 @@ class Training:
         settings = {"loss": problem.loss, "structure": problem.structure, "alpha": problem.alpha, "ridge": problem.ridge}
         settings["fit_intercept"] = problem.fit_intercept
         row, task = (None, None) if complete else (seen.row, seen.task)
-        return cls(inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A, solution.G)
+        return cls(inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A)
 
     @property
     def observations(self) -> Observations:
@@ -101,11 +100,6 @@ class Training:
     def problem(self) -> Problem:
         """The problem of the fit."""
         return Problem(self.features.phi, self.observations, **self.settings)
-
-    def dual_functions(self) -> Array:
-        """The dual function ``g_s = sum_i G_is k(x_i, .)`` of each task, in the coordinates of the inputs."""
-        assert self.G is not None
-        return self.features.coef(self.problem().correlate(self.G))  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True, eq=False)

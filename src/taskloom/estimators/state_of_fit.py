@@ -86,11 +86,11 @@ def fitted_state(
     }
     if solution.terms is not None:
         found |= _fitted_terms(data, solution, dtype)
-    if not problem.structure.keeps_columns:  # for explain; where the rows are kept, the product with the dual point can wait
-        if not isinstance(features, LinearFeatures):
-            found["dual"] = problem.observations.scatter(solution.G, problem.n_rows)
-        elif not kept:
+    if not problem.structure.keeps_columns:  # for explain
+        if isinstance(features, LinearFeatures):  # the certificate has computed the product, unless there is none
             found["dual"] = features.coef(problem.correlate(solution.G) if solution.Z is None else solution.Z)
+        else:
+            found["dual"] = problem.observations.scatter(solution.G, problem.n_rows)
     return replace(
         state,
         **found,

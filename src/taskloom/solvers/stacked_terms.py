@@ -32,7 +32,8 @@ def solve_stacked(problem: Problem, inner: Problem, run: Callable[[Start | None]
     structures = [implied(*each, inner.alpha) for each in zip(stack.variables, weights, variables, strict=True)]
     W = found.W if problem is inner else np.sum(weights, axis=0)
     A, terms = FactoredStructure.total(structures), SolvedTerms(weights, variables, structures)
-    return replace(found, W=W, A=A, terms=terms, Z=found.Z if problem is inner else None)
+    Z = found.Z if problem is inner or found.Z is None else stack.features_of(found.Z)[0]  # of the columns that all terms share
+    return replace(found, W=W, A=A, terms=terms, Z=Z)
 
 
 def implied(variable: Variable, W: Array, A: Array, alpha: float) -> Any:

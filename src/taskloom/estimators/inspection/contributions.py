@@ -21,11 +21,7 @@ def contributions(state: Any) -> Any:
     """``T x T`` for the tasks of the fit; for many tasks the factors ``(R, Z, W)``; ``None`` where they are not defined."""
     if state.stored_contributions is not None:
         return state.stored_contributions
-    if (
-        state.learned is None
-        or state.learned.keeps_columns
-        or (state.dual is None and getattr(state.training, "G", None) is None)
-    ):
+    if state.learned is None or state.learned.keeps_columns or state.dual is None:
         return None
     T, rho = state.n_tasks - len(state.added_tasks_ or ()), state.ridge / state.alpha
     A, sides = state.structure_, _sides(state, T)
@@ -46,7 +42,7 @@ def contributions(state: Any) -> Any:
 def _sides(state: Any, T: int) -> list[tuple[Array, Array]]:
     """Matrices whose products are ``<g_s, f_t>``: one pair, or one for each kernel."""
     if state.coef_ is not None:
-        return [(state.training.dual_functions() if state.dual is None else state.dual, state.weights[:T].T)]
+        return [(state.dual, state.weights[:T].T)]
     G, C = state.dual, state.dual_coef_
     X = state.X_fit_[: len(G)]
     K = state.kernel(X, X)
