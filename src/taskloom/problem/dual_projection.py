@@ -11,13 +11,16 @@ any other: its bound is computed by ``Problem.dual``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import issparse
 
 from .._array_api import left_vectors, times
 from .._linalg import symmetric
-from .problem import Problem
+
+if TYPE_CHECKING:
+    from .problem import Problem
 
 Array = np.ndarray
 RELATIVE_RIDGE = 1e-4  # of the least-squares systems of the tasks, which may be underdetermined; relative to the mean diagonal

@@ -22,6 +22,7 @@ from ..features.kernels import Matrix
 from ..losses import Loss, as_loss
 from ..structures import Structure, as_structure
 from ..structures.terms import Term
+from . import evidence as certify
 from .model import Model, Targets
 
 Array = np.ndarray
@@ -419,6 +420,10 @@ class Problem(Value):
             return -conjugate_term - conjugate(c * c) - c * c * ridge_part
 
         return best_scaling(bound, max_scale)
+
+    evidence = certify.evidence
+    evidence_of_constants = certify.evidence_of_constants
+    settled = certify.settled
 
     # --- the gap, relative to the intercept-only model ----------------------------------------------------------
 

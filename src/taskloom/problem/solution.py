@@ -105,6 +105,12 @@ class Certificate:
         return self.status == "optimal"
 
 
+def rounded_gap(primal: float, dual: float) -> float:
+    """Primal minus dual value, at least the rounding error of their difference."""
+    rounding = 4 * np.finfo(float).eps * (abs(primal) + abs(dual)) if np.isfinite(dual) else 0.0
+    return max(abs(primal - dual), rounding)
+
+
 @dataclass
 class History:
     """One entry for each iteration; ``objective`` and ``dual`` are the best so far, so ``gap`` never grows."""
@@ -124,19 +130,17 @@ class History:
             raise RuntimeError("no solve is running")
         return self.read_best()
 
-    def add(self, iteration: int, objective: float, dual: float, gap: float, seconds: float) -> None:
-        self.iteration.append(iteration)
-        self.objective.append(objective)
-        self.dual.append(dual)
-        self.gap.append(gap)
-        self.seconds.append(seconds)
+    def add(self, objective: float, dual: float, seconds: float) -> None:
+        """One more iteration, with the bounds of its point or of the last one that was certified."""
+        if len(self):
+            objective, dual = min(objective, self.objective[-1]), max(dual, self.dual[-1])
+        row = (len(self) + 1, objective, dual, rounded_gap(objective, dual), seconds)
+        for column, value in zip(fields(self), row, strict=True):
+            getattr(self, column.name).append(value)
 
-    def follow(self, later: History) -> None:
-        """Append the entries of a later run."""
-        for objective, bound, seconds in zip(later.objective, later.dual, later.seconds, strict=True):
-            if len(self):
-                objective, bound = min(objective, self.objective[-1]), max(bound, self.dual[-1])
-            self.add(len(self) + 1, objective, bound, abs(objective - bound), seconds)
+    def correct(self, objective: float, dual: float) -> None:
+        """Set the bounds of the last iteration to those of the final certificate."""
+        self.objective[-1], self.dual[-1], self.gap[-1] = objective, dual, rounded_gap(objective, dual)
 
     def as_dict(self) -> dict[str, Array]:
         """The columns as arrays."""

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..problem import Problem
+from ..problem.evidence import Iterate
 from ..problem.solution import Start
-from .base import Iterate, Run, Solver
+from .base import Run, Solver
 from .supervised import choose_side
 from .supervised.sides import Side, Supervised, TaskSide
 
@@ -93,22 +94,23 @@ class _AlternatingRun(Run):
         self.objective, self.plain = np.inf, None
         self.extrapolate.clear()
 
-    def step(self, gap: float) -> Iterate:
+    def step(self, gap: float | None) -> None:
         fit = self.side.supervise(self.problem.structure.root(self.A))
         here = Iterate(fit.W, fit.b, fit.z, fit.gradients, self.A if self.side.bounds_near_structure else None)
         if (
             not self.problem.structure.convex or self.problem.structure.iterative
         ):  # the best structure is not unique or has no closed form
             here = replace(here, penalty=fit.norm + self.problem.structure.value(self.A), norm=fit.norm)
+        self.here = here
         if self.problem.structure.known:
             self.finished = "stalled"
-            return here
+            return
         value = self._value(fit)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
             self.W, self.plain = self.plain, None
             self.A = self.structure_step(self.W)
             self.extrapolate.clear()
-            return here
+            return
         if self.settings.stop == "change" and abs(self.objective - value) < self.tolerance:
             self.finished = "change"
         self.objective = value
@@ -116,9 +118,8 @@ class _AlternatingRun(Run):
         self.plain = None if combined is fit.W else fit.W
         self.W = combined
         self.A = self.structure_step(self.W)
-        if self.structure_step.lower(self.A, gap):
+        if gap is not None and self.structure_step.lower(self.A, gap):
             self._map_changed()
-        return here
 
     def _value(self, fit: Supervised) -> float:
         """The objective of (S^delta) at this structure, with the tasks eliminated."""

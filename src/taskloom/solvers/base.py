@@ -3,72 +3,64 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from .._component import Component
 from ..problem import Problem
 from ..problem.solution import Start
-from ..structures.known import Rooted
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class Iterate:
-    """A primal point: enough to evaluate the objective and to build a dual candidate.
+class Run(ABC):
+    """The state of a solver on one problem.
 
-    ``A`` is the current structure on the tasks; a numerical bound on ``F*`` is computed near it. ``penalty = alpha tr(A^+ W'W)
-    +
-    ridge ||W||^2 + F(A)`` is given if ``W`` belongs to the current structure; otherwise the best structure for ``W`` is
-    computed.
-    ``Z = Phi'G`` with ``G = -v gradients`` is given where it is known. ``factor`` holds the parameters of ``A`` for structures
-    with a factor. ``norm`` is ``penalty`` without ``F(A)``, given for problems that are not convex. ``best_penalty`` returns
-    the
-    penalty of the best structure for ``W`` and that structure, where there is a cheaper way than from ``W``.
+    The loop decides when a certificate is computed: at every step, unless the run estimates its gap at less cost. Then it is
+    computed once the estimate is small enough, at the latest after ``certificate_interval`` steps.
     """
 
-    W: Array
-    b: Array
-    z: Array
-    gradients: Array
-    A: Array | None = None
-    penalty: float | None = None
-    Z: Array | None = None
-    factor: Array | None = None
-    norm: float | None = None
-    best_penalty: Callable[[], tuple[float, Array]] | None = None
-
-    def objective(self, problem: Problem) -> float:
-        """``J`` at this point, with the current structure or else the best one."""
-        penalty = problem.best_penalty(self.W)[0] if self.penalty is None else self.penalty
-        return problem.loss_term(self.z) + penalty
-
-
-class Run(ABC):
-    """The state of a solver on one problem."""
-
+    here: Any  # the current point, unless ``point`` is overridden
     length: Any = None  # last step length, if the method has one
     finished: str | None = None  # the final status, once further steps would change nothing
+    successor: Solver | None = None  # the solver that continues from here, once this one makes no progress
+    certificate_interval: int = 1
 
     @abstractmethod
-    def step(self, gap: float) -> Iterate:
-        """One iteration; ``gap`` is the certified gap of the last iterate."""
+    def step(self, gap: float | None) -> None:
+        """One step; the first one evaluates the starting point. ``gap`` is that of the current point, if it was certified."""
 
-    @abstractmethod
+    def point(self) -> Any:
+        """The current point, with what a certificate needs."""
+        return self.here
+
+    def estimated_gap(self) -> float:
+        """An estimate of the duality gap at the current point that costs less than a certificate."""
+        return 0.0
+
     def retarget(self, problem: Problem) -> None:
         """Continue with a loss that was smoothed anew."""
+        raise AssertionError("the squared loss needs no smoothing")
 
 
 class Solver(Component, ABC):
     """Settings of a method; ``begin`` starts it on a problem."""
 
-    # Nonsmooth losses are smoothed (``SmoothedProblem``): the share to which each smoothing should reduce the gap, and the
-    # factor by which its width shrinks otherwise.
-    smoothing_schedule: ClassVar[tuple[float, float]] = (0.5, 3.0)
+    def smoothing_schedule(self, problem: Problem) -> tuple[float, float]:
+        """How a nonsmooth loss is smoothed (``reformulations.Smoothing``).
+
+        Parameters
+        ----------
+        problem : Problem
+            The problem to be solved.
+
+        Returns
+        -------
+        tuple of float
+            The share to which each smoothing should reduce the gap, and the factor by which its width shrinks otherwise.
+        """
+        return 0.5, 3.0
 
     @property
     def name(self) -> str:
@@ -113,27 +105,3 @@ class Solver(Component, ABC):
 def needs_convex(name: str, problem: Problem) -> str:
     """The message of a solver that needs a convex structure."""
     return f'solver="{name}" needs a convex structure, which {problem.structure!r} is not; use solver="auto"'
-
-
-def stationarity(problem: Problem, point: Iterate) -> tuple[float, Array]:
-    """The stationarity residual of an iterate of a problem that is not convex, and the dual candidate of its tasks.
-
-    At a fixed structure the tasks are a convex problem with its own dual: ``(J - D) / scale`` bounds their possible decrease,
-    and
-    its square root is the norm of the gradient of ``J`` in the weights, ``||dJ/dV|| / (2 sqrt(alpha scale))`` with ``W = VL'``
-    and ``A = LL'``. For the structure it is the norm of the gradient of the objective with the tasks eliminated, projected on
-    the
-    constraints. The residual is the larger of the two.
-    """
-    structure: Any = problem.structure
-    assert point.A is not None
-    assert point.norm is not None
-    G = problem.dual_candidate(point.gradients)
-    Z = problem.correlate(G)
-    primal = problem.loss_term(point.z) + point.norm
-    dual = problem.with_structure(Rooted(structure.root(point.A))).dual(G, point.W, Z=Z)
-    gap = max(primal - dual, 4 * np.finfo(float).eps * abs(primal))
-    Z1 = Z - 2 * problem.ridge * point.W
-    unit = problem.targets.gradient_unit
-    in_structure = structure.residual(point.A, Z1.T @ Z1 / (4 * problem.alpha), unit, point.factor)
-    return max(float(np.sqrt(gap / unit)), in_structure), G

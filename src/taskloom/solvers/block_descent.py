@@ -10,10 +10,11 @@ from scipy.sparse import issparse
 from .._linalg import psd_eigh, psd_root, spectrum, symmetric
 from ..features.kernels import weighted_gram
 from ..problem import Problem
+from ..problem.evidence import Iterate
 from ..problem.solution import Start
 from ..structures import factored_matrix as factors
 from .alternating import Extrapolation, UnsupervisedStep
-from .base import Iterate, Run, Solver, needs_convex
+from .base import Run, Solver, needs_convex
 from .supervised.sides import FeatureSide, TaskSide
 
 Array = np.ndarray
@@ -162,27 +163,26 @@ class _BlockRun(Run):
             offsets = offsets - total / (curvature * centred.total)
         return np.vstack([new, offsets])
 
-    def step(self, gap: float) -> Iterate:
+    def step(self, gap: float | None) -> None:
         image = self._weights_step(self.A)
         W, b, z = self._at(image)
         penalty = (
             self._penalty_at_hand(W) if self.problem.structure.iterative else None
         )  # the best structure has no closed form
-        here = Iterate(W, b, z, self.problem.loss.gradient(self.problem.observations.y, z), self.A, penalty)
+        self.here = Iterate(W, b, z, self.problem.loss.gradient(self.problem.observations.y, z), self.A, penalty)
         value = self._value(W, z)
         if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
             self.x, self.plain = self.plain, None
             self._set_structure(self.x[:-1])
             self.extrapolate.clear()
-            return here
+            return
         self.objective = value
         combined = self.extrapolate(self.x, image)
         self.plain = None if combined is image else image
         self.x = combined
         self._set_structure(self.x[:-1])
-        if self.structure_step.lower(self.A, gap):
+        if gap is not None and self.structure_step.lower(self.A, gap):
             self._map_changed()
-        return here
 
     def _penalty_at_hand(self, W: Array) -> float:
         problem = self.problem

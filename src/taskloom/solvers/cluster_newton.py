@@ -19,10 +19,11 @@ from scipy.sparse import issparse
 from .._array_api import times, times_transposed
 from ..design.stacked_inputs import GramTasks
 from ..problem import Problem
+from ..problem.evidence import Iterate
 from ..problem.solution import Start
 from ..structures import Clusters
 from ..structures.cluster_norm import ClusterNorm
-from .base import Iterate, Run, Solver
+from .base import Run, Solver
 from .proximal import Proximal
 
 Array = np.ndarray
@@ -32,7 +33,7 @@ MIN_PREDICTED_DECREASE_SHARE = 0.2  # share of the tolerance at which the predic
 
 
 @dataclass(eq=False, repr=False)
-class Smooth(Solver):
+class ClusterNewton(Solver):
     """Newton's method on the weights, with conjugate gradients; for ``Clusters`` and the squared loss.
 
     Parameters
@@ -45,7 +46,7 @@ class Smooth(Solver):
 
     def check(self) -> None:
         if not (0 < self.forcing < 1):
-            raise ValueError(f"Smooth needs 0 < forcing < 1, got forcing={self.forcing!r}")
+            raise ValueError(f"ClusterNewton needs 0 < forcing < 1, got forcing={self.forcing!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         fits = isinstance(problem.structure, Clusters) and problem.loss.quadratic and problem.n_tasks > 1
@@ -54,7 +55,7 @@ class Smooth(Solver):
         return 'solver="smooth" needs Clusters(), the squared loss, dense features and two tasks or more; use solver="auto"'
 
     def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
-        return SmoothRun(self, problem, start, tol)
+        return ClusterNewtonRun(self, problem, start, tol)
 
 
 class SquaredLoss:
@@ -168,17 +169,17 @@ def newton_direction(point: ClusterPoint, forcing: float, limit: int = 100) -> A
     return x
 
 
-class SmoothRun(Run):
-    """Newton steps until the predicted decrease is below the tolerance; proximal steps if these fail."""
+class ClusterNewtonRun(Run):
+    """Newton steps; proximal ones follow if no step decreases the objective."""
 
-    def __init__(self, settings: Smooth, problem: Problem, start: Start | None, tol: float):
+    certificate_interval = MAX_STEPS_PER_CERTIFICATE
+
+    def __init__(self, settings: ClusterNewton, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol
         self.loss = SquaredLoss(problem)
         self.means = problem.design.means
         self.here = ClusterPoint(problem, self.loss, self._first() if start is None else np.ascontiguousarray(start[0].T))
-        self.target_decrease = MIN_PREDICTED_DECREASE_SHARE * tol * problem.scale
         self.first_step = True
-        self.fallback: Run | None = None
 
     def _first(self) -> Array:
         """Weights proportional to the gradient at zero, scaled by the structure that is best for it."""
@@ -198,24 +199,14 @@ class SmoothRun(Run):
         best = top @ (top.T @ C) if wide else (C @ top) @ top.T
         return low * C + (high - low) * best + whole * mean
 
-    def retarget(self, problem: Problem) -> None:
-        raise AssertionError("the squared loss needs no smoothing")
+    def step(self, gap: float | None) -> None:
+        if self.first_step:
+            self.first_step = False
+        elif not self._newton_step():
+            self.successor = Proximal()
 
-    def step(self, gap: float) -> Iterate:
-        if self.fallback is not None:
-            return self.fallback.step(gap)
-        moved = self.first_step
-        for k in range(MAX_STEPS_PER_CERTIFICATE):
-            if self.here.predicted_decrease <= self.target_decrease and (k or self.first_step):
-                break
-            if not self._newton_step():
-                break
-            moved = True
-        self.first_step, self.target_decrease = False, self.target_decrease / 10
-        iterate = self._iterate()
-        if not moved:
-            self.fallback = Proximal().begin(self.problem, Start(iterate.W, iterate.b), self.tol)
-        return iterate
+    def estimated_gap(self) -> float:
+        return self.here.predicted_decrease / MIN_PREDICTED_DECREASE_SHARE
 
     def _newton_step(self) -> bool:
         here = self.here
@@ -233,7 +224,7 @@ class SmoothRun(Run):
             t *= float(np.clip(-t * directional_derivative / (2 * excess), 0.1, 0.5)) if excess > 0 else 0.5
         return False
 
-    def _iterate(self) -> Iterate:
+    def point(self) -> Iterate:
         problem, here, (mean, mean_y) = self.problem, self.here, self.means
         W = here.W.T
         b = mean_y - np.einsum("rt,rt->t", mean, W)

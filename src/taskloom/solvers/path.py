@@ -16,7 +16,7 @@ from ..problem.intercepts import balanced
 from ..problem.solution import Solution, Start
 from ..structures.base import Ray, Structure
 from .base import Solver
-from .smoothing import SmoothedProblem
+from .reformulations.smoothing import Smoothing
 from .solve import solve
 from .supervised.sides import FeatureSide
 
@@ -170,8 +170,8 @@ def _correlations_at_zero(problem: Problem) -> Array:
         return FeatureSide(problem).supervise(Q).Z
     if not isinstance(problem.loss, RowLoss) and (gradients := least_gradients(problem)) is not None:
         return problem.correlate(-problem.observations.weight * gradients)
-    smoothing = SmoothedProblem(problem)
-    fit = FeatureSide(smoothing.problem).supervise(Q)
+    smoothing = Smoothing()
+    fit = FeatureSide(smoothing.apply(problem)).supervise(Q)
     for _ in range(50):
         smoothing.recenter(fit.gradients)
         fit = FeatureSide(smoothing.problem).supervise(Q)
@@ -241,7 +241,9 @@ def least_gradients(problem: Problem) -> Array | None:
     obs = problem.observations
     constants = problem.best_constants
     z = constants[obs.task]
-    beside = SUBGRADIENT_OFFSET * SmoothedProblem(problem).width
+    smoothing = Smoothing()
+    smoothing.apply(problem)
+    beside = SUBGRADIENT_OFFSET * smoothing.width
     steep = problem.loss.smoothed(np.zeros(obs.y.size), 1e-2 * beside)  # almost the loss itself
     lower, upper = steep.gradient(obs.y, z - beside), steep.gradient(obs.y, z + beside)
     free = upper - lower > 1e-6 * np.maximum(np.abs(lower), np.abs(upper))

@@ -15,9 +15,9 @@ import numpy as np
 from .._linalg import symmetric
 from ..design.shared_inputs import DiagonalInputs
 from ..problem import Problem
+from ..problem.evidence import Iterate
 from ..problem.solution import Start
-from ..structures import Clusters
-from .base import Iterate, Run, Solver, needs_convex
+from .base import Run, Solver, needs_convex
 from .supervised import choose_side
 from .supervised.sides import Side, Supervised, TaskSide
 
@@ -78,12 +78,13 @@ class _ProximalRun(Run):
     def __init__(self, settings: Proximal, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
-        self.eliminated, self.target_gap = Eliminated.of(problem, self.side), CERTIFICATE_GAP_SHARE * tol * problem.scale
+        self.eliminated = Eliminated.of(problem, self.side)
+        self.certificate_interval = 1 if self.eliminated is None else MAX_MOVES_PER_CERTIFICATE
         self.exact = FIT_GAP_SHARE if problem.loss.quadratic else NEWTON_GAP_SHARE
         self.side.tolerance = 1e-4 * problem.scale
         if start is not None:
             W = start[0]
-        elif isinstance(problem.structure, Clusters) and problem.structure.is_singleton(problem.n_tasks):
+        elif problem.structure.is_singleton(problem.n_tasks):
             W = np.zeros((problem.n_features, problem.n_tasks))  # the structure does not depend on the weights
         else:
             W = self.side.supervise(self.side.plain_root()).W
@@ -116,23 +117,29 @@ class _ProximalRun(Run):
         self.values = [self.here.value]
         self.finished = None
 
-    def step(self, gap: float) -> Iterate:
-        if np.isfinite(gap):
+    def step(self, gap: float | None) -> None:
+        if gap is not None and np.isfinite(gap):
             self.side.tolerance = self.exact * gap
-        for _ in range(MAX_MOVES_PER_CERTIFICATE):
-            if not self.first_step and not self.problem.structure.known:
-                self._move()
-                self.moves += 1
-                if self._alternation_is_due():
-                    self._alternate()
-            self.first_step = False
-            if self.finished is not None or self._close():
-                break
+        if not self.first_step and not self.problem.structure.known:
+            self._move()
+            self.moves += 1
+            if self._alternation_is_due():
+                self._alternate()
+        self.first_step = False
         if self.problem.structure.known:
             self.finished = "stalled"
+
+    def point(self) -> Iterate:
         A, fit = self.here.A, self.here.fit or self.side.supervise(self.problem.structure.root(self.here.A))
         penalty = fit.norm + self.problem.structure.value(A)
         return Iterate(fit.W, fit.b, fit.z, fit.gradients, A if self.side.bounds_near_structure else None, penalty, fit.Z)
+
+    def estimated_gap(self) -> float:
+        """With the weights eliminated, an estimate costs less than the weights; else a certificate is at hand."""
+        here = self.here
+        if self.eliminated is None or here.candidate is None:
+            return 0.0
+        return self.eliminated.gap(here.A, here.gradient, *here.candidate) / CERTIFICATE_GAP_SHARE
 
     def _alternation_is_due(self) -> bool:
         """Every ``alternate`` steps; less often, and later, if the best structure has no closed form."""
@@ -142,13 +149,6 @@ class _ProximalRun(Run):
             self.moves >= MOVES_BEFORE_ITERATIVE_ALTERNATION
             and self.moves % (ITERATIVE_ALTERNATION_FACTOR * self.settings.alternate) == 0
         )
-
-    def _close(self) -> bool:
-        """Whether to compute a certificate: always if the fit is available, else if the estimated gap is small."""
-        here = self.here
-        if self.eliminated is None or here.candidate is None:
-            return True
-        return self.eliminated.gap(here.A, here.gradient, *here.candidate) <= self.target_gap
 
     def _alternate(self) -> None:
         """The best structure for the current weights ``W = ZA / (2 alpha)``, if it lowers the objective."""

@@ -1,41 +1,54 @@
-"""Variable projection: ``D = QQ'`` on the feature side, tasks eliminated exactly, limited-memory BFGS on ``Q``.
-
-    h(Q) = F(QQ') + sum_t min_b [ loss of task t with weights Q b + alpha ||b||^2 ],   grad h = -ZZ'Q/(2 alpha) + grad F
-
-The envelope theorem gives the gradient from the same ``Z = Phi'G`` that makes the certificate.
-"""
+"""The solver on a factor of the structure: Newton's method where tasks can be eliminated, else limited-memory BFGS."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
+from ...design.table_with_gaps import TableWithGaps
+from ...losses import RowLoss
 from ...problem import Problem
 from ...problem.solution import Start
-from ..base import Iterate, Run, Solver
-from ..supervised.sides import FeatureSide, Side, Supervised, TaskSide
+from ..base import Run, Solver
+from ..proximal import Proximal
+from .lbfgs import FactorRun, LowRankRun
+from .newton_runs import FittedTasksRun, SquaredLossRun
 
-Array = np.ndarray
+MAX_COPIED_ENTRIES = 2e8  # entries of a copy of the inputs with one row for each observation
+MAX_SYSTEM_ENTRIES = 3e7  # entries of the linear systems of all tasks
 
 
 @dataclass(eq=False, repr=False)
 class Factored(Solver):
-    """L-BFGS on the factor of the structure; for functions of the nonzero eigenvalues, and for ``LowRank``.
+    """Steps on a factor of the structure, with the tasks eliminated.
+
+    Under ``Trace`` and a loss of single outputs these are Newton steps; under other functions of the nonzero eigenvalues, with
+    a ridge, and for ``LowRank``, those of limited-memory BFGS.
 
     Parameters
     ----------
     memory : int, default=20
         Number of past steps that the quasi-Newton direction remembers.
+    forcing : float, default=None
+        Conjugate gradients stop when the residual of a Newton system has fallen to this share. By default 0.1 under the squared
+        loss, where a product costs less, and 0.05 under others.
+    single : bool, default=True
+        Whether the first Newton steps under the squared loss, and the directions of all, are computed in single precision. They
+        cost less; equal problems that are written differently (a row twice, or with weight 2) then end equal within the
+        tolerance, not exactly.
     """
 
     memory: int = 20
+    forcing: float | None = None
+    single: bool = True
 
     def check(self) -> None:
         if self.memory < 1:
             raise ValueError(f"Factored needs memory >= 1, got memory={self.memory!r}")
+        if self.forcing is not None and not 0 < self.forcing < 1:
+            raise ValueError(f"Factored needs 0 < forcing < 1, got forcing={self.forcing!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         if problem.structure.either_side or problem.structure.task_factor:
@@ -48,159 +61,34 @@ class Factored(Solver):
             f'for {name} use solver="alternating" or "auto"'
         )
 
+    def smoothing_schedule(self, problem: Problem) -> tuple[float, float]:
+        return (0.1, 4.0) if newton_applies(problem) else (0.5, 3.0)
+
     def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
         if problem.structure.task_factor:
             return LowRankRun(self.memory, problem, start)
-        return _FactoredRun(self, problem, start)
+        if not newton_applies(problem):
+            return FactorRun(self.memory, problem, start)
+        try:
+            return (SquaredLossRun if problem.loss.quadratic else FittedTasksRun)(self, problem, start)
+        except np.linalg.LinAlgError:  # the systems are singular in double precision
+            return Proximal().begin(problem, start, tol)
 
 
-class Memory:
-    """The two-loop recursion of L-BFGS on matrices."""
-
-    def __init__(self, size: int):
-        self.size = size
-        self.pairs: list[tuple[Array, Array, float]] = []
-
-    def add(self, s: Array, y: Array) -> None:
-        curvature = float(np.vdot(s, y))
-        if curvature > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
-            self.pairs = [*self.pairs, (s, y, curvature)][-self.size :]
-
-    def direction(self, gradient: Array) -> Array:
-        q = gradient.copy()
-        coefficients = []
-        for s, y, sy in reversed(self.pairs):
-            a = float(np.vdot(s, q)) / sy
-            q -= a * y
-            coefficients.append(a)
-        if self.pairs:
-            s, y, sy = self.pairs[-1]
-            q *= sy / float(np.vdot(y, y))
-        for (s, y, sy), a in zip(self.pairs, reversed(coefficients), strict=True):
-            q += s * (a - float(np.vdot(y, q)) / sy)
-        return -q
+def newton_applies(problem: Problem) -> bool:
+    """Whether tasks can be eliminated at a factor, and the inputs and systems of all tasks fit in memory."""
+    if problem.structure.schatten_power != 1 or problem.ridge or problem.n_tasks < 2 or isinstance(problem.loss, RowLoss):
+        return False
+    if problem.loss.quadratic and problem.targets.shared_inputs is not None:
+        return True
+    if issparse(problem.features):
+        return False
+    if problem.loss.quadratic:
+        return TableWithGaps.suits(problem.design) or copies_fit(problem)
+    columns = max(40, min(problem.n_tasks, problem.n_features) // 2)
+    return copies_fit(problem) and problem.n_tasks * columns**2 <= MAX_SYSTEM_ENTRIES
 
 
-class FactorRun(Run):
-    """L-BFGS steps on a factor ``Q`` of the structure; subclasses define the objective and the iterate."""
-
-    Q: Array
-    value: float
-    gradient: Array
-
-    def __init__(self, memory: int, problem: Problem, side: Side):
-        self.problem, self.side = problem, side
-        self.structure: Any = problem.structure  # checked by ``accepts``
-        self.memory = Memory(memory)
-        self.fit: Supervised | None = None
-
-    @abstractmethod
-    def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
-        """The objective with the tasks eliminated, its gradient, and the fitted tasks."""
-
-    @abstractmethod
-    def _iterate(self, fit: Supervised) -> Iterate:
-        """The iterate at ``self.Q``."""
-
-    def _acceptable(self, value: float, gradient: Array, t: float, direction: Array, descent: float) -> bool:
-        """Armijo's rule, or the approximate Wolfe condition where rounding hides the decrease (Hager and Zhang)."""
-        if value <= self.value + 1e-4 * t * descent:
-            return True
-        return value <= self.value + 1e-12 * abs(self.value) and float(np.vdot(gradient, direction)) <= -0.9 * descent
-
-    def retarget(self, problem: Problem) -> None:
-        self.problem = self.side.problem = problem
-        self.fit = None
-        self.finished = None
-
-    def step(self, gap: float) -> Iterate:
-        if self.fit is None:
-            self.value, self.gradient, self.fit = self._evaluate(self.Q)
-            return self._iterate(self.fit)
-        direction = self.memory.direction(self.gradient)
-        descent = float(np.vdot(direction, self.gradient))
-        if descent >= 0:
-            self.memory.pairs = []
-            direction = -self.gradient
-            descent = float(np.vdot(direction, self.gradient))
-        t = 1.0
-        if not self.memory.pairs:
-            t = min(1.0, 0.1 * float(np.linalg.norm(self.Q)) / max(float(np.linalg.norm(direction)), 1e-300))
-        for _ in range(30):
-            value, gradient, fit = self._evaluate(self.Q + t * direction)
-            if self._acceptable(value, gradient, t, direction, descent):
-                break
-            t /= 3
-        else:
-            if not self.memory.pairs:
-                self.finished = "stalled"
-            self.memory.pairs = []
-            return self._iterate(self.fit)
-        self.memory.add(t * direction, gradient - self.gradient)
-        self.Q = self.Q + t * direction
-        self.value, self.gradient, self.fit = value, gradient, fit
-        return self._iterate(fit)
-
-
-class _FactoredRun(FactorRun):
-    def __init__(self, settings: Factored, problem: Problem, start: Start | None):
-        super().__init__(settings.memory, problem, FeatureSide(problem))
-        self.Q = np.eye(problem.n_features)
-        if not self.structure.known:
-            W = start[0] if start is not None else self.side.supervise(self.Q).W
-            self.Q = self._root_of(W, 1e-2 if start is None else 1e-4)
-
-    def _root_of(self, W: Array, share: float) -> Array:
-        """A factor with ``min(r, T)`` columns, which suffice; directions outside the span of ``W`` get a share."""
-        q = min(self.problem.n_features, self.problem.n_tasks)
-        U, w, _ = np.linalg.svd(W, full_matrices=False)
-        squared_norm = self.problem.alpha * w[:q] ** 2
-        d = self.structure.f_best(squared_norm + share * squared_norm.mean() + 1e-300)
-        return U[:, :q] * np.sqrt(d)
-
-    def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
-        problem = self.problem
-        landed = self.structure.project_factor(Q)
-        fit = self.side.supervise(landed)
-        # alpha tr(D^+ WW') + ridge ||W||^2 = <W, Z> / 2 at the minimum over the tasks
-        value = problem.loss_term(fit.z) + float(np.vdot(fit.W, fit.Z)) / 2
-        value += self.structure.f(np.linalg.svd(landed, compute_uv=False) ** 2)
-        Z1 = fit.Z - 2 * problem.ridge * fit.W
-        gradient = -Z1 @ (Z1.T @ landed) / (2 * problem.alpha)
-        return value, self.structure.pull_back(Q, gradient), fit
-
-    def _iterate(self, fit: Supervised) -> Iterate:
-        if self.structure.known:
-            return Iterate(fit.W, fit.b, fit.z, fit.gradients)
-        value = self.structure.f(np.linalg.svd(self.structure.project_factor(self.Q), compute_uv=False) ** 2)
-        return Iterate(fit.W, fit.b, fit.z, fit.gradients, penalty=fit.norm + value)
-
-    def step(self, gap: float) -> Iterate:
-        if self.structure.known:
-            self.finished = "stalled"
-            return self._iterate(self.side.supervise(self.Q))
-        return super().step(gap)
-
-
-class LowRankRun(FactorRun):
-    """L-BFGS on ``[B, e]`` for ``A = BB' + diag(e^2)``, with the tasks eliminated.
-
-    h(A) + tr A,   grad_A = I - Z1'Z1 / (4 alpha),   grad_B = 2 grad_A B,   grad_e = 2 diag(grad_A) e
-    """
-
-    def __init__(self, memory: int, problem: Problem, start: Start | None):
-        super().__init__(memory, problem, TaskSide(problem))
-        W = start[0] if start is not None else self.side.supervise(np.eye(problem.n_tasks)).W
-        self.Q = self.structure.first_factor(problem.alpha * W.T @ W, 1e-2 if start is None else 1e-4)
-
-    def _evaluate(self, Q: Array) -> tuple[float, Array, Supervised]:
-        problem = self.problem
-        fit = self.side.supervise(self.structure.root_of(Q))
-        Z1 = fit.Z - 2 * problem.ridge * fit.W
-        gradient = np.eye(problem.n_tasks) - Z1.T @ Z1 / (4 * problem.alpha)
-        return problem.loss_term(fit.z) + fit.norm + float(np.vdot(Q, Q)), self.structure.gradient_of(Q, gradient), fit
-
-    def _iterate(self, fit: Supervised) -> Iterate:
-        L = self.structure.root_of(self.Q)
-        penalty = fit.norm + float(np.vdot(self.Q, self.Q))
-        return Iterate(fit.W, fit.b, fit.z, fit.gradients, L @ L.T, penalty, fit.Z, self.Q, fit.norm)
+def copies_fit(problem: Problem) -> bool:
+    """Whether a copy of the inputs with one row for each observation fits in memory."""
+    return problem.observations.y.size * problem.n_features <= MAX_COPIED_ENTRIES

@@ -14,11 +14,12 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from ..._array_api import inverse_roots, times, times_transposed
-from ...design.input_spectrum import InputSpectrum
 from ...design.smooth_loss_tasks import SmoothLossTasks
 from ...losses.base import Loss
 from ...problem import Problem
-from .objective import Point, joined
+from ...design.task_data import typical
+from ...engines.base import WeightSpectrum
+from ...engines.local import LocalTasks, joined
 
 Array = np.ndarray
 MAX_NEWTON_STEPS = 100  # Newton steps for one task at one factor
@@ -91,7 +92,7 @@ class Fitted:
         curved_share = np.einsum("bm,bm->b", block.v, self.h > 0) / block.v.sum(axis=1)
         self.residual_share = np.maximum(1 - taken / np.maximum(curved_share * block.rows, 1), 0.1)
         self.block = block.sized(self.h)
-        self.size = self.block.size
+        self.size, self.minimum = self.block.size, self.values
 
     def _best_of(self, starts: list[Array]) -> Array:
         """The starting point of lowest objective for each task."""
@@ -158,46 +159,35 @@ class Fitted:
         return d[:, : self.q], times_transposed(self.block.X, e + self.h * times(self.P, d))
 
 
-class FittedPoint(Point):
-    """``h`` at ``Q``, whose columns are orthogonal; the tasks start from the best of some weights and intercepts.
+class FittedTasks(LocalTasks):
+    """The tasks at ``Q``, fitted from the best of some weights and intercepts.
 
     Weights and intercepts have one row for each task, in the order of the blocks.
     """
 
-    parts: list[Fitted]  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        data: Sequence[SmoothLossTasks],
-        problem: Problem,
-        Q: Array,
-        starts: Sequence[tuple[Array, Array]],
-        target_decrease: float,
-        spectrum: InputSpectrum | None = None,
-    ):
-        self.Q, self.alpha, self.p, self.spectrum = Q, problem.alpha, 1, spectrum
-        self.places = [slice(*ends) for ends in pairwise(accumulate((len(part.X) for part in data), initial=0))]
+    def __init__(self, engine: FittedEngine, Q: Array, starts: Sequence[tuple[Array, Array]]):
         squared_norm = np.einsum("rq,rq->q", Q, Q)
         over = Q / np.maximum(squared_norm, 1e-12 * squared_norm.max(initial=0.0) + np.finfo(float).tiny)
         begin = [np.column_stack([W @ over, c]) for W, c in starts]
-        self.parts = [
-            Fitted(part, problem, Q, [start[place] for start in begin], target_decrease)
-            for part, place in zip(data, self.places, strict=True)
+        places = [slice(*ends) for ends in pairwise(accumulate((len(part.X) for part in engine.data), initial=0))]
+        target_decrease = engine.accuracy / engine.n_tasks
+        parts = [
+            Fitted(part, engine.problem, Q, [start[place] for start in begin], target_decrease)
+            for part, place in zip(engine.data, places, strict=True)
         ]
-        self.B, self.Z, self.c = (joined([getattr(part, name) for part in self.parts]) for name in ("B", "Z", "c"))
-        self.value = float(np.vdot(Q, Q)) + sum(float(part.values.sum()) for part in self.parts)
-        self.gradient = 2 * Q - self.Z.T @ self.B
+        super().__init__(parts, Q)
+        self.c = joined([part.c for part in parts])
         self.W = self.weights()
 
-    def predicted(self, dQ: Array) -> tuple[Array, Array]:
-        """The first-order change of ``B`` and of the intercepts when ``Q`` changes by ``dQ``."""
+    def ahead(self, dQ: Array) -> Callable[[float], tuple[Array, Array]]:
+        """Weights and intercepts to first order, as a function of the length of a step along ``dQ``."""
         dW, dZ, dB, dc = self.B @ dQ.T, self.Z @ dQ, np.empty_like(self.B), np.zeros_like(self.c)
         for part, place in zip(self.parts, self.places, strict=True):
             d = part.respond(dW[place], dZ[place])[0]
             dB[place] = d[:, : part.q]
             if d.shape[1] > part.q:
                 dc[place] = d[:, part.q]
-        return dB, dc
+        return lambda t: ((self.B + t * dB) @ (self.Q + t * dQ).T, self.c + t * dc)
 
     def by_observation(self, read: Callable[[Fitted], Array], size: int) -> Array:
         """A quantity of each observation, in the order of the observations."""
@@ -206,3 +196,46 @@ class FittedPoint(Point):
             batch = part.block.batch
             out[batch.place[batch.mask]] = read(part)[batch.mask]
         return out
+
+
+class FittedEngine:
+    """Tasks in memory under a smooth loss: at a factor, each is fitted by Newton's method from its last solution."""
+
+    target_squares = 0.0  # shrinkage comes from the majorant of the loss instead
+    dtype = np.dtype(float)
+
+    def __init__(self, problem: Problem):
+        self.problem, self.n_tasks, self.n_features = problem, problem.n_tasks, problem.n_features
+        self.data, spectrum = problem.design.smooth_loss_tasks
+        self.spectrum = None if spectrum.even else spectrum
+        self.order = np.concatenate([part.batch.tasks for part in self.data])
+        self.mean = np.concatenate([part.mean for part in self.data])
+        self.accuracy = 2e-2 * problem.scale  # how far above their minimum all tasks may stay together
+        self.single_data = None
+
+    @property
+    def size(self) -> float:
+        return typical(np.concatenate([block.size for block in self.data]))
+
+    def independent_fits(self, shrinkage: float) -> WeightSpectrum:
+        """Ridge solutions of the tasks under the majorant of the loss at the best constants."""
+        W, sized, done, c = [], [], 0, self.problem.best_constants[self.order]
+        for block in self.data:
+            constants, done = c[done : done + len(block.X)], done + len(block.X)
+            loss, z = self.problem.loss.pick(block.batch.place), np.broadcast_to(constants[:, None], block.y.shape)
+            h, g = block.v * loss.majorant(block.y, z), block.v * loss.gradient(block.y, z)
+            sized.append(block.sized(h))
+            W.append(sized[-1].independent_fit(h, g, self.problem.fit_intercept))
+        self.data, self.first = sized, (np.concatenate(W), c)
+        return WeightSpectrum.of(self.first[0])
+
+    def eliminate(self, Q: Array, near: FittedTasks | None = None, start: tuple[Array, Array] | None = None) -> FittedTasks:
+        if near is None:
+            return FittedTasks(self, Q, [self.first if start is None else start])
+        return FittedTasks(self, Q, [(near.W, near.c)] if start is None else [(near.W, near.c), start])
+
+    def for_directions(self, tasks: FittedTasks) -> FittedTasks:
+        return tasks
+
+    def refine(self) -> bool:
+        return False

@@ -1,48 +1,38 @@
-"""The objective as a function of a factor of the structure, with the tasks eliminated; for NumPy, PyTorch and CuPy.
+"""The objective as a function of a factor of the structure, with the tasks eliminated by an engine.
 
     h(Q) = tr (QQ')^p + sum_t min_b [ ||y_t - X_t Q b||^2 + alpha ||b||^2 ],     D = QQ',   w_t = Q b_t,   p = 1 or 2
 
 The weights of the observations are inside ``X_t`` and ``y_t``. The tasks are eliminated exactly, so the Hessian of ``h``
 includes their response to a change of ``Q``. A product with it costs two passes over the data and no decomposition; a
 proximal step on ``W`` costs a singular value decomposition.
-
-Tasks come in blocks (``design.task_data``). The rows of ``B``, ``Z`` and ``W`` are the tasks in the order of the blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from ..._array_api import cast, column_squares, double, inner, like, namespace, to_numpy, total
+from ..._array_api import cast, column_squares, double, inner, like, namespace, to_numpy
 from ...design.input_spectrum import InputSpectrum
-from ...design.task_data import TaskBlock, eye_like
+from ...design.task_data import eye_like
 
 Array = Any  # of any of the libraries
 TINY = float(np.finfo(float).tiny)
 SPAN_CURVATURE = 6.0  # curvature within the span of ``Q``, measured; 4 at fixed ``W`` with orthogonal columns
 
 
-def joined(parts: Sequence[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(list(parts))
-
-
 class Point:
     """``h`` at ``Q``, up to a constant: value, gradient, Hessian products and a preconditioner."""
 
-    def __init__(self, data: Sequence[TaskBlock], Q: Array, alpha: float, p: int = 1, spectrum: InputSpectrum | None = None):
-        self.Q, self.alpha, self.p, self.spectrum = Q, alpha, p, spectrum
-        self.parts = [block.at(Q, alpha) for block in data]
-        self.places = [slice(*ends) for ends in pairwise(accumulate((block.n_tasks for block in data), initial=0))]
-        self.B, self.Z = joined([part.B for part in self.parts]), joined([part.Z for part in self.parts])
-        self.value = self.charge + sum(total(part.minimum) for part in self.parts)
-        self.gradient = 2 * p * (Q if p == 1 else Q @ self.E) - self.Z.T @ self.B
+    def __init__(self, tasks: Any, Q: Array, alpha: float, p: int = 1, spectrum: InputSpectrum | None = None):
+        self.tasks, self.Q, self.alpha, self.p, self.spectrum = tasks, Q, alpha, p, spectrum
+        self.value = self.charge + tasks.minimum
+        self.gradient = 2 * p * (Q if p == 1 else Q @ self.E) - tasks.product
 
     @cached_property
     def E(self) -> Array:
@@ -56,21 +46,14 @@ class Point:
 
     @property
     def penalty(self) -> float:
-        return self.charge + self.alpha * inner(self.B, self.B)
-
-    def weights(self) -> Array:
-        """``W``, one row for each task."""
-        return self.B @ self.Q.T
+        return self.charge + self.alpha * self.tasks.squared_norm
 
     def hessian(self, dQ: Array) -> Array:
         """The product of the Hessian of ``h`` with ``dQ``."""
-        dW, dZ = self.B @ dQ.T, self.Z @ dQ
-        both = [part.derivative(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
-        dB, correlation = joined([one for one, _ in both]), joined([other for _, other in both])
-        if self.p == 1:
-            return (2 + self.lift) * dQ + correlation.T @ self.B - self.Z.T @ dB
-        curvature = 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
-        return curvature + self.lift * dQ + correlation.T @ self.B - self.Z.T @ dB
+        curvature = 2 * dQ
+        if self.p != 1:
+            curvature = 4 * (dQ @ self.E + self.Q @ (dQ.T @ self.Q) + self.Q @ (self.Q.T @ dQ))
+        return curvature + self.lift * dQ + self.tasks.hessian(dQ)
 
     @cached_property
     def squared_norm(self) -> np.ndarray:
@@ -80,18 +63,17 @@ class Point:
 
     @cached_property
     def lift(self) -> float:
-        """The Levenberg damping that makes up for a negative gradient in ``D`` along the columns of ``Q``, which are
-        orthogonal.
+        """The Levenberg damping for a negative gradient in ``D`` along the columns of ``Q``, which are orthogonal.
 
         Without it Newton's method would follow such a direction too far.
         """
         length = np.sqrt(self.squared_norm)
-        correlation = self.Z @ self.Q
-        gradient = double(to_numpy(correlation.T @ correlation)) / (4 * self.alpha * length * length[:, None])
+        gradient = double(to_numpy(self.tasks.correlation_gram(self.Q))) / (4 * self.alpha * length * length[:, None])
         if self.p != 1:
             gradient = gradient - np.diag(self.p * column_squares(self.Q) ** (self.p - 1))
         return max(float(np.linalg.eigvalsh(gradient)[-1]) - (self.p == 1), 0.0)
 
+    @cached_property
     def metric(self) -> Callable[[Array], Array]:
         """The preconditioner: the inverse Hessian if the inputs of all tasks had equal variance in all directions.
 
@@ -114,20 +96,24 @@ class Point:
     def _metric(self) -> Callable[[Array], Array]:
         """The preconditioner without the response of the tasks."""
         floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
-        K = (floor + self.lift) * eye_like(self.B)
+        K = (floor + self.lift) * eye_like(self.E)
         if self.p != 1:
             K = K + 4 * self.E
-        curvatures = [(part.B * (2 * part.residual_share * part.size)[:, None]).T @ part.B for part in self.parts]
         if self.spectrum is not None:
-            return anisotropic_metric(K, sum(curvatures, 0 * K), self.spectrum)
-        inverse = namespace(K).linalg.inv(sum(curvatures, K))
+            return anisotropic_metric(K, self.tasks.curvature, self.spectrum)
+        inverse = namespace(K).linalg.inv(K + self.tasks.curvature)
         return lambda gradient: gradient @ cast(inverse, gradient.dtype)
 
-    def in_precision_of(self, data: Sequence[TaskBlock]) -> Point:
-        """A copy for Hessian products in the precision of ``data``: a Newton direction needs two digits."""
-        twin, dtype = copy(self), data[0].dtype
-        twin.Q, twin.B, twin.Z, twin.gradient = (cast(part, dtype) for part in (self.Q, self.B, self.Z, self.gradient))
-        twin.parts = [part.in_precision_of(block) for part, block in zip(self.parts, data, strict=True)]  # type: ignore[attr-defined]
+    @cached_property
+    def predicted_decrease(self) -> float:
+        """The decrease of the quadratic model along the preconditioned gradient."""
+        return inner(self.gradient, self.metric(self.gradient)) / 2
+
+    def with_tasks(self, tasks: Any) -> Point:
+        """A copy for Hessian products with the tasks in another precision."""
+        twin = copy(self)
+        twin.tasks, twin.Q, twin.gradient = tasks, tasks.Q, cast(self.gradient, tasks.Q.dtype)
+        twin.__dict__.pop("E", None)
         return twin
 
 

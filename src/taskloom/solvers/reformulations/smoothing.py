@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ..problem import Problem
-from .base import Iterate, stationarity
+from ...problem import Problem
+from ...problem.evidence import Iterate, stationarity
+from ...problem.solution import Start
+from .base import Reformulation
 
 
-class SmoothedProblem:
+class Smoothing(Reformulation):
     """The problem with its loss smoothed around an estimate of the gradients, which is updated as the fit converges.
 
     When the duality gap of the smoothed problem is a small share of the gap of the original one, smoothing dominates the error:
@@ -16,19 +20,24 @@ class SmoothedProblem:
     the smoothing shrinks by ``width_factor``.
     """
 
-    def __init__(self, problem: Problem, target_share: float = 0.5, width_factor: float = 3.0):
+    def __init__(self, target_share: float = 0.5, width_factor: float = 3.0):
         self.target_share, self.width_factor = target_share, width_factor
-        obs = problem.observations
-        constants = problem.best_constants
-        self.original = problem
-        self.width = 0.3 * _unit(problem, obs.y - constants[obs.task])
-        self.min_width = 1e-6 * self.width
-        self.best_gap = np.inf
-        self.recenter(np.zeros(obs.y.size))
 
-    def recenter(self, guess: np.ndarray) -> None:
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        return not problem.loss.smooth
+
+    def apply(self, problem: Problem, start: Start | None = None) -> Problem:
+        obs = problem.observations
+        self.original = problem
+        self.width = 0.3 * _unit(problem, obs.y - problem.best_constants[obs.task])
+        self.min_width, self.best_gap = 1e-6 * self.width, np.inf
+        return self.recenter(np.zeros(obs.y.size))
+
+    def recenter(self, guess: np.ndarray) -> Problem:
         """Smooth the loss around these gradients."""
         self.problem = self.original.with_loss(self.original.loss.smoothed(guess, self.width))
+        return self.problem
 
     def gap(self, point: Iterate) -> float:
         """The duality gap of the smoothed problem; the squared stationarity residual if it is not convex."""
@@ -36,6 +45,15 @@ class SmoothedProblem:
             return stationarity(self.problem, point)[0] ** 2 * self.original.scale
         dual = self.problem.dual(self.problem.dual_candidate(point.gradients), point.W, point.A)
         return max(point.objective(self.problem) - dual, 0.0)
+
+    def follow(self, run: Any, gap: float, true_gap: float) -> float:
+        """Smooth anew around the point of a run, if it is accurate enough; the gap of the problem that the run then solves."""
+        point = run.point()
+        gap = min(self.gap(point), gap)
+        if not self.update(point, gap, true_gap, run.finished is not None):
+            return gap
+        run.retarget(self.problem)
+        return true_gap  # that of the next smoothed problem is unknown
 
     def update(self, point: Iterate, gap: float, true_gap: float, finished: bool) -> bool:
         """Smooth anew if the smoothed problem is solved accurately enough; True if so."""

@@ -1,0 +1,82 @@
+"""The interface of an engine: a solver on a factor ``Q`` of ``D = QQ'`` holds ``r x q`` matrices, and an engine the tasks.
+
+    h(Q) = tr (QQ')^p + sum_t min_b [ loss of task t with weights Q b + alpha ||b||^2 ],     w_t = Q b_t
+
+Whatever has a row for each task stays with the engine. What it returns are sums over the tasks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .._array_api import left_vectors
+
+Array = Any  # of any of the libraries
+
+
+class WeightSpectrum(NamedTuple):
+    """Squared singular values (ascending) of weights and their vectors on the features, and the number of tasks."""
+
+    squares: np.ndarray
+    vectors: Array
+    n_tasks: int
+
+    @classmethod
+    def of(cls, W: Array) -> WeightSpectrum:
+        """From weights with one row for each task."""
+        return cls(*left_vectors(W.T), W.shape[0])
+
+    @property
+    def rms(self) -> float:
+        """The root mean square over tasks of the norm of the weights."""
+        return float(np.maximum(self.squares, 0.0).sum() / self.n_tasks) ** 0.5
+
+
+class Eliminated(Protocol):
+    """The tasks at a factor, each at its minimum: sums over the tasks of ``b_t`` and of the correlations ``z_t = X_t'g_t``."""
+
+    minimum: float  # sum of the minima of the tasks, up to a constant
+    squared_norm: float  # ||B||^2
+    product: Array  # Z'B, ``r x q``
+    curvature: Array  # approximate curvature of the tasks along ``B``, ``q x q``
+
+    def hessian(self, dQ: Array) -> Array:
+        """The change of ``-Z'B`` with ``Q``: the product of the Hessian, without the penalty."""
+        ...
+
+    def correlation_gram(self, X: Array) -> Array:
+        """``(ZX)'(ZX)`` for some directions ``X`` (``r x k``)."""
+        ...
+
+    def outside(self, U: Array) -> tuple[float, float]:
+        """The largest eigenvalue of ``Z'Z`` outside the span of ``U``, and the curvature of the tasks there."""
+        ...
+
+    def grown(self, Q: Array, step: float) -> tuple[np.ndarray, Array]:
+        """Eigenvalues (ascending) and eigenvectors of ``QQ' + step Z'Z``."""
+        ...
+
+    def weight_spectrum(self) -> WeightSpectrum:
+        """Of ``W = BQ'``."""
+        ...
+
+
+class Engine(Protocol):
+    """Tasks, wherever their rows are."""
+
+    n_tasks: int
+    n_features: int
+    dtype: Any  # of factors
+    spectrum: Any  # the second moments of the inputs, where they are not isotropic; else None
+    size: float  # typical sum of squares of the inputs of a task along a direction
+    target_squares: float  # sum of the squared targets
+
+    def independent_fits(self, shrinkage: float) -> WeightSpectrum:
+        """Approximate ridge solutions of the tasks; the ridge is ``shrinkage`` times the size of their inputs."""
+        ...
+
+    def eliminate(self, Q: Array, near: Any = None, start: Any = None) -> Eliminated:
+        """Minimise every task at the factor; where that takes iterations, from the minima ``near`` or from ``start``."""
+        ...

@@ -1,0 +1,169 @@
+"""Newton's method on the factor of a problem in memory: under the squared loss, and under any other loss of single outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..._array_api import row_products
+from ...design.shared_inputs import SharedInputs
+from ...design.task_data import Rows
+from ...engines.base import WeightSpectrum
+from ...engines.local import LocalEngine
+from ...losses import Squared
+from ...problem import Problem, Targets
+from ...problem.dual_projection import project_dual
+from ...problem.evidence import Iterate
+from ...problem.solution import Start
+from ..proximal import Proximal
+from .fitted_tasks import FittedEngine
+from .newton import FactorNewton, NewtonTuning
+
+Array = np.ndarray
+SQUARED = NewtonTuning()
+OTHER = NewtonTuning(
+    forcing=0.05,
+    certificate_interval=20,
+    decrease_per_gap=0.05,
+    max_step_share=1.0,
+    max_dropped_gradient=0.9,
+    max_dropped_column_ratio=np.inf,
+    weak_penalty_share=0.0,
+)
+MAX_STALLED_CERTIFICATES = 6  # that do not halve the gap, after which proximal steps take over (a new smoothing takes 3 or 4)
+MIN_CURVATURE_SHARE = 1e-6  # smallest curvature of the quadratic model, relative to the majorant
+
+
+def _tuned(tuning: NewtonTuning, forcing: float | None) -> NewtonTuning:
+    return tuning if forcing is None else replace(tuning, forcing=forcing)
+
+
+class TaskLayout:
+    """Task-specific inputs, or a table with missing targets: the structure acts on the features."""
+
+    def __init__(self, problem: Problem, single: bool):
+        design = problem.design
+        data, spectrum = design.task_data
+        single_data = design.task_data_single if single else None
+        self.engine = LocalEngine(data, problem.alpha, single_data, None if spectrum.even else spectrum)
+        self.means = design.means
+        self.order = data[0].tasks if len(data) == 1 else np.concatenate([block.tasks for block in data])
+
+    def to_inner(self, W: Array) -> Array:
+        return W.T[self.order]
+
+    def to_original(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+        """Weights, intercepts, and the factors of the weights."""
+        ordered = np.empty_like(B)
+        ordered[self.order] = B
+        W, (mean, mean_y) = ordered @ Q.T, self.means
+        return W.T, mean_y - np.einsum("rt,tr->t", mean, W), (Q, ordered)
+
+
+class EigenvectorLayout:
+    """Shared inputs along their eigenvectors: rows take the place of tasks, and the structure acts on the tasks."""
+
+    def __init__(self, inputs: SharedInputs, alpha: float):
+        inputs.decompose()
+        d = np.sqrt(np.maximum(inputs.k, 0.0))
+        self.inputs, self.kept = inputs, d > 1e-10 * d.max()
+        self.kept[np.argmax(d)] = True  # keep one row if all inputs are zero
+        d = d[self.kept]
+        y = inputs.projected[self.kept] / np.where(d > 0, d, 1.0)[:, None]
+        self.engine = LocalEngine([Rows(d, y, np.sqrt(inputs.c))], alpha)
+
+    def to_inner(self, W: Array) -> Array:
+        return (W if self.inputs.V is None else self.inputs.V.T @ W)[self.kept]
+
+    def to_original(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+        W = np.zeros((self.kept.size, len(Q)))
+        W[self.kept] = B @ Q.T
+        W = self.inputs.from_eigenbasis(W)
+        return W, self.inputs.intercepts(W), (B, Q)
+
+
+class SquaredLossRun(FactorNewton):
+    """Under the squared loss: the first steps, and all directions, in single precision if the range of the data allows it."""
+
+    when_stuck = Proximal()
+
+    def __init__(self, settings: Any, problem: Problem, start: Start | None):
+        self.problem, shared = problem, problem.targets.shared_inputs
+        self.layout = TaskLayout(problem, settings.single) if shared is None else EigenvectorLayout(shared, problem.alpha)
+        weights = None if start is None else WeightSpectrum.of(self.layout.to_inner(start[0]))
+        tuning = _tuned(SQUARED, settings.forcing)
+        super().__init__(self.layout.engine, problem.alpha, 1, problem.scale, tuning, weights)
+
+    def point(self) -> Iterate:
+        problem, here = self.problem, self.here
+        Q, B = (part.astype(float, copy=False) for part in (here.Q, here.tasks.B))
+        W, b, (left, right) = self.layout.to_original(Q, B)
+
+        def best_penalty() -> tuple[float, Array]:
+            A, penalty = problem.structure.final_structure(np.sqrt(problem.alpha) * (np.linalg.qr(left, mode="r") @ right.T))
+            return penalty, A
+
+        z = problem.predict(W, b)
+        gradients = problem.loss.gradient(problem.observations.y, z)
+        Z = problem.correlate(-problem.observations.weight * gradients)
+        return Iterate(W, b, z, gradients, penalty=here.penalty, Z=Z, best_penalty=best_penalty)
+
+
+class FittedTasksRun(FactorNewton):
+    """Under other losses: the tasks are fitted by Newton's method at every factor, each from its last solution.
+
+    The quadratic model of the loss at the current predictions, a weighted squared loss, serves for the dual projection.
+    Nonsmooth losses are smoothed, and smoothed anew around their gradients after a few steps.
+    """
+
+    when_stuck = Proximal()
+    engine: FittedEngine
+
+    def __init__(self, settings: Any, problem: Problem, start: Start | None):
+        self.problem, engine = problem, FittedEngine(problem)
+        weights = first = None
+        if start is not None:
+            W = start[0].T[engine.order]
+            weights, first = WeightSpectrum.of(W), (W, start[1][engine.order] + row_products(engine.mean, W))
+        self.last, self.idle = np.inf, 0
+        super().__init__(engine, problem.alpha, 1, problem.scale, _tuned(OTHER, settings.forcing), weights, first)
+
+    def retarget(self, problem: Problem) -> None:
+        self.problem = self.engine.problem = problem
+        self.last, self.idle, self.finished = np.inf, 0, None
+        self.here = self._at(self.here.Q)
+
+    def step(self, gap: float | None) -> None:
+        if gap is not None:
+            self.idle = self.idle + 1 if gap > 0.5 * self.last else 0
+            self.last = gap
+        self.engine.accuracy = min(self.engine.accuracy, 0.1 * self.here.predicted_decrease)
+        try:
+            super().step(gap)
+        except np.linalg.LinAlgError:
+            self.successor = self.when_stuck
+        if self.idle == MAX_STALLED_CERTIFICATES:
+            self.successor = self.when_stuck
+
+    def _model(self, z: Array) -> Problem | None:
+        """The squared loss that equals the loss at the current predictions to second order; ``None`` without curvature."""
+        problem, obs = self.problem, self.problem.observations
+        h = np.maximum(problem.loss.curvature(obs.y, z), MIN_CURVATURE_SHARE * problem.loss.majorant(obs.y, z))
+        if not np.all(h > 0):
+            return None
+        target = z - problem.loss.gradient(obs.y, z) / h
+        design = problem.design.with_observations(obs.with_targets(target, obs.weight * h / 2))
+        return problem.with_targets(Targets(design, Squared()))
+
+    def point(self) -> Iterate:
+        problem, obs, tasks, engine = self.problem, self.problem.observations, self.here.tasks, self.engine
+        W, b = np.empty_like(tasks.W), np.empty_like(tasks.c)
+        W[engine.order], b[engine.order] = tasks.W, tasks.c - row_products(engine.mean, tasks.W)
+        z = tasks.by_observation(lambda part: part.z, obs.y.size)
+        gradients = problem.loss.gradient(obs.y, z)
+        G = problem.dual_candidate(gradients)
+        model = self._model(z)
+        projected = None if model is None else project_dual(model, G, problem.correlate(G), W.T, prepare=False)
+        return Iterate(W.T, b, z, gradients if projected is None else -projected / obs.weight, penalty=self.here.penalty)

@@ -1,0 +1,146 @@
+"""A Krylov subspace of the features, which grows with the certificate.
+
+The optimal weights are ``W = Z A / (2 alpha)`` with ``Z = Phi'G``: they lie in the span of ``Z``. So weights in the span of a
+basis ``V`` (``W = V'w``, features ``Phi V'``) are fitted, and certified on all features. If the gap is too large, the basis is
+enlarged by the part of ``Z`` outside its span and by products of that with ``Phi'Phi``: block Krylov steps, for smooth losses,
+any structure of the tasks, and missing targets. The objective is exact at ``V'w``, and the bound uses all features. At the
+current structure, a direction ``u`` outside the span lowers the objective by about
+
+    ||A^(1/2) Z'u||^2 / (4 alpha),
+
+and directions whose decrease is small compared with the tolerance are omitted. If most features are needed, all are used.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+
+from ..._linalg import psd_eigh, psd_root
+from ..._time_limit import check_time
+from ...features.kernels import GROWING, PER_TASK
+from ...losses import RowLoss
+from ...problem import Problem, Targets
+from ...problem.solution import Start
+from ...structures import factored_matrix as factors
+from .base import Reformulation
+
+Array = np.ndarray
+MIN_FEATURES_FOR_KRYLOV = 200  # with fewer features, all of them are as cheap as some
+MAX_BASIS_SHARE = 0.5  # largest basis, as a share of the features: its decomposition costs the cube of its size
+KRYLOV_DEPTH = 4  # block Krylov steps for each certificate
+OMITTED_VALUE_SHARE = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
+FIRST_OMITTED_SHARE = 1e-4  # share of the squared correlations at zero that the first basis may omit: no structure is known yet
+STRUCTURE_RIDGE_SHARE = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
+RELATIVE_ROUNDING = 1e-13  # share of the squared norm of a block that is rounding
+
+
+
+class KrylovSubspace(Reformulation):
+    """The problem in the span of a basis ``V``, with features ``P = Phi V'`` along it (both with one row a direction)."""
+
+    exact: ClassVar[bool] = False
+    restricted: ClassVar[bool] = True
+    tolerance_share: ClassVar[float] = 0.5  # the rest is for the omitted directions
+    targets: Targets  # valid for these, under any structure and regularisation strength
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        """Whether there are many features, few tasks that share most rows, and a smooth loss."""
+        r, T = problem.n_features, problem.n_tasks
+        return not (
+            problem.structure.keeps_columns
+            or problem.structure.is_sum
+            or not problem.structure.convex
+            or r < max(MIN_FEATURES_FOR_KRYLOV, PER_TASK * T)
+            or T > factors.LARGEST_ARRAY
+            or issparse(problem.features)
+            or not (problem.inputs.mostly_observed and problem.loss.smooth)
+            or isinstance(problem.loss, RowLoss)  # one system holds all tasks: no gain
+            or (problem.loss.quadratic and r < GROWING and not _decay(problem.features))
+        )
+
+    def apply(self, problem: Problem, start: Start | None) -> Problem | None:
+        """In the basis of a warm start, or in one from the correlations at zero; ``None`` if all features are needed."""
+        known = None if start is None else start.basis
+        if known is None or known.targets is not problem.targets:
+            obs = problem.observations
+            Z = problem.correlate(problem.dual_candidate(problem.loss.gradient(obs.y, problem.best_constants[obs.task])))
+            nothing = np.zeros((0, problem.n_features)), np.zeros((0, problem.n_rows))
+            known = _enlarged(problem, *nothing, Z, FIRST_OMITTED_SHARE * float(np.vdot(Z, Z)))
+        if not isinstance(known, KrylovSubspace):
+            return None
+        self.__dict__.update(vars(known))
+        return problem.with_targets(self.spanned)
+
+    @classmethod
+    def of(cls, problem: Problem, V: Array, P: Array) -> KrylovSubspace:
+        """The subspace of a basis."""
+        subspace = cls()
+        subspace.targets, subspace.V, subspace.P = problem.targets, V, P
+        subspace.spanned = problem.targets.with_features(P.T)
+        return subspace
+
+    def to_inner(self, start: Start) -> Start:
+        return start._replace(W=self.V @ start.W)
+
+    def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
+        return (W.T @ self.V).T, b
+
+    def enlarged(self, problem: Problem, Z: Array, A: Array, tol: float) -> KrylovSubspace | AllFeatures:
+        """A larger basis, by the correlations of the last certificate at the current structure; or all features."""
+        root = psd_root(A + STRUCTURE_RIDGE_SHARE * float(np.trace(A)) / len(A) * np.eye(len(A)))
+        least = OMITTED_VALUE_SHARE * tol * problem.scale * 4 * problem.alpha
+        return _enlarged(problem, self.V, self.P, Z @ root, least) or AllFeatures(problem.targets)
+
+
+class AllFeatures(NamedTuple):
+    """A marker for warm starts: a basis was tried for these targets and found too large."""
+
+    targets: Targets
+
+
+def _decay(phi: Array) -> bool:
+    """Whether the leading third of the columns has nearly all of the squared norm, as in a pivoted Cholesky factor."""
+    squared_norm = np.einsum("ij,ij->j", phi, phi)
+    return float(squared_norm[len(squared_norm) // 3 :].sum()) <= 1e-3 * float(squared_norm.sum())
+
+
+def _enlarged(problem: Problem, V: Array, P: Array, block: Array, least: float) -> KrylovSubspace | None:
+    """The basis with the leading directions of ``block``, until squares of less than ``least`` are left.
+
+    It also contains the Krylov directions of these, with rows weighted as by all tasks together.
+    """
+    obs, phi, before = problem.observations, problem.features, len(V)
+    weight = np.bincount(obs.row, obs.weight, minlength=problem.n_rows) / obs.weight.sum()
+    new = _directions(V, block.T, least)
+    for k in range(KRYLOV_DEPTH):
+        check_time()
+        if k > 0:
+            products = P[len(P) - len(new) :]
+            if problem.fit_intercept:
+                products = products - (products @ weight)[:, None]
+            new = _directions(V, (products * weight) @ phi)
+        if len(V) + len(new) > MAX_BASIS_SHARE * problem.n_features:
+            return None
+        V, P = np.vstack([V, new]), np.vstack([P, new @ phi.T])
+    return KrylovSubspace.of(problem, V, P) if len(V) > before else None
+
+
+def _directions(V: Array, block: Array, least: float = 0.0) -> Array:
+    """Orthonormal rows that span the part of ``block`` outside the span of ``V``."""
+    outside = _outside(V, block)
+    squares, U = psd_eigh(outside @ outside.T)
+    keep = np.cumsum(squares) > max(least, RELATIVE_ROUNDING * float(np.vdot(block, block)))
+    new = _orthonormal(U[:, keep].T[::-1] @ outside)
+    return _orthonormal(_outside(V, new))  # orthogonalise twice
+
+
+def _outside(V: Array, block: Array) -> Array:
+    return block - (block @ V.T) @ V
+
+
+def _orthonormal(rows: Array) -> Array:
+    return np.ascontiguousarray(np.linalg.qr(rows.T)[0].T)
