@@ -13,7 +13,7 @@ from contextvars import ContextVar
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
 
-class TimeLimitReached(TimeoutError):
+class TimeLimitError(TimeoutError):
     """The time limit of a fit has passed. A solve catches it and returns its best point."""
 
 
@@ -36,9 +36,9 @@ def time_is_up() -> bool:
 
 
 def check_time() -> None:
-    """Raise ``TimeLimitReached`` if the time limit has passed."""
+    """Raise ``TimeLimitError`` if the time limit has passed."""
     if time_is_up():
-        raise TimeLimitReached("time_limit was reached before a first iterate was found; raise time_limit")
+        raise TimeLimitError("time_limit was reached before a first iterate was found; raise time_limit")
 
 
 @contextmanager

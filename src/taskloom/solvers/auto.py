@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .._component import resolve, warn
+from .._component import resolve
 from ..problem import Problem
 from .alternating import Alternating
 from .base import Solver
@@ -17,28 +17,16 @@ MIN_TASKS_FOR_PROXIMAL = 50  # with fewer tasks and a nonsmooth loss, L-BFGS on 
 MIN_LARGE_STRUCTURE = 300  # from this size on, a proximal step on the structure costs more than one on a factor
 
 SOLVERS: list[type] = [Alternating, Block, Factored, Proximal]
-FORMER_NAMES: dict[str, Callable[[], Solver]] = {
-    "projected": Factored,
-    "reweighted": Factored,
-    "low_rank": Factored,
-    "smooth": ClusterNewton,
-}
+DEPRECATED: dict[str, type] = {"projected": Factored, "reweighted": Factored, "low_rank": Factored, "smooth": ClusterNewton}
 
 
 def as_solver(solver: str | Solver, problem: Problem) -> Solver:
-    """The solver of this name; ``"auto"`` chooses by structure, loss and shape."""
-    if isinstance(solver, str) and solver == "auto":
+    """The solver of this name; ``"auto"`` chooses by structure, loss and shape. Former names stand for their successors."""
+    if not isinstance(solver, str):
+        return resolve(solver, Solver, SOLVERS, "solver", also=["auto"])
+    if solver == "auto":
         return choose(problem)
-    if isinstance(solver, str) and solver in FORMER_NAMES:
-        return _former(solver)
-    return resolve(solver, Solver, SOLVERS, "solver", also=["auto"])
-
-
-def _former(name: str) -> Solver:
-    solver = FORMER_NAMES[name]()
-    instead = "auto" if isinstance(solver, ClusterNewton) else solver.name
-    warn(f'solver="{name}" is a former name and will go in a later version; use solver="{instead}"', DeprecationWarning)
-    return solver
+    return DEPRECATED[solver]() if solver in DEPRECATED else resolve(solver, Solver, SOLVERS, "solver", also=["auto"])
 
 
 def choose(problem: Problem) -> Solver:

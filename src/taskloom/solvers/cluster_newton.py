@@ -21,8 +21,6 @@ from ..design.stacked_inputs import GramTasks
 from ..problem import Problem
 from ..problem.evidence import Iterate
 from ..problem.solution import Start
-from ..structures import Clusters
-from ..structures.cluster_norm import ClusterNorm
 from .base import Run, Solver
 from .proximal import Proximal
 
@@ -49,7 +47,7 @@ class ClusterNewton(Solver):
             raise ValueError(f"ClusterNewton needs 0 < forcing < 1, got forcing={self.forcing!r}")
 
     def accepts(self, problem: Problem) -> str | None:
-        fits = isinstance(problem.structure, Clusters) and problem.loss.quadratic and problem.n_tasks > 1
+        fits = problem.structure.smooth_norm and problem.loss.quadratic and problem.n_tasks > 1
         if fits and not issparse(problem.features):
             return None
         return 'solver="smooth" needs Clusters(), the squared loss, dense features and two tasks or more; use solver="auto"'
@@ -113,7 +111,7 @@ class ClusterPoint:
 
     def __init__(self, problem: Problem, loss: SquaredLoss, W: Array):
         self.problem, self.loss, self.W = problem, loss, W
-        self.norm = ClusterNorm(problem.structure, W)  # type: ignore[arg-type]
+        self.norm = problem.structure.weight_norm(W)
         residual, self.Z = loss.at(W)
         self.penalty = problem.alpha * self.norm.value + problem.ridge * float(np.vdot(W, W))
         self.value = residual + self.penalty

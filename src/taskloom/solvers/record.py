@@ -196,4 +196,3 @@ class Record:
         if not np.isfinite(self.dual):
             return ["No certificate is available: no finite bound on the conjugates of the loss and the penalty was found."]
         return [f"{part.proof}." for part in (self.problem.structure, self.problem.loss) if part.proof]
-

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._component import is_number
 from .._linalg import one_thread
-from .._time_limit import TimeLimitReached, no_time_limit, time_is_up
+from .._time_limit import TimeLimitError, no_time_limit, time_is_up
 from .._time_limit import time_limit as limited_time
 from ..problem import Problem
 from ..problem.evidence import Iterate
@@ -80,7 +80,7 @@ def solve(
         try:
             while attempt.next(solver, chosen):
                 attempt.status = iterate(attempt.stage, attempt.solver, attempt.chain.start, limits, attempt.read)
-        except TimeLimitReached:  # in a preparation
+        except TimeLimitError:  # in a preparation
             attempt.status = "time_limit"
     with no_time_limit():
         return outer.invert(attempt.solution(solver == "auto"))
@@ -223,7 +223,7 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
                 if gap is not None:
                     run, gap = _continued(run, record, solver, smoothing, gap)
             return _certified("max_iter", run, record, gap)
-    except (KeyboardInterrupt, TimeLimitReached) as stopped:
+    except (KeyboardInterrupt, TimeLimitError) as stopped:
         if not record.found and not record.convex:
             raise  # there is no iterate to return
         return _certified("interrupted" if isinstance(stopped, KeyboardInterrupt) else "time_limit", run, record, None)

@@ -22,7 +22,13 @@ from ...design.task_data import Rows, TaskBlock
 from ...features.kernels import GROWING, PER_TASK
 from ...structures import Structure
 from ..factor.objective import Point
-from ..subspaces import FIRST_OMITTED_SHARE, KRYLOV_DEPTH, MAX_BASIS_SHARE, OMITTED_VALUE_SHARE, STRUCTURE_RIDGE_SHARE
+from ..reformulations.krylov import (
+    FIRST_OMITTED_SHARE,
+    KRYLOV_DEPTH,
+    MAX_BASIS_SHARE,
+    OMITTED_VALUE_SHARE,
+    STRUCTURE_RIDGE_SHARE,
+)
 from .eigenbasis_inputs import Shared, first_kept
 from .evidence import Evidence
 

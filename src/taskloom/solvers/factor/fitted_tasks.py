@@ -15,11 +15,11 @@ import numpy as np
 
 from ..._array_api import inverse_roots, times, times_transposed
 from ...design.smooth_loss_tasks import SmoothLossTasks
-from ...losses.base import Loss
-from ...problem import Problem
 from ...design.task_data import typical
 from ...engines.base import WeightSpectrum
 from ...engines.local import LocalTasks, joined
+from ...losses.base import Loss
+from ...problem import Problem
 
 Array = np.ndarray
 MAX_NEWTON_STEPS = 100  # Newton steps for one task at one factor

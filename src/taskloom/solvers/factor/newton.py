@@ -29,7 +29,9 @@ class NewtonTuning:
     certificate_interval: int = 8  # steps after which a certificate is computed at the latest
     decrease_per_gap: float = 0.2  # predicted decrease, as a share of the gap that it announces
     max_cg_steps: int = 100  # conjugate-gradient steps for one direction
-    min_curvature_share: float = 0.1  # of the preconditioner's curvature: below it conjugate gradients stop, far from the optimum
+    min_curvature_share: float = (
+        0.1  # of the preconditioner's curvature: below it conjugate gradients stop, far from the optimum
+    )
     max_step_share: float = np.inf  # longest step, as a multiple of the norm of the factor
     min_decrease_in_eps: float = 1000  # below this many roundings of the value, the gradient norm decides about a step
     max_dropped_column_share: float = 0.1  # columns below this share of the mean squared norm may be dropped, if the dual
@@ -166,9 +168,7 @@ class FactorNewton(Run):
             start = None if ahead is None else ahead(t)
             for Q in [whole] if trimmed is whole else [trimmed, whole]:  # keep all columns if dropping some fails
                 there = self._at(Q, start)
-                if there.value < here.value + 1e-4 * t * derivative or (
-                    below_rounding and Q is whole and self._flatter(there)
-                ):
+                if there.value < here.value + 1e-4 * t * derivative or (below_rounding and Q is whole and self._flatter(there)):
                     self.here = there
                     return True
             t /= 4

@@ -30,6 +30,12 @@ class EigenbasisForm(Reformulation):
             return False
         return problem.targets.in_eigenbasis is not None
 
+    @classmethod
+    def of(cls, problem: Problem) -> EigenbasisForm | None:
+        """The form of a problem, where it applies; for problems of the same targets."""
+        form = cls()
+        return form if cls.applies(problem) and form.apply(problem) is not None else None
+
     def apply(self, problem: Problem, start: Start | None = None) -> Problem:
         assert problem.design.eigenbasis is not None
         assert problem.model.in_eigenbasis is not None

@@ -37,7 +37,6 @@ STRUCTURE_RIDGE_SHARE = 0.01  # multiple of the mean eigenvalue added to the str
 RELATIVE_ROUNDING = 1e-13  # share of the squared norm of a block that is rounding
 
 
-
 class KrylovSubspace(Reformulation):
     """The problem in the span of a basis ``V``, with features ``P = Phi V'`` along it (both with one row a direction)."""
 
