@@ -12,13 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._array_api import card_array, double, library, namespace, place, plain, to_numpy
 from .._component import warn
+from .._time_limit import time_limit as limited_time
 from ..design import task_strengths
 from ..losses import as_loss
+from ..problem.solution import Certificate, History
 from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite, refusal, solve_on_device
 from ..structures import Structure, as_structure
 from ..structures import factored_matrix as factors
 from ..tables.layout import code_labels, column_names, column_position, sorted_labels
-from .callbacks import show
+from .callbacks import Watch, show
 from .decision import on_device
 from .fitted import FittedState
 from .target_encoding import TargetScale
@@ -71,22 +73,36 @@ def _refusal(model: Any, X: Any) -> str | None:
     return refusal(as_structure(model.structure), as_loss(model.loss), model.ridge, model.solver)
 
 
-def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str) -> FittedState:
+def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str, watch: Watch | None = None) -> FittedState:
     """The fitted state of a fit on a device."""
-    inputs, labels, columns = _device_inputs(model, X, device)
-    structure = as_structure(model.structure).bind([])
-    data, targets = _device_data(model, inputs, labels, y, sample_weight)
+    with limited_time(model.time_limit):
+        inputs, labels, columns = _device_inputs(model, X, device)
+        structure = as_structure(model.structure).bind([])
+        problem, targets = _device_problem(model, inputs, labels, y, sample_weight, structure)
 
-    def report(history) -> None:
-        if line := show(history):
-            sys.stdout.write(line + "\n")
+        def state(point: Any, certificate: Certificate | None, history: History) -> FittedState:
+            return _fitted(model, columns, targets, problem, structure, point, certificate, history)
 
-    limits = {"tol": model.tol, "max_iter": model.max_iter, "time_limit": model.time_limit}
-    outcome = solve_on_device(data, structure, float(model.alpha), callback=report if model.verbose else None, **limits)
-    state = _fitted(model, columns, targets, data, structure, outcome)
-    if not outcome.certificate.converged:
-        warn(outcome.certificate.message, ConvergenceWarning)
-    return state
+        def report(history: History) -> bool | None:
+            if model.verbose and (line := show(history)):
+                sys.stdout.write(line + "\n")
+            return watch is not None and watch.part("iteration").end(lambda: {"_state": state(history.best(), None, history)})
+
+        limits = {"tol": model.tol, "max_iter": model.max_iter, "time_limit": model.time_limit}
+        start = _start(model, problem) if model.warm_start else None
+        callback = report if model.verbose or watch is not None else None
+        found = solve_on_device(problem, start=start, callback=callback, **limits)
+    if not found.certificate.converged and found.certificate.status != "callback":
+        warn(found.certificate.message, ConvergenceWarning)
+    return state(found.point, found.certificate, found.history)
+
+
+def _start(model: Any, problem: Data) -> Array | None:
+    """The coefficients of the last fit for ``warm_start``, if their shape is that of the data."""
+    last = vars(model).get("_state")
+    coef = None if last is None else last.dual_coef_ if isinstance(problem, KernelInputs) else last.coef_
+    shape = (problem.X.shape[0], problem.n_tasks) if isinstance(problem, KernelInputs) else (problem.n_tasks, problem.X.shape[1])
+    return coef if coef is not None and coef.shape == shape and np.any(coef) else None
 
 
 # --- validation --------------------------------------------------------------------------------------------------------
@@ -113,7 +129,9 @@ def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, InputColu
     return xp.concat([X[:, :at], X[:, at + 1 :]], axis=1), X[:, at], columns
 
 
-def _device_data(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Data, TargetInfo]:
+def _device_problem(
+    model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any, structure: Structure
+) -> tuple[Data, TargetInfo]:
     """The problem in one of the shapes that a device solves."""
     task = None
     if labels is not None:
@@ -133,7 +151,7 @@ def _device_data(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: An
     if complete and alike and (factors.LARGEST_ARRAY if narrow else factors.DENSE_TASKS) >= T:
         s = np.full(n, 1 / n) if weights is None else weights[:, 0] / weights[:, 0].sum()
         c = task_strengths(entries_by_task(model.task_weight, targets.tasks_, "task_weight"), np.full(T, 1.0))
-        Y, settings = xp.asarray(Y, device=inputs.device), (s, c, float(model.alpha), model.fit_intercept)
+        Y, settings = xp.asarray(Y, device=inputs.device), (s, c, structure, float(model.alpha), model.fit_intercept)
         if linear and inputs.shape[1] <= n:
             return EigenbasisInputs(inputs, Y, *settings), targets
         definite = is_definite(model.kernel, model.gamma, model.degree, model.coef0)
@@ -147,7 +165,7 @@ def _device_data(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: An
         raise ValueError(f"a device takes tasks of at most {WIDEST} features, got {inputs.shape[1]}")
     # observations on the host: one number of each kind for a target is little beside the inputs
     seen = observations(targets, to_numpy(Y), task, weights, model._labelled(targets), model.task_weight)
-    return OwnInputs(inputs, seen, float(model.alpha), model.fit_intercept), targets
+    return OwnInputs(inputs, seen, structure, float(model.alpha), model.fit_intercept), targets
 
 
 def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, TargetInfo]:
@@ -167,13 +185,20 @@ def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, TargetInfo]:
 
 
 def _fitted(
-    model: Any, columns: InputColumns, targets: TargetInfo, data: Data, structure: Structure, outcome: Any
+    model: Any,
+    columns: InputColumns,
+    targets: TargetInfo,
+    data: Data,
+    structure: Structure,
+    point: Any,
+    certificate: Certificate | None,
+    history: History,
 ) -> FittedState:
     single, alpha = data.X.dtype == namespace(data.X).float32, float(model.alpha)
     dtype = np.dtype(np.float32 if single else np.float64)
     found: dict[str, Any] = {}
     if isinstance(data, KernelInputs):
-        dual, b, products, inner = data.fitted(outcome.point)
+        dual, b, products, inner = data.fitted(point)
         A: Any = structure.best_structure(alpha * products)
         if model.kernel == "linear":
             found["coef_"] = np.ascontiguousarray(dual.T @ to_numpy(data.X), dtype=dtype)
@@ -181,7 +206,7 @@ def _fitted(
             found |= {"dual_coef_": dual.astype(dtype), "X_fit_": to_numpy(data.X), "inner_products": products}
         found["stored_contributions"] = A * inner / (2 * alpha)
     else:
-        W, b, Z = data.fitted(outcome.point)
+        W, b, Z = data.fitted(point)
         A = _best_structure(structure, alpha, W)
         found |= {"coef_": np.ascontiguousarray(W, dtype=dtype), "dual": Z.T}
     return FittedState(
@@ -194,9 +219,9 @@ def _fitted(
         intercept_=b.astype(dtype),
         structure_=A.astype(dtype),
         learned=structure,
-        certificate_=outcome.certificate,
-        n_iter_=len(outcome.history),
-        history_=outcome.history.as_dict(),
+        certificate_=certificate,
+        n_iter_=len(history),
+        history_=history.as_dict(),
         device_=data.place,
     )
 

@@ -21,6 +21,7 @@ from ..design.observations import Value
 from ..features.kernels import Matrix
 from ..losses import Loss, as_loss
 from ..structures import Structure, as_structure
+from ..structures.base import Ray
 from ..structures.terms import Term
 from . import evidence as certify
 from .model import Model, Targets
@@ -457,12 +458,22 @@ class Problem(Value):
         float
             ``gap / scale``.
         """
-        if gap <= 0:
-            return 0.0
-        size = size if np.isfinite(size) else 0.0
-        if self.scale <= self.rounding_floor and gap <= max(self.rounding_floor, 1e-12 * size):
-            return 0.0
-        return gap / self.scale if self.scale > 0 else np.inf
+        return relative_gap(gap, size, self.scale, self.rounding_floor)
+
+
+def relative_gap(gap: float, size: float, scale: float, rounding_floor: float) -> float:
+    """A gap over the loss of the intercept-only model, on every engine; 0 where both are 0 up to rounding."""
+    if gap <= 0:
+        return 0.0
+    size = size if np.isfinite(size) else 0.0
+    if scale <= rounding_floor and gap <= max(rounding_floor, 1e-12 * size):
+        return 0.0
+    return gap / scale if scale > 0 else np.inf
+
+
+def scaled_bound(gain: float, cost: float, ray: Ray) -> float:
+    """The best ``D(c G)`` under the squared loss, from ``sum G y``, ``sum G^2 / (4 v)`` (and a ridge), and ``c -> F*(c S)``."""
+    return best_scaling(lambda c: c * gain - c * c * cost - ray.conjugate(c * c), ray.max_scale)
 
 
 def best_scaling(bound: Callable[[float], float], max_scale: float) -> float:

@@ -207,21 +207,22 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
             schedule, gap = _Schedule(record, smoothing is not None), None
             while len(record.history) < limits.max_iter:
                 run.step(gap)
-                gap = record.update(run.point()) if schedule.due(run) else None
+                point = run.point() if schedule.due(run) else None
+                gap = None if point is None else record.update(point)
                 record.add_to_history()
                 record.length = run.length
                 stop = limits.callback is not None and limits.callback(record.history)
                 if gap is not None:
                     if (status := record.status(run.finished)) is not None:
                         return status
-                    gap = gap if smoothing is None else smoothing.follow(run, gap, record.last_gap)
+                    gap = gap if smoothing is None else smoothing.follow(run, point, gap, record.last_gap)
                     schedule.certified(run, gap)
                 if run.finished is not None:
                     return run.finished
                 if stop or time_is_up():
                     return _certified("callback" if stop else "time_limit", run, record, gap)
                 if gap is not None:
-                    run, gap = _continued(run, record, solver, smoothing, gap)
+                    run, gap = _continued(run, point, record, solver, smoothing, gap)
             return _certified("max_iter", run, record, gap)
     except (KeyboardInterrupt, TimeLimitError) as stopped:
         if not record.found and not record.convex:
@@ -248,8 +249,8 @@ class _Schedule:
         self.steps = 0
         if self.smoothed:
             self.goal = min(SMOOTHED_GAP_SHARE * gap, MAX_SMOOTHED_GAP * self.scale)
-        elif run.certificate_interval > 1:
-            self.goal = min(self.goal, max(GAP_DECAY * self.goal, 0.0), 0.3 * max(run.estimated_gap(), self.goal))
+        elif run.certificate_interval > 1 and (estimate := run.estimated_gap()) <= self.goal:
+            self.goal = min(GAP_DECAY * self.goal, 0.3 * estimate)
 
 
 def _certified(status: str, run: Run | None, record: Record, gap: float | None) -> str:
@@ -262,13 +263,12 @@ def _certified(status: str, run: Run | None, record: Record, gap: float | None) 
 
 
 def _continued(
-    run: Run, record: Record, solver: Solver, smoothing: Smoothing | None, gap: float | None
+    run: Run, point: Any, record: Record, solver: Solver, smoothing: Smoothing | None, gap: float | None
 ) -> tuple[Run, float | None]:
     """The run that goes on: the same, its successor, or one that returns to a better point that was left."""
     problem = record.problem if smoothing is None else smoothing.problem
     if run.successor is not None:
-        here = run.point()
-        return run.successor.begin(problem, Start(here.W, here.b), record.tol), gap
+        return run.successor.begin(problem, Start(point.W, point.b), record.tol), gap
     if not record.left_better_point:
         return run, gap
     if smoothing is not None:

@@ -4,7 +4,7 @@ The code is written for NumPy, PyTorch and CuPy. Data stay on their device; only
 Iterations run in the precision of the data, certificates in double precision.
 """
 
-from .device_loop import Outcome, refusal, solve_on_device
+from .device_run import refusal, solve_on_device
 from .eigenbasis_inputs import EigenbasisInputs
 from .kernel_inputs import KernelInputs, accelerated_kernel, is_definite
 from .own_inputs import OwnInputs
@@ -12,7 +12,6 @@ from .own_inputs import OwnInputs
 __all__ = [
     "EigenbasisInputs",
     "KernelInputs",
-    "Outcome",
     "OwnInputs",
     "accelerated_kernel",
     "is_definite",

@@ -10,22 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from ..._array_api import double, eigh, inner, like, namespace, place, to_numpy
+from ..._array_api import double, eigh, inner, like, namespace, to_numpy
 from ...design.task_data import Rows, TaskBlock
 from ...structures import Structure
 from ..factor.objective import Point
-from .evidence import DualCandidate, Evidence
+from .device_problem import DeviceProblem, DualCandidate
 
 Array = Any
 MAX_BLOCK_ENTRIES = 1 << 27  # entries of the inputs that are read at a time
 
 
-class Shared:
+class Shared(DeviceProblem):
     """Common part of both layouts. ``s`` are the row weights (sum 1), ``c`` the task weights."""
 
-    def __init__(self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, alpha: float, fit_intercept: bool):
-        self.X, self.alpha, self.fit_intercept, self.xp = X, alpha, fit_intercept, namespace(X)
-        self.place = place(X)
+    def __init__(
+        self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, structure: Structure, alpha: float, fit_intercept: bool
+    ):
+        super().__init__(X, structure, alpha, fit_intercept)
+        self.n_tasks = c.size
         self.s, self.c = self._double(s), self._double(c)
         self.root = self.xp.sqrt(self.c)
         self.y_mean = self._double(self.s @ Y) if fit_intercept else self._double(np.zeros(c.size))
@@ -36,11 +38,7 @@ class Shared:
         values = np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
         return self.xp.asarray(values, dtype=self.xp.float64, device=self.X.device)
 
-    def enlarged(self, point: Point, structure: Structure, tol: float, moved: bool, stalled: bool) -> Array | None:
-        """``None``: no direction is omitted."""
-        return None
-
-    def _prove(self, left: Array, along: Array, correlation: Array, penalty: float) -> Evidence:
+    def _prove(self, left: Array, along: Array, correlation: Array, penalty: float) -> tuple[float, float, list[DualCandidate]]:
         """The terms of a certificate from moments of the residuals ``R``: ``R'R``, ``R'Y`` and ``Z'Z``, each ``T x T``.
 
         A second dual candidate projects ``Z`` onto the domain of the trace penalty, by a multiplication of ``G`` from the
@@ -60,7 +58,7 @@ class Shared:
             mixed = self.c[:, None] * N
             cost = float(xp.sum(xp.linalg.diagonal(mixed.T @ left @ mixed) / self.c))
             candidates.append(DualCandidate(2 * inner(mixed, along), cost, np.minimum(squares, 1.0)))
-        return Evidence(loss, penalty, candidates)
+        return loss, penalty, candidates
 
 
 class EigenbasisInputs(Shared):
@@ -72,14 +70,17 @@ class EigenbasisInputs(Shared):
     Y : array of shape (n, T), on the same device
     s, c : ndarray
         Weights of the rows (sum 1) and of the tasks.
+    structure : Structure
     alpha : float
     fit_intercept : bool
     """
 
     single = False  # moments are added up in double precision, whatever the inputs
 
-    def __init__(self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, alpha: float, fit_intercept: bool = True):
-        super().__init__(X, Y := double(Y), s, c, alpha, fit_intercept)
+    def __init__(
+        self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, structure: Structure, alpha: float, fit_intercept: bool = True
+    ):
+        super().__init__(X, Y := double(Y), s, c, structure, alpha, fit_intercept)
         xp, (n, d) = self.xp, X.shape
         self.x_mean = self._double(np.zeros(d))
         rows = max(MAX_BLOCK_ENTRIES // d, 1)
@@ -103,9 +104,12 @@ class EigenbasisInputs(Shared):
 
     def weights(self, point: Point | None) -> Array:
         """``W`` (``d x T``)."""
-        return 0.0 * self.xy if point is None else self.V @ point.weights()
+        return 0.0 * self.xy if point is None else self.V @ point.tasks.weights()
 
-    def evidence(self, point: Point | None) -> Evidence:
+    def to_inner(self, coef: np.ndarray) -> Array:
+        return self.V.T @ self._double(coef.T)
+
+    def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
         W = self.weights(point)
         explained = self.xx @ W
         along = self.yy - W.T @ self.xy

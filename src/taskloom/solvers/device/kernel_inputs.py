@@ -29,8 +29,8 @@ from ..reformulations.krylov import (
     OMITTED_VALUE_SHARE,
     STRUCTURE_RIDGE_SHARE,
 )
+from .device_problem import DualCandidate
 from .eigenbasis_inputs import Shared, first_kept
-from .evidence import Evidence
 
 Array = Any
 
@@ -51,7 +51,7 @@ class KernelInputs(Shared):
     X : array of shape (n, d), on its device
     kernel : callable
         ``k(X, Z)`` for arrays on the device; see ``accelerated_kernel``.
-    Y, s, c, alpha, fit_intercept
+    Y, s, c, structure, alpha, fit_intercept
         As in ``EigenbasisInputs``.
     definite : bool
         Whether the kernel is known to be positive semidefinite; if not, its eigenvalues are checked.
@@ -66,12 +66,13 @@ class KernelInputs(Shared):
         Y: Array,
         s: np.ndarray,
         c: np.ndarray,
+        structure: Structure,
         alpha: float,
         fit_intercept: bool = True,
         definite: bool = False,
     ):
         xp = namespace(X)
-        super().__init__(X, Y := double(Y), s, c, alpha, fit_intercept)
+        super().__init__(X, Y := double(Y), s, c, structure, alpha, fit_intercept)
         self.single = X.dtype == xp.float32
         inputs = double(X)
         self.K = kernel(inputs, inputs)
@@ -165,7 +166,7 @@ class KernelInputs(Shared):
             block, product = block @ scaled, product @ scaled
         return block, product
 
-    def enlarged(self, point: Point, structure: Structure, tol: float, moved: bool, stalled: bool) -> Array | None:
+    def enlarged(self, point: Point, tol: float, moved: bool, stalled: bool) -> Array | None:
         """Add directions according to the certificate of a point, and return its weights along all; or ``None``.
 
         All directions are used if most are needed, if enlarging did not help (``stalled``), and if none are missing although
@@ -176,7 +177,8 @@ class KernelInputs(Shared):
             return None
         C = self.coefficients(point)
         values = self.K @ C
-        A = np.eye(C.shape[1]) if structure.known else structure.best_structure(self.alpha * to_numpy(C.T @ values))
+        known = self.structure.known
+        A = np.eye(C.shape[1]) if known else self.structure.best_structure(self.alpha * to_numpy(C.T @ values))
         root = psd_root(A + STRUCTURE_RIDGE_SHARE * float(np.trace(A)) / len(A) * np.eye(len(A)))
         asked = self._gradients(self.Y - values) @ like(root, values)
         if stalled or not self._grow(asked, OMITTED_VALUE_SHARE * tol * self.scale * 4 * self.alpha):
@@ -184,8 +186,16 @@ class KernelInputs(Shared):
                 return None
             self.whole = True
             self._take_all()
+        return self._along(C)
+
+    def _along(self, C: Array) -> Array:
+        """The weights of coefficients along the directions."""
+        if self.whole:
             return self.data[0].d[:, None] ** 2 * (self.S.T @ cast(C, self.S.dtype))  # type: ignore[attr-defined]
         return self.P.T @ cast(C, self.P.dtype)
+
+    def to_inner(self, coef: np.ndarray) -> Array:
+        return self._along(self._double(coef) / self.row_root)
 
     # --- certificates ---------------------------------------------------------------------------------------------------
 
@@ -193,9 +203,9 @@ class KernelInputs(Shared):
         """Coefficients of the centred, weighted features (``n x T``)."""
         if point is None:
             return 0.0 * self.Y
-        return double(point.parts[0].block.S @ point.weights())  # type: ignore[attr-defined]
+        return double(point.tasks.parts[0].block.S @ point.tasks.weights())  # type: ignore[attr-defined]
 
-    def evidence(self, point: Point | None) -> Evidence:
+    def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
         C = self.coefficients(point)
         values = self.K @ C
         left = self.Y - values
@@ -203,7 +213,7 @@ class KernelInputs(Shared):
         if point is not None and self.single:  # in single precision directions are not quite orthogonal
             penalty = self._penalty(C.T @ values, point)
         elif point is not None:
-            penalty = point.penalty + point.parts[0].block.slack * self.alpha * inner(point.B, point.B)  # type: ignore[attr-defined]
+            penalty = point.penalty + point.tasks.parts[0].block.slack * self.alpha * point.tasks.squared_norm  # type: ignore[attr-defined]
         correlation = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
         return self._prove(left.T @ left, left.T @ self.Y, correlation, penalty)
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ..._array_api import cast, double, eigh, inner, namespace, place, times, times_transposed, to_numpy
+from ..._array_api import cast, double, eigh, inner, times, times_transposed, to_numpy
 from ...design import Observations, TaskBatch, batches
 from ...design.task_data import Stack, TaskBlock
 from ...structures import Structure
 from ..factor.objective import Point
-from .evidence import DualCandidate, Evidence
+from .device_problem import DeviceProblem, DualCandidate
 
 Array = Any
 MAX_BATCH_ENTRIES = 1 << 27  # entries in the systems of tasks that are solved together: they fill a GPU and fit in its memory
 
 
-class OwnInputs:
+class OwnInputs(DeviceProblem):
     """Tasks with task-specific rows, or with any rows, which are then copied for each task.
 
     Parameters
@@ -26,14 +26,15 @@ class OwnInputs:
     X : array of shape (n, d), on its device
     observations : Observations
         Rows, tasks, targets and weights, on the host.
+    structure : Structure
     alpha : float
     fit_intercept : bool
     """
 
-    def __init__(self, X: Array, observations: Observations, alpha: float, fit_intercept: bool = True):
-        self.X, self.obs, self.alpha, self.fit_intercept = X, observations, alpha, fit_intercept
-        self.xp = namespace(X)
-        self.single, self.place = X.dtype == self.xp.float32, place(X)
+    def __init__(self, X: Array, observations: Observations, structure: Structure, alpha: float, fit_intercept: bool = True):
+        super().__init__(X, structure, alpha, fit_intercept)
+        self.obs, self.single = observations, X.dtype == self.xp.float32
+        self.n_tasks = observations.n_tasks
         self.batches = batches(observations.counts, observations.starts, MAX_BATCH_ENTRIES)
         self.order = np.concatenate([batch.tasks for batch in self.batches])
         self.data: list[TaskBlock] = []
@@ -71,9 +72,9 @@ class OwnInputs:
 
     def weights(self, point: Point) -> Array:
         """``W`` with a row for each task, in the order of the blocks and in double precision."""
-        return double(point.B) @ double(point.Q).T
+        return double(point.tasks.B) @ double(point.Q).T
 
-    def evidence(self, point: Point | None) -> Evidence:
+    def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
         xp, d = self.xp, self.X.shape[1]
         W = xp.zeros((len(self.order), d), dtype=xp.float64, device=self.X.device) if point is None else self.weights(point)
         loss, gain, gradients, first = 0.0, 0.0, [], 0
@@ -86,11 +87,10 @@ class OwnInputs:
         Z = xp.concat(gradients)
         spectrum = eigh(Z.T @ Z if d <= len(self.order) else Z @ Z.T)[0]
         candidate = DualCandidate(gain, loss, np.maximum(spectrum, 0.0) / (4 * self.alpha))
-        return Evidence(loss, 0.0 if point is None else point.penalty, [candidate])
+        return loss, 0.0 if point is None else point.penalty, [candidate]
 
-    def enlarged(self, point: Point, structure: Structure, tol: float, moved: bool, stalled: bool) -> Array | None:
-        """``None``: no direction is omitted."""
-        return None
+    def to_inner(self, coef: np.ndarray) -> Array:
+        return cast(self._on_device(coef[self.order]), self.X.dtype)
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy arrays, in the order of the tasks."""

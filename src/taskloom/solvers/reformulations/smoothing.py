@@ -46,9 +46,8 @@ class Smoothing(Reformulation):
         dual = self.problem.dual(self.problem.dual_candidate(point.gradients), point.W, point.A)
         return max(point.objective(self.problem) - dual, 0.0)
 
-    def follow(self, run: Any, gap: float, true_gap: float) -> float:
+    def follow(self, run: Any, point: Iterate, gap: float, true_gap: float) -> float:
         """Smooth anew around the point of a run, if it is accurate enough; the gap of the problem that the run then solves."""
-        point = run.point()
         gap = min(self.gap(point), gap)
         if not self.update(point, gap, true_gap, run.finished is not None):
             return gap

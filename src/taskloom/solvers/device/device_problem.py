@@ -1,0 +1,83 @@
+"""A problem on a device: what the loop asks of any problem, from a few sums and a spectrum.
+
+For the squared loss and a dual candidate ``c G``, ``D(c G) = c sum G y - c^2 sum G^2 / (4 v) - F*(c^2 Z'Z / (4 alpha))``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ..._array_api import namespace, place
+from ...design.task_data import TaskBlock
+from ...losses import Squared
+from ...problem.evidence import Evidence
+from ...problem.problem import relative_gap, scaled_bound
+from ...structures import Structure
+from ...structures.base import Ray
+from ..factor.objective import Point
+
+Array = Any
+
+
+class DualCandidate(NamedTuple):
+    """``sum G y``, ``sum G^2 / (4 v)``, and the eigenvalues of ``Z'Z / (4 alpha)``."""
+
+    gain: float
+    cost: float
+    spectrum: np.ndarray
+
+    def bound(self, structure: Structure) -> float:
+        """The dual bound at the best scaling of the candidate."""
+        s: Any = self.spectrum
+        if structure.known:
+            ray = Ray(np.inf, lambda c: c * float(s.sum()))
+        else:
+            ray = Ray(structure.f_max_scale(s), lambda c: structure.f_conjugate(c * s))  # type: ignore[attr-defined]
+        return max(scaled_bound(self.gain, self.cost, ray), 0.0)
+
+
+class DeviceProblem(ABC):
+    """Data on a device in one of the supported layouts, under the squared loss."""
+
+    loss: ClassVar[Squared] = Squared()
+    structure: Structure
+    data: list[TaskBlock]
+    scale: float  # the loss of the intercept-only model
+    rounding_floor: float  # its rounding error
+    n_tasks: int
+    single: bool  # whether iterations run in single precision
+
+    def __init__(self, X: Array, structure: Structure, alpha: float, fit_intercept: bool):
+        self.X, self.structure, self.alpha, self.fit_intercept = X, structure, alpha, fit_intercept
+        self.xp, self.place = namespace(X), place(X)
+
+    def relative(self, gap: float, size: float = 0.0) -> float:
+        return relative_gap(gap, size, self.scale, self.rounding_floor)
+
+    @abstractmethod
+    def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
+        """Loss, penalty and dual candidates at a point; ``None`` stands for zero weights."""
+
+    def evidence(self, point: Point | None, tol: float = 0.0) -> Evidence:
+        loss, penalty, candidates = self.terms(point)
+        return Evidence(point, loss + penalty, max(candidate.bound(self.structure) for candidate in candidates))
+
+    def evidence_of_constants(self) -> Evidence:
+        return self.evidence(None)
+
+    def settled(self, point: Point | None) -> tuple[Point | None, float]:
+        return point, 0.0
+
+    @abstractmethod
+    def to_inner(self, coef: np.ndarray) -> Array:
+        """Weights of an earlier fit (coefficients, or dual coefficients of a kernel) in the coordinates of ``data``."""
+
+    def enlarged(self, point: Point, tol: float, moved: bool, stalled: bool) -> Array | None:
+        """Enlarge the basis of the features, if it is a restriction, and return weights to continue from; else ``None``.
+
+        ``moved`` tells whether the last step changed the point, ``stalled`` that enlarging did not reduce the gap.
+        """
+        return None
