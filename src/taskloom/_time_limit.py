@@ -49,3 +49,9 @@ def no_time_limit() -> Iterator[None]:
         yield
     finally:
         _deadline.reset(token)
+
+
+def remaining_time() -> float | None:
+    """Seconds until the time limit, for calls that wait; ``None`` without one."""
+    left = _deadline.get() - time.perf_counter()
+    return None if left == float("inf") else max(left, 0.0)

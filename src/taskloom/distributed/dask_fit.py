@@ -12,29 +12,30 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _get_feature_names
 
 from .._component import warn
+from .._time_limit import time_limit as limited_time
 from ..design import Observations
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
+from ..estimators.callbacks import Watch, with_callbacks
 from ..estimators.fitted import FittedState
 from ..estimators.validation import InputColumns, TargetInfo
 from ..features.kernels import build_features
 from ..losses import as_loss
 from ..problem import Problem
-from ..problem.solution import History
+from ..problem.solution import History, Solution
 from ..solvers import solve
 from ..tables.layout import column_names, column_position, shown
-from .cluster import Workers
-from .cluster_loop import Limits
+from .checkpoint import Checkpoint
+from .dask_workers import Workers
 from .fit_context import FitContext
 from .partitions import count_observed, empty_tables, names_columns, read_shared, row_blocks
 from .progress_bar import progress_report
 from .task_summaries import PooledRows
-from .tasks_by_worker import fit_gaps, fit_long
+from .tasks_by_worker import NOTHING, fit_gaps, fit_long
 
 UNUSED = {
     "approximation",
     "n_components",
     "standardize_targets",
-    "warm_start",
     "device",
 }  # must have their defaults
 SETTINGS = {*MultiTaskRegressor._get_param_names()} - UNUSED
@@ -96,18 +97,28 @@ def fit(
         model = clone(model).set_params(task_column=task)
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every!r}")
-    limits = Limits(model.tol, model.max_iter, model.time_limit, checkpoint_every)
+    file = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every)
     empty_X, targets = empty_tables(X, y)
     blocks = row_blocks(X, y)
     columns = InputColumns(n_features_in_=int(empty_X.shape[1]), feature_names_in_=_get_feature_names(empty_X))
     if model.task_column is not None:
         column_position(empty_X, model.task_column)  # raises if there is none
-    with progress_report(bool(model.verbose) if progress is None else progress, model.tol) as report:
-        context = FitContext(model, columns, Workers(client), _precision(empty_X, model.task_column), limits, report)
-        if model.task_column is None:
-            state = _fit_wide(context, blocks, targets, checkpoint)
-        else:
-            state = fit_long(context, blocks, checkpoint)
+    precision = _precision(empty_X, model.task_column)
+
+    @with_callbacks
+    def fitted(estimator: Any) -> FittedState:
+        watch = Watch.over(estimator, X, y, model.max_iter) if getattr(estimator, "_skl_callbacks", None) else None
+        with progress_report(bool(model.verbose) if progress is None else progress, model.tol) as report:
+            last = vars(estimator).get("_state")
+            context = FitContext(model, columns, Workers(client), precision, report, watch, last)
+            fit_table = fit_long if model.task_column is not None else _fit_wide
+            with limited_time(model.time_limit):
+                state = fit_table(context, blocks, targets, file)
+        if watch is not None:
+            watch.end(dict)
+        return state
+
+    state = fitted(given)
     given.task_column, given._state = model.task_column, state
     certificate = given.certificate_
     if not certificate.converged and certificate.status != "callback":
@@ -153,8 +164,6 @@ def _accept(model: Any) -> None:
         )
     if model.standardize_targets:
         raise ValueError("distributed.fit does not standardize targets; scale y before the fit")
-    if model.warm_start:
-        raise ValueError("distributed.fit has no warm start; a checkpoint file does that")
     usual = type(model)().get_params(deep=False)
     for name, value in model.get_params(deep=False).items():
         if not (name in SETTINGS or value is usual[name] or value == usual[name]):
@@ -191,7 +200,7 @@ def _fit_shared(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple
         raise ValueError(
             "tasks that share all their inputs are read in one pass and solved on the client: there is nothing to checkpoint"
         )
-    model, limits, n_tasks, structure = context.model, context.limits, len(targets.tasks_), context.structure(targets)
+    model, n_tasks, structure = context.model, len(targets.tasks_), context.structure(targets)
     parts = context.workers.read("statistics", read_shared, blocks, context.centre)
     shared: PooledRows = context.workers.gather(context.workers.total("sum", parts, PooledRows.merged, context.centre))
     inputs = np.vstack([shared.root, np.zeros(context.n_features)])  # the last row holds the residual sums of squares
@@ -201,12 +210,21 @@ def _fit_shared(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple
     seen = Observations(np.tile(rows, n_tasks), np.repeat(every, rows.size), y.T.ravel(), np.repeat(weight, rows.size), n_tasks)
     features: Any = build_features(inputs, "linear", structure.keeps_columns)
     problem = Problem(features.phi, seen, model.loss, structure, float(model.alpha), float(model.ridge), False)
+    start = context.start(targets)
 
-    def report(history: History) -> bool | None:
-        return context.report(history, problem.relative(history.gap[-1], abs(history.objective[-1]) + abs(history.dual[-1])))
+    def state(point: tuple[Any, Any]) -> FittedState:
+        W, _ = point
+        b = shared.target_mean - shared.mean @ features.coef(W)
+        A = problem.best_penalty(W)[1]
+        nothing = np.zeros(seen.y.size)
+        return context.fitted(targets, features, problem, Solution(W, b, A, nothing, NOTHING, History(), "auto"))
 
     solution = solve(
-        problem, model.solver, tol=limits.tol, max_iter=limits.max_iter, time_limit=limits.time_limit, callback=report
+        problem,
+        model.solver,
+        start=None if start is None else (features.weights(start[0].T), np.zeros(n_tasks)),
+        callback=context.callback(problem.relative, state),
+        **context.limits,
     )
     b = shared.target_mean - shared.mean @ features.coef(solution.W)
     return context.fitted(targets, features, problem, replace(solution, b=b))

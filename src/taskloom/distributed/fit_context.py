@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..design import task_strengths
+from ..estimators.callbacks import Watch
 from ..estimators.fitted import FittedState, Prepared
 from ..estimators.state_of_fit import fitted_state
 from ..estimators.target_encoding import TargetScale
 from ..estimators.validation import InputColumns, TargetInfo, entries_by_task
-from ..problem.solution import Solution
+from ..problem.solution import History, Solution
 from ..structures import Structure, as_structure
-from .cluster import Workers
-from .cluster_loop import Limits
+from .dask_workers import Workers
 from .progress_bar import Report
 
 Array = np.ndarray
@@ -23,7 +24,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class FitContext:
-    """The estimator, the columns of its inputs, the workers, and the stopping criteria.
+    """The estimator, the columns of its inputs, the workers, and who is told of progress.
 
     Nothing writes to the estimator: a refused fit leaves it unchanged.
     """
@@ -32,8 +33,33 @@ class FitContext:
     columns: InputColumns
     workers: Workers
     dtype: np.dtype
-    limits: Limits
     report: Report
+    watch: Watch | None
+    last: FittedState | None  # of an earlier fit, for ``warm_start``
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The stopping criteria of ``solve``."""
+        return {"tol": self.model.tol, "max_iter": self.model.max_iter, "time_limit": self.model.time_limit}
+
+    def start(self, targets: TargetInfo) -> tuple[Array, Array] | None:
+        """Coefficients (``T x d``) and intercepts of the last fit for ``warm_start``, if their shape is that of the data."""
+        if not self.model.warm_start or self.last is None or self.last.coef_ is None:
+            return None
+        fits = self.last.coef_.shape == (len(targets.tasks_), self.n_features) and np.any(self.last.coef_)
+        return (self.last.coef_.astype(float), self.last.intercept_.astype(float)) if fits else None
+
+    def callback(self, relative: Callable[..., float], state: Callable[[Any], FittedState]) -> Callable[[History], bool]:
+        """Reports to the console, to a callable, and to callbacks of scikit-learn; ``state`` is what a fit would be now."""
+
+        def report(history: History) -> bool:
+            size = abs(history.objective[-1]) + abs(history.dual[-1])
+            stop = self.report(history, relative(history.gap[-1], size))
+            if self.watch is not None:
+                stop = self.watch.part("iteration").end(lambda: {"_state": state(history.best())}) or stop
+            return bool(stop)
+
+        return report
 
     @property
     def n_features(self) -> int:
@@ -55,4 +81,4 @@ class FitContext:
         empty = np.empty((0, self.n_features), dtype=self.dtype)
         scale = TargetScale.none(len(targets.tasks_))
         data = Prepared(self.columns, targets, empty, features, problem, scale, self.model._kernel())
-        return fitted_state(data, solution, self.limits.tol, rows=False)
+        return fitted_state(data, solution, self.model.tol, rows=False)

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ..engines.base import WeightSpectrum
 from ..estimators.fitted import FittedState
 from ..estimators.validation import TargetInfo
 from ..features.kernels import LinearFeatures
 from ..losses import Loss, as_loss
-from ..problem.solution import Solution
-from ..structures import Independent, Structure, as_structure
-from ..structures.spectral import EitherSide
+from ..problem.solution import Certificate, History, Solution
+from ..solvers.engine_run import RemoteFactored, solve_remote
+from ..solvers.record import Outcome
+from ..structures import Structure, as_structure
 from ..tables.layout import code_labels, sorted_labels
 from .checkpoint import Checkpoint
-from .cluster import DistributedTasks
-from .cluster_loop import ClusterRecord, run
-from .factor_descent import Objective
+from .cluster_problem import ClusterLbfgs, ClusterProblem
+from .dask_engine import DaskEngine
 from .fit_context import FitContext
 from .partitions import names_of, read_long, read_wide
 
 Array = np.ndarray
+NOTHING = Certificate(np.nan, -np.inf, np.inf, np.inf, "max_iter", "The fit is not done.")  # of a fit under way
 
 
 @dataclass(frozen=True, eq=False)
-class RemoteProblem:
+class SolvedProblem:
     """The part of a problem that a fitted state needs, where the observations are on the workers."""
 
     loss: Loss
@@ -43,7 +45,7 @@ class RemoteProblem:
         return self.Z
 
 
-def fit_long(context: FitContext, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
+def fit_long(context: FitContext, blocks: Sequence[tuple], _: Any, checkpoint: Any) -> FittedState:
     """Fit to long tables."""
     _accept(context)
     statistics = context.workers.read("statistics", read_long, blocks, context.model.task_column, context.centre)
@@ -68,12 +70,12 @@ def fit_gaps(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple], 
 def _accept(context: FitContext) -> None:
     structure, solver = context.model.structure, context.model.solver
     posed = as_structure(structure)
-    if not isinstance(posed, (EitherSide, Independent)):
+    if not posed.either_side:
         raise ValueError(
             "tasks with inputs of their own need a spectral structure (Trace, Frobenius, Schatten, "
             f"SchattenNorm, UnitTrace, Independent) to be fitted on a cluster, got {posed!r}"
         )
-    if not (isinstance(solver, str) and solver == "auto"):
+    if solver not in ("auto", "factored"):
         raise ValueError(
             f'tasks with inputs of their own have one distributed solver; leave solver="auto", got solver={solver!r}'
         )
@@ -86,39 +88,47 @@ def _names(context: FitContext, statistics: Sequence[Any]) -> list[tuple[Array, 
 def _fit(
     context: FitContext, targets: TargetInfo, statistics: list[Any], present: list[Array], counts: list[Array], checkpoint: Any
 ) -> FittedState:
-    model, d, n_tasks, structure = context.model, context.n_features, len(targets.tasks_), context.structure(targets)
+    model, n_tasks, structure = context.model, len(targets.tasks_), context.structure(targets)
     total = np.zeros(n_tasks)
     for some, n in zip(present, counts, strict=True):
         total[some] += n
-    tasks = DistributedTasks(context.workers, statistics, present, counts)
-    tasks.merge_blocks(context.task_weights(targets, total), context.centre)
-    alpha, ridge = float(model.alpha), float(model.ridge)
-    rounding_floor, squares = tasks.sizes().tolist()
-    objective = Objective(
-        lambda Q, statistic: tasks.sums(Q, alpha, ridge, statistic),
-        structure,
-        alpha,
-        ridge,
-        d,
-        n_tasks,
-        squares / (d * n_tasks),
+    weights, alpha, ridge = context.task_weights(targets, total), float(model.alpha), float(model.ridge)
+    engine = DaskEngine(context.workers, statistics, present, counts, weights, context.centre, alpha, ridge, context.n_features)
+    problem = ClusterProblem(engine, structure, alpha, ridge)
+    solver, start, last = RemoteFactored(other=ClusterLbfgs), context.start(targets), History()
+    weights_of_start = None if start is None else WeightSpectrum.of(start[0])
+    saved = None
+    if checkpoint is not None:
+        checkpoint = Checkpoint(checkpoint.path, checkpoint.every, _described(context, targets, problem, total))
+        saved = checkpoint.read()
+    told = context.callback(problem.relative, lambda point: _state(context, targets, problem, point))
+
+    def report(history: History) -> bool:
+        nonlocal last
+        last = history
+        if checkpoint is not None and len(history) % checkpoint.every == 0:
+            checkpoint.write(solver.run.here.Q, history)
+        return told(history)
+
+    found = solve_remote(
+        problem,
+        solver,
+        start=weights_of_start if saved is None else saved.Q,
+        callback=report,
+        history=None if saved is None else saved.history,
+        name=f"solver Distributed on {len(context.workers.client.nthreads())} workers",
+        **context.limits,
     )
-    scalars, moments = objective.at_zero()
-    record = ClusterRecord(float(scalars[0]), rounding_floor, float(scalars[0]), objective.bound(scalars, moments))
-    file = (
-        None if checkpoint is None else Checkpoint(checkpoint, _described(context, targets, structure, total, scalars, moments))
-    )
-    status = run(objective, record, file, context.limits, context.report)
-    return _fitted_state(context, targets, objective, tasks, record, status)
+    if checkpoint is not None and solver.run is not None:
+        checkpoint.write(solver.run.here.Q, found.history)
+    return _state(context, targets, problem, found.point, found)
 
 
-def _described(
-    context: FitContext, targets: TargetInfo, structure: Structure, total: Array, scalars: Array, moments: Array
-) -> dict[str, Any]:
+def _described(context: FitContext, targets: TargetInfo, problem: ClusterProblem, total: Array) -> dict[str, Any]:
     """Settings and statistics that identify a problem."""
     model = context.model
     return {
-        "structure": repr(structure),
+        "structure": repr(problem.structure),
         "alpha": float(model.alpha),
         "ridge": float(model.ridge),
         "fit_intercept": bool(model.fit_intercept),
@@ -126,26 +136,23 @@ def _described(
         "number of tasks": len(targets.tasks_),
         "digest of the task names": hashlib.sha256(repr(targets.tasks_.tolist()).encode()).hexdigest()[:16],
         "number of observations": int(total.sum()),
-        "loss of the best constants": float(scalars[0]),
-        "size of the correlations of inputs and targets": float(np.linalg.norm(moments)),
+        "loss of the best constants": problem.scale,
+        "size of the correlations of inputs and targets": float(np.linalg.norm(problem.engine.correlations_at_zero)),
     }
 
 
-def _fitted_state(
-    context: FitContext, targets: TargetInfo, objective: Objective, tasks: DistributedTasks, record: ClusterRecord, status: str
+def _state(
+    context: FitContext, targets: TargetInfo, problem: ClusterProblem, point: Any, found: Outcome | None = None
 ) -> FittedState:
-    """Gather the weights; the certified point has the best structure for them."""
+    """Gather the weights of a point; a certified one has the best structure for them."""
     d, n_tasks = context.n_features, len(targets.tasks_)
-    root = np.zeros((d, 0)) if record.point is None else objective.root(record.point.Q)
-    W, Z, b = tasks.weights(root, objective.alpha, n_tasks)
-    A, penalty = objective.structure.final_structure(np.sqrt(objective.alpha) * W)
-    if record.point is not None:
-        record.primal = min(record.primal, float(record.point.scalars[0]) + penalty + objective.ridge * float(np.vdot(W, W)))
-    certificate = record.certificate(
-        status, context.limits.tol, f"solver Distributed on {len(context.workers.client.nthreads())} workers"
-    )
-    problem = RemoteProblem(as_loss(context.model.loss), objective.structure, objective.alpha, objective.ridge, n_tasks, Z)
-    features = LinearFeatures(np.empty((0, d)), keep_columns=True)
-    return context.fitted(
-        targets, features, problem, Solution(W, b, A, np.zeros(0), certificate, record.history, "distributed")
-    )
+    W, Z, b = problem.engine.weights(None if point is None else point.tasks)
+    A, penalty = problem.structure.final_structure(np.sqrt(problem.alpha) * W)
+    certificate, history = (NOTHING, History()) if found is None else (found.certificate, found.history)
+    if found is not None and point is not None:
+        loss = point.tasks.minimum - problem.alpha * point.tasks.squared_norm
+        primal = min(certificate.primal, loss + penalty + problem.ridge * float(np.vdot(W, W)))
+        certificate = replace(certificate, primal=primal)
+    remote = SolvedProblem(as_loss(context.model.loss), problem.structure, problem.alpha, problem.ridge, n_tasks, Z)
+    solution = Solution(W, b, A, np.zeros(0), certificate, history, "distributed", Z=Z)
+    return context.fitted(targets, LinearFeatures(np.empty((0, d)), keep_columns=True), remote, solution)

@@ -37,6 +37,7 @@ class WeightSpectrum(NamedTuple):
 class Eliminated(Protocol):
     """The tasks at a factor, each at its minimum: sums over the tasks of ``b_t`` and of the correlations ``z_t = X_t'g_t``."""
 
+    Q: Array
     minimum: float  # sum of the minima of the tasks, up to a constant
     squared_norm: float  # ||B||^2
     product: Array  # Z'B, ``r x q``
@@ -75,6 +76,10 @@ class Engine(Protocol):
 
     def independent_fits(self, shrinkage: float) -> WeightSpectrum:
         """Approximate ridge solutions of the tasks; the ridge is ``shrinkage`` times the size of their inputs."""
+        ...
+
+    def known_factor(self) -> Array:
+        """The factor of the identity, for independent tasks."""
         ...
 
     def eliminate(self, Q: Array, near: Any = None, start: Any = None) -> Eliminated:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array_api import cast, double, inner, left_vectors, namespace, row_products, to_numpy, top_eigenvalue, total
+from .._array_api import cast, double, inner, left_vectors, like, namespace, row_products, to_numpy, top_eigenvalue, total
 from ..design.input_spectrum import InputSpectrum
 from ..design.task_data import TaskBlock, typical
 from .base import WeightSpectrum
@@ -118,6 +118,9 @@ class LocalEngine:
     def independent_fits(self, shrinkage: float) -> WeightSpectrum:
         W = joined([block.independent_fit(shrinkage) for block in self.single_data or self.data])
         return WeightSpectrum.of(double(W))
+
+    def known_factor(self) -> Array:
+        return like(np.eye(self.n_features), self.data[0].squares)
 
     def eliminate(self, Q: Array, near: Any = None, start: Any = None) -> LocalTasks:
         if self.single_data is not None:

@@ -14,9 +14,11 @@ from .._array_api import card_array, double, library, namespace, place, plain, t
 from .._component import warn
 from .._time_limit import time_limit as limited_time
 from ..design import task_strengths
+from ..engines.base import WeightSpectrum
 from ..losses import as_loss
 from ..problem.solution import Certificate, History
-from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite, refusal, solve_on_device
+from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite, refusal
+from ..solvers.engine_run import RemoteFactored, solve_remote
 from ..structures import Structure, as_structure
 from ..structures import factored_matrix as factors
 from ..tables.layout import code_labels, column_names, column_position, sorted_labels
@@ -89,9 +91,11 @@ def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str, w
             return watch is not None and watch.part("iteration").end(lambda: {"_state": state(history.best(), None, history)})
 
         limits = {"tol": model.tol, "max_iter": model.max_iter, "time_limit": model.time_limit}
-        start = _start(model, problem) if model.warm_start else None
+        coef = _start(model, problem) if model.warm_start else None
+        start = None if coef is None else WeightSpectrum.of(problem.to_inner(coef))
         callback = report if model.verbose or watch is not None else None
-        found = solve_on_device(problem, start=start, callback=callback, **limits)
+        name = "Newton's method on the factor"
+        found = solve_remote(problem, RemoteFactored(), start=start, callback=callback, name=name, **limits)
     if not found.certificate.converged and found.certificate.status != "callback":
         warn(found.certificate.message, ConvergenceWarning)
     return state(found.point, found.certificate, found.history)
@@ -101,7 +105,9 @@ def _start(model: Any, problem: Data) -> Array | None:
     """The coefficients of the last fit for ``warm_start``, if their shape is that of the data."""
     last = vars(model).get("_state")
     coef = None if last is None else last.dual_coef_ if isinstance(problem, KernelInputs) else last.coef_
-    shape = (problem.X.shape[0], problem.n_tasks) if isinstance(problem, KernelInputs) else (problem.n_tasks, problem.X.shape[1])
+    shape = (
+        (problem.X.shape[0], problem.n_tasks) if isinstance(problem, KernelInputs) else (problem.n_tasks, problem.X.shape[1])
+    )
     return coef if coef is not None and coef.shape == shape and np.any(coef) else None
 
 

@@ -443,6 +443,16 @@ class Problem(Value):
         """What rounding alone may leave of the loss where every target is constant."""
         return self.targets.rounding_floor
 
+    def notes(self) -> list[str]:
+        """Remarks for the message of a certificate: none, for a problem in memory.
+
+        Returns
+        -------
+        list of str
+            Sentences.
+        """
+        return []
+
     def relative(self, gap: float, size: float = 0.0) -> float:
         """A gap relative to the intercept-only model; 0 where both are 0 up to rounding.
 

@@ -36,6 +36,8 @@ class Certifiable(Protocol):
 
     def evidence_of_constants(self) -> Evidence: ...
 
+    def notes(self) -> list[str]: ...  # remarks for the message of the certificate
+
     def settled(self, point: Any) -> tuple[Any, float]:
         """The point with the best structure for its weights, and by how much its objective is lower."""
         ...
@@ -191,8 +193,10 @@ class Record:
 
     def _notes(self) -> list[str]:
         """Remarks on the certificate."""
+        notes = self.problem.notes()
         if not self.convex:
-            return []
+            return notes
         if not np.isfinite(self.dual):
-            return ["No certificate is available: no finite bound on the conjugates of the loss and the penalty was found."]
-        return [f"{part.proof}." for part in (self.problem.structure, self.problem.loss) if part.proof]
+            none = "No certificate is available: no finite bound on the conjugates of the loss and the penalty was found."
+            return [none, *notes]
+        return [*(f"{part.proof}." for part in (self.problem.structure, self.problem.loss) if part.proof), *notes]

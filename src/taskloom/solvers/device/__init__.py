@@ -4,7 +4,7 @@ The code is written for NumPy, PyTorch and CuPy. Data stay on their device; only
 Iterations run in the precision of the data, certificates in double precision.
 """
 
-from .device_run import refusal, solve_on_device
+from .device_problem import refusal
 from .eigenbasis_inputs import EigenbasisInputs
 from .kernel_inputs import KernelInputs, accelerated_kernel, is_definite
 from .own_inputs import OwnInputs
@@ -16,5 +16,4 @@ __all__ = [
     "accelerated_kernel",
     "is_definite",
     "refusal",
-    "solve_on_device",
 ]

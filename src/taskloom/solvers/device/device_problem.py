@@ -12,6 +12,7 @@ import numpy as np
 
 from ..._array_api import namespace, place
 from ...design.task_data import TaskBlock
+from ...engines.local import LocalEngine
 from ...losses import Squared
 from ...problem.evidence import Evidence
 from ...problem.problem import relative_gap, scaled_bound
@@ -20,6 +21,11 @@ from ...structures.base import Ray
 from ..factor.objective import Point
 
 Array = Any
+
+
+SINGLE_PRECISION_NOTE = (
+    "Iterations ran in single precision (float32), the certificate in double: for gaps below about 1e-5 pass float64."
+)
 
 
 class DualCandidate(NamedTuple):
@@ -42,6 +48,8 @@ class DualCandidate(NamedTuple):
 class DeviceProblem(ABC):
     """Data on a device in one of the supported layouts, under the squared loss."""
 
+    ridge: ClassVar[float] = 0.0
+
     loss: ClassVar[Squared] = Squared()
     structure: Structure
     data: list[TaskBlock]
@@ -53,6 +61,10 @@ class DeviceProblem(ABC):
     def __init__(self, X: Array, structure: Structure, alpha: float, fit_intercept: bool):
         self.X, self.structure, self.alpha, self.fit_intercept = X, structure, alpha, fit_intercept
         self.xp, self.place = namespace(X), place(X)
+
+    @property
+    def engine(self) -> LocalEngine:
+        return LocalEngine(self.data, self.alpha)
 
     def relative(self, gap: float, size: float = 0.0) -> float:
         return relative_gap(gap, size, self.scale, self.rounding_floor)
@@ -71,6 +83,10 @@ class DeviceProblem(ABC):
     def settled(self, point: Point | None) -> tuple[Point | None, float]:
         return point, 0.0
 
+    def notes(self) -> list[str]:
+        """Remarks for the message of a certificate."""
+        return [f"Computed on {self.place}.", *([SINGLE_PRECISION_NOTE] if self.single else [])]
+
     @abstractmethod
     def to_inner(self, coef: np.ndarray) -> Array:
         """Weights of an earlier fit (coefficients, or dual coefficients of a kernel) in the coordinates of ``data``."""
@@ -81,3 +97,17 @@ class DeviceProblem(ABC):
         ``moved`` tells whether the last step changed the point, ``stalled`` that enlarging did not reduce the gap.
         """
         return None
+
+
+def refusal(structure: Structure, loss: Any, ridge: float, solver: Any) -> str | None:
+    """``None``, or the reason why a device cannot solve this problem."""
+    remedy = "; leave device=None to fit on the CPU"
+    if not isinstance(loss, Squared):
+        return f'a device fits the squared loss only, got loss={loss!r}; take loss="squared", or device=None for the CPU'
+    if not ((structure.known and structure.either_side) or structure.schatten_power in (1, 2)):
+        return f"a device knows the structures Trace(), Frobenius() and Independent(), got structure={structure!r}{remedy}"
+    if ridge != 0:
+        return f"a device takes no ridge, got ridge={ridge!r}{remedy}"
+    if solver not in ("auto", "factored"):
+        return f'a device has one solver, got solver={solver!r}; take solver="auto", or device=None for the CPU'
+    return None
