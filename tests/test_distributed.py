@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV, distributed, load, structures
-from taskloom.distributed.cluster import owners
-from taskloom.distributed.factor_descent import Descent, Objective
+from taskloom.distributed.dask_workers import owners
 from taskloom.distributed.task_summaries import PooledRows, merge, summarise
-from taskloom.distributed.worker_sums import WorkerTasks
 
 dask_distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
@@ -91,43 +89,6 @@ def test_a_task_goes_where_most_of_its_rows_are_and_equals_take_turns():
     present = [np.array([0, 1, 2, 3]), np.array([0, 1, 2, 3]), np.array([3, 4])]
     counts = [np.array([5, 1, 1, 1]), np.array([1, 1, 1, 1]), np.array([9, 2])]
     assert owners(present, counts, 5).tolist() == [0, 1, 0, 2, 2]
-
-
-# --- the walk on the factor, without a cluster -----------------------------------------------------------------------------
-
-
-def objective_of(structure, ridge=0.0, alpha=ALPHA, **shape):
-    X, y, task = table(**shape)
-    n_tasks, d = int(task.max()) + 1, X.shape[1]
-    held = WorkerTasks.of(summarise(np.column_stack([X, y]), task, np.arange(n_tasks), True), np.ones(n_tasks))
-    curvature = float(held.sizes[1]) / (d * n_tasks)
-    return Objective(lambda Q, what: held.sums(Q, alpha, ridge, what), structure, alpha, ridge, d, n_tasks, curvature)
-
-
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
-@pytest.mark.parametrize("structure", [structures.Trace(), structures.Schatten(1.5), structures.UnitTrace()], ids=repr)
-def test_gradients_are_those_of_the_value_however_they_were_sent(structure, ridge):
-    objective = objective_of(structure, ridge)
-    Q, step = np.random.default_rng(1).normal(size=(2, 6, 2))
-    whole, slim = objective.at(Q), objective.at(Q, due=False)
-    assert whole.moments is not None
-    assert slim.moments is None  # two columns of six: the gradient is the smaller message
-    assert np.allclose(whole.gradient, slim.gradient, rtol=1e-10, atol=1e-10)
-    eps = 1e-5
-    rise = (objective.at(Q + eps * step).value - objective.at(Q - eps * step).value) / (2 * eps)
-    assert np.isclose(np.vdot(whole.gradient, step), rise, rtol=1e-6)
-
-
-def test_directions_that_are_lacking_are_found():
-    objective = objective_of(structures.Trace())
-    full, one = Descent(objective, objective.initial_factor()), Descent(objective, objective.initial_factor()[:, -1:])
-    for descent in (full, one):
-        for k in range(1, 60):
-            descent.step(due=k % 5 == 0)
-    assert one.here.Q.shape[1] > 1
-    assert np.isclose(one.here.value, full.here.value, rtol=1e-10)
-    bound = objective.bound(one.here.scalars, objective.at(one.here.Q).moments)
-    assert 0 <= one.here.value - bound <= 1e-8 * one.here.value
 
 
 # --- on the cluster --------------------------------------------------------------------------------------------------------
@@ -327,7 +288,6 @@ def test_progress_and_names(client, capsys):
         (MultiTaskRegressor(kernel="rbf", task_column=-1), 'kernel="linear"'),
         (MultiTaskRegressor(solver="block", task_column=-1), 'leave solver="auto"'),
         (MultiTaskRegressor(standardize_targets=True, task_column=-1), "scale y before"),
-        (MultiTaskRegressor(warm_start=True, task_column=-1), "no warm start"),
         (MultiTaskRegressor(task_column="shop"), "no column names"),
         (MultiTaskClassifier(task_column=-1), "takes a MultiTaskRegressor, got MultiTaskClassifier"),
         (MultiTaskRegressorCV(task_column=-1), "joblib"),

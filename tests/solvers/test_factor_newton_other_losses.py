@@ -4,6 +4,7 @@ import numpy as np
 import oracle
 import pytest
 import zoo
+from taskloom.solvers.factor.reweighted import ReweightedRun
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.design import Observations
@@ -12,7 +13,6 @@ from taskloom.solvers import Reweighted
 from taskloom.solvers.base import Run
 from taskloom.solvers.factor import fitted_tasks
 from taskloom.solvers.factor.fitted_tasks import FittedPoint
-from taskloom.solvers.factor.reweighted import ReweightedRun
 from taskloom.solvers.solve import choose
 from taskloom.solvers.supervised.sides import FeatureSide
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.metrics.pairwise import rbf_kernel
+from taskloom.solvers.subspaces import EigenbasisForm, KrylovBasis, first_form
 
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, alpha_max, path, solve
@@ -12,7 +13,6 @@ from taskloom.problem import Start
 from taskloom.solvers import subspaces
 from taskloom.solvers.base import Iterate
 from taskloom.solvers.record import Record
-from taskloom.solvers.subspaces import EigenbasisForm, KrylovBasis, first_form
 
 rng = np.random.default_rng(0)
 N, T = 240, 6

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from taskloom.solvers.subspaces import EigenbasisForm
 
 from taskloom import Problem, solve, structures
 from taskloom.design import Observations, batches
 from taskloom.problem.dual_projection import project_dual
 from taskloom.solvers.proximal import Eliminated
-from taskloom.solvers.subspaces import EigenbasisForm
 from taskloom.solvers.supervised.coupled import Coupled, CoupledSquares
 from taskloom.solvers.supervised.sides import TaskSide
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from taskloom.solvers.smoothing import SmoothedProblem
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.losses import Absolute, Logistic, Mixed
-from taskloom.solvers.smoothing import SmoothedProblem
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(12, 4))

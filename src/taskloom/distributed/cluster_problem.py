@@ -52,6 +52,8 @@ class ClusterProblem:
         return relative_gap(gap, size, self.scale, self.rounding_floor)
 
     def evidence(self, point: Any, tol: float = 0.0) -> Evidence:
+        if point is None:
+            return self.evidence_of_constants()
         tasks: DaskTasks = point.tasks
         size, correlations = tasks.moments(self.ridge)
         loss = tasks.minimum - self.alpha * tasks.squared_norm

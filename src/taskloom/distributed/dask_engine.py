@@ -152,7 +152,7 @@ class DaskTasks:
         d, q = Q.shape
         found = engine.sum("sum", worker_tasks.sums, futures)
         self.minimum, self.squared_norm = found[:2].tolist()
-        self.product, self.curvature = found[2 : 2 + d * q].reshape(d, q), found[2 + d * q :].reshape(q, q)
+        self.product, self.curvature = found[2 : 2 + d * q].reshape(d, q), unpacked(found[2 + d * q :], q)
         self._moments: dict[float, tuple[float, Array]] = {}
 
     def moments(self, ridge: float = 0.0) -> tuple[float, Array]:

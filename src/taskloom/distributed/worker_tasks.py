@@ -73,7 +73,7 @@ class WorkerTasks:
 def sums(tasks: LocalTasks) -> Array:
     """The minimum, ``||B||^2``, ``Z'B`` and the curvature of the tasks along ``B``."""
     scalars = np.array([tasks.minimum, tasks.squared_norm])
-    return np.concatenate([scalars, tasks.product.ravel(), tasks.curvature.ravel()])
+    return np.concatenate([scalars, tasks.product.ravel(), packed(tasks.curvature)])
 
 
 def hessian(tasks: LocalTasks, dQ: Array) -> Array:
