@@ -234,7 +234,7 @@ def test_where_nothing_is_learned_that_is_proved_at_once(client):
 
 
 def test_what_comes_back_does_not_grow_with_the_tasks(client, monkeypatch):
-    """Sums of a pass: an ``r x q`` matrix, the triangles of an ``r x r`` and of a ``q x q`` one, and two numbers; ``q <= r``."""
+    """Sums of a pass: an ``r x q`` matrix and the triangle of a ``q x q`` one with two numbers, or that of an ``r x r`` one."""
     sizes, gather = [], client.gather
     monkeypatch.setattr(client, "gather", lambda futures: (sizes.append(found := gather(futures)), found)[1])
     d, messages = 12, {}
