@@ -35,6 +35,11 @@ class TableRoles:
         """The target of each observation."""
         return np.asarray(self.y)[self.row, self.task] if self.layout == "wide" else np.asarray(self.y)[self.row]
 
+    @property
+    def score(self) -> str:
+        """The name of the score."""
+        return "accuracy" if self.labelled else "R2"
+
     def part(self, rows: Array) -> TableRoles:
         """Some of the rows; tasks keep their positions."""
         place = np.full(len(self.inputs), -1)
