@@ -20,17 +20,17 @@ def compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, **giv
 
     The options for the table are those of fit.
     """
-    from .gains_table import Settings, Study
+    from .gains_table import Study
     from .output import Output, number, percent
     from .structure_names import SLOW, every, parse, written
     from .table_roles import read_data
 
     output = Output(quiet, as_json)
     chosen = None if structure is None else [parse(text) for text in structure]
-    of_table, of_model = options.split(given)
-    data, settings = read_data(output, **of_table), Settings(**of_model)
+    of_table, settings = options.split(given)
+    data = read_data(output, **of_table)
     if chosen is None:
-        chosen = every(len(data.tasks), settings.kernel == "linear")
+        chosen = every(len(data.tasks), settings["kernel"] == "linear")
         slow = [name for name, most in SLOW.items() if len(data.tasks) > most]
         if slow:
             output.note(f"left out, slow with {len(data.tasks)} tasks: {', '.join(slow)} (--structure includes it)")
@@ -52,7 +52,7 @@ def compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, **giv
         scores[2:] = scores[2:] if k else ["", ""]
         cells.append((row["structure"], f"{row['alpha']:.3g}", *scores, percent(row["relative_gap"]), f"{row['seconds']:.1f}"))
     output.table(("structure", "alpha", data.score, "s.e.", "below best", "s.e.", "duality gap", "seconds"), cells)
-    output.say(f"{settings.cv} folds, the same for all structures; s.e.: standard error over folds")
+    output.say(f"{settings['cv']} folds, the same for all structures; s.e.: standard error over folds")
     output.say("structures within two standard errors of the best are not clearly worse")
     output.result({"table": given["table"], "score": data.score, "ranking": rows})
     return 0 if all(row["ended_well"] for row in rows) else NOT_PROVED

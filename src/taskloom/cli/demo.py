@@ -8,6 +8,8 @@ import click
 
 from . import NOT_PROVED, options
 
+SETTINGS = {"alphas": 12, "loss": "squared", "cv": 5, "random_state": None, "n_jobs": 1}
+
 
 @click.command()
 @click.option(
@@ -32,7 +34,7 @@ from . import NOT_PROVED, options
 def demo(data: str, report: str, no_report: bool, table: str | None, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     """Compare single-task and multi-task learning on data that come with the package."""
     from ..structures import Independent, Trace, UnitTrace
-    from .gains_table import Settings, Study, compare_tasks, variances
+    from .gains_table import Study, compare_tasks, variances
     from .output import Output, ended_well, number, percent, print_gains
     from .structure_names import written
     from .table_files import TableWriter
@@ -45,7 +47,7 @@ def demo(data: str, report: str, no_report: bool, table: str | None, all_tasks: 
         output.say(f"{len(train.y)} rows: {table}")
         return 0
     output.say(title, "")
-    study = Study(output, train, Settings(alphas=12, loss="squared"))
+    study = Study(output, train, SETTINGS)
     models = [study.search([each], written(each)) for each in (Independent(), Trace(), UnitTrace())]
     score, rows, entries = train.score, [], []
     for model in models:

@@ -19,7 +19,9 @@ from . import NOT_PROVED, options
     help="Candidate structures, parameters after a colon: trace, unit_trace, clusters:4, shared_mean:5, ...",
 )
 @options.model
-@click.option("--fallback", is_flag=True, help="Tasks that score worse in the multi-task model keep their single-task model.")
+@click.option(
+    "--fallback", flag_value="single", help="Tasks that score worse in the multi-task model keep their single-task model."
+)
 @click.option("--holdout", type=click.FloatRange(0, 0.5, min_open=True), help="Score on this share of the rows, held out.")
 @click.option("--save", "save_to", metavar="FILE", type=click.Path(), help="Write the model, with its preprocessing.")
 @click.option("--report", metavar="FILE", type=click.Path(), help="Write a report (HTML).")
@@ -44,7 +46,7 @@ def fit(
 
     from ..estimators import save
     from ..persistence import check_apart, check_place
-    from .gains_table import Settings, Study, score_holdout
+    from .gains_table import Study, score_holdout
     from .output import Output, ended_well, percent, print_gains, report_writer
     from .structure_names import parse, written
     from .table_roles import read_data
@@ -55,8 +57,8 @@ def fit(
     check_apart({"the model": save_to, "the report": report}, {"the table": given["table"]})
     for place in filter(None, (save_to, report)):
         check_place(place)
-    of_table, of_model = options.split(given)
-    data, settings = read_data(output, **of_table), Settings(**of_model)
+    of_table, settings = options.split(given)
+    data = read_data(output, **of_table)
     held_out = None if holdout is None else score_holdout(output, data, candidates, settings, holdout)
     study = Study(output, data, settings)
     single, model = study.search_both(candidates)
@@ -70,10 +72,10 @@ def fit(
     output.say(
         f"{score} on {100 * holdout:.0f} % of the rows, held out from all model selection"
         if holdout is not None
-        else f"Cross-validated {score}, {settings.cv} folds ({biased})"
+        else f"Cross-validated {score}, {settings['cv']} folds ({biased})"
     )
     print_gains(output, held_out or transfer, all_tasks, score)
-    if settings.fallback:
+    if settings["fallback"]:
         output.say(f"tasks that keep their single-task model: {', '.join(map(str, model.fallback_tasks_)) or 'none'}")
     if save_to is not None:
         save(Pipeline([("table", study.preprocessor), ("model", model)]), save_to, training=False)

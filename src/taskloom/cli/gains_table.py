@@ -6,7 +6,6 @@ so is the mean of R2 over folds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,55 +19,29 @@ from .table_roles import TableRoles
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The model options of a command."""
-
-    kernel: str = "linear"
-    gamma: float | None = None
-    loss: str | None = None
-    alphas: Any = 20
-    cv: int = 5
-    seed: int | None = None
-    jobs: int = 1
-    tol: float = 1e-4
-    max_iter: int = 1000
-    fallback: bool = False
-
-
 class Study:
-    """A table made ready: its inputs preprocessed, its rows assigned to folds, the same for all models."""
+    """A table made ready: its inputs preprocessed, its rows assigned to folds, the same for all models.
 
-    def __init__(self, output: Output, data: TableRoles, settings: Settings):
+    ``settings`` are parameters of the searches; ``cv`` is the number of folds, and ``random_state`` shuffles the rows.
+    """
+
+    def __init__(self, output: Output, data: TableRoles, settings: dict[str, Any]):
         self.output, self.data, self.settings = output, data, settings
         self.preprocessor = data.preprocessor().fit(data.inputs)
         self.X = self.preprocessor.transform(data.inputs)
-        self.folds = assign_folds(data, settings.cv, settings.seed)
+        self.folds = assign_folds(data, settings["cv"], settings["random_state"])
 
     def search(self, structures: list[Structure], title: str) -> Any:
         """A fitted search over values of alpha and structures."""
-        data, settings = self.data, self.settings
-        options: dict[str, Any] = {
-            "structures": structures,
-            "kernel": settings.kernel,
-            "gamma": settings.gamma,
-            "alphas": settings.alphas,
-            "cv": self.folds,
-            "n_jobs": settings.jobs,
-            "tol": settings.tol,
-            "max_iter": settings.max_iter,
-            "task_column": data.task_column,
-            "fallback": "single" if settings.fallback else None,
-        }
-        if settings.loss is not None:
-            options["loss"] = settings.loss
+        data, kept = self.data, {name: self.settings[name] for name in ("cv", "random_state")}
+        options = {name: value for name, value in self.settings.items() if value is not None and name not in kept}
         if not data.labelled:  # the columns of a wide table may be in different units
             options |= {"scoring": PooledR2(data), "standardize_targets": data.layout == "wide"}
-        model = (MultiTaskClassifierCV if data.labelled else MultiTaskRegressorCV)(**options)
+        search = MultiTaskClassifierCV if data.labelled else MultiTaskRegressorCV
+        model = search(structures=structures, cv=self.folds, task_column=data.task_column, **options)
         with self.output.progress(title, len(self.folds)) as bar:
             model.set_callbacks(*([] if bar is None else [FoldProgress(bar)])).fit(self.X, data.y)
-        # what a file can hold: a number of folds, and the default score
-        return model.set_callbacks().set_params(cv=settings.cv, random_state=settings.seed, scoring=None)
+        return model.set_callbacks().set_params(**kept, scoring=None)  # what a file can hold
 
     def search_both(self, structures: list[Structure], where: str = "") -> tuple[Any, Any]:
         """Fitted searches: single-task, and multi-task over these structures."""
@@ -157,9 +130,11 @@ def _scores(labelled: bool, truth: Array, predicted: Array, variance: float) -> 
     return 1 - (predicted.astype(float) - truth.astype(float)) ** 2 / variance
 
 
-def score_holdout(output: Output, data: TableRoles, structures: list[Structure], settings: Settings, share: float) -> dict:
+def score_holdout(
+    output: Output, data: TableRoles, structures: list[Structure], settings: dict[str, Any], share: float
+) -> dict[str, Any]:
     """The comparison with single-task learning on rows that are held out from all model selection."""
-    train, test = assign_folds(data, max(round(1 / share), 2), settings.seed)[0]
+    train, test = assign_folds(data, max(round(1 / share), 2), settings["random_state"])[0]
     rest, kept = Study(output, data.part(train), settings), data.part(test)
     one, other = (rest.predict(model, kept) for model in rest.search_both(structures, "held out: "))
     return compare_tasks(kept, (one, other), variances(data))

@@ -14,7 +14,7 @@ DATA = ("table", "target", "task", "targets", "categorical", "drop", "classify",
 
 
 def split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options for the table, and those for the model."""
+    """The options for the table, and the parameters of the search."""
     return {name: given[name] for name in DATA}, {name: given[name] for name in given if name not in DATA}
 
 
@@ -91,8 +91,8 @@ model = combined(
         "--alphas", type=Alphas(), default=20, show_default=True, help="Regularisation strengths: how many, or which."
     ),
     click.option("--cv", type=click.IntRange(min=2), default=5, show_default=True, help="Number of cross-validation folds."),
-    click.option("--seed", type=int, help="Shuffle the rows before they are assigned to folds."),
-    click.option("--jobs", type=int, default=1, show_default=True, help="Folds that run in parallel."),
+    click.option("--seed", "random_state", type=int, help="Shuffle the rows before they are assigned to folds."),
+    click.option("--jobs", "n_jobs", type=int, default=1, show_default=True, help="Folds that run in parallel."),
     click.option(
         "--tol", type=click.FloatRange(min=0, min_open=True), default=1e-4, show_default=True, help="Relative duality gap."
     ),

@@ -212,10 +212,11 @@ def _gains(facts: Facts) -> str:
     mean, error = float(gain.mean()), float(gain.std(ddof=1)) / scored.size**0.5
     clear = abs(mean) > CLEAR * error
     verdict = ("helps" if mean > 0 else "hurts") if clear else "makes no clear difference on average"
+    unsure = scored.size - better - worse
     text = (
         f"Multi-task learning {verdict}: of {count(scored.size, 'task')}, {better:,} {'is' if better == 1 else 'are'} "
-        f"predicted clearly better than by single-task models, {worse:,} clearly worse, and for {scored.size - better - worse:,} the "
-        f"difference is within the noise; {change} (standard error over tasks {error:.3f})."
+        f"predicted clearly better than by single-task models, {worse:,} clearly worse, and for {unsure:,} the difference is "
+        f"within the noise; {change} (standard error over tasks {error:.3f})."
     )
     if gain.max() > 0:
         text += f" {quoted(facts.names[scored[np.argmax(gain)]])} gains most ({signed(gain.max())})"
