@@ -218,3 +218,18 @@ class TestTaskGraphs:
     def test_what_is_no_graph(self, edges, words):
         with pytest.raises(ValueError, match=words):
             structures.TaskGraph(edges).bind(["a", "b"])
+
+
+@EVERY
+def test_what_a_structure_declares_is_true(F):
+    rng = np.random.default_rng(11)
+    A, W = zoo.random_feasible(F, rng), rng.normal(size=(zoo.T, 3))
+    if F.schatten_power is not None:
+        assert np.isclose(F.value(A), np.sum(np.linalg.eigvalsh(A) ** F.schatten_power))
+    if F.is_singleton(zoo.T):
+        assert np.allclose(A, zoo.random_feasible(F, rng))
+    if F.smooth_norm:
+        assert np.isclose(F.weight_norm(W).value, F.best_of_root(W.T)[1])
+    else:
+        with pytest.raises(TypeError, match="no smooth penalty"):
+            F.weight_norm(W)

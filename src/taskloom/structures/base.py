@@ -57,6 +57,13 @@ class Structure(Component, ABC):
     A subclass must define four methods: ``value`` (the objective), ``best_structure`` (the unsupervised step of the
     alternation), ``conjugate`` (the dual bound) and ``prox`` (the proximal step). All other methods have defaults that follow
     from these four; a subclass overrides them where it has a faster or more accurate formula.
+
+    Solvers and estimators never ask for the class of a structure, but for what it declares:
+
+    - ``convex``, ``known``, ``interior``, ``low_rank``, ``iterative``, ``is_singleton``: what a fit may expect of ``A``;
+    - ``either_side``, ``on_features``, ``keeps_columns``, ``is_sum``, ``task_factor``: where ``A`` lives;
+    - ``schatten_power``: the ``p`` of ``F(A) = tr A^p``, else ``None``;
+    - ``smooth_norm``: the penalty of the best structure is a smooth function of the weights, which ``weight_norm`` computes.
     """
 
     # --- required -----------------------------------------------------------------------------------------------
@@ -137,6 +144,8 @@ class Structure(Component, ABC):
     task_factor: ClassVar[bool] = False  # parametrised by a factor on the tasks
     zeroes_relations: ClassVar[bool] = False  # sets off-diagonal entries of A to zero
     precision_graph: ClassVar[bool] = False  # the edges between tasks are the nonzero entries of A^-1
+    smooth_norm: ClassVar[bool] = False  # min_A tr(A^-1 W'W) + F(A) is smooth in W: weight_norm gives its derivatives
+    schatten_power: float | None = None  # the p of F(A) = tr A^p
     proof: ClassVar[str] = ""  # a remark on the accuracy of F* for the message of the certificate
 
     @property
@@ -153,6 +162,36 @@ class Structure(Component, ABC):
     def needs_task_matrix(self) -> bool:
         """Whether solvers need the ``T x T`` matrix ``A``, which they do not if the penalty can be put on the features."""
         return not (self.either_side or self.on_features)
+
+    def is_singleton(self, n_tasks: int) -> bool:
+        """Whether only one matrix is feasible for this number of tasks, so that there is nothing to learn.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        bool
+            True if the set of feasible matrices has one element.
+        """
+        return False
+
+    def weight_norm(self, W: Array) -> Any:
+        """``min_A tr(A^-1 W'W) + F(A)`` at some weights, with its gradient and inverse Hessian, where ``smooth_norm`` is true.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_tasks, n_features)
+            Weights, one row per task.
+
+        Returns
+        -------
+        ClusterNorm
+            The smooth function at ``W``.
+        """
+        raise TypeError(f"{type(self).__name__} has no smooth penalty of the weights")
 
     # --- checks and parameters ----------------------------------------------------------------------------------
 

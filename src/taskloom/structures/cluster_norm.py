@@ -10,12 +10,16 @@ a multiple of the identity plus a matrix of rank ``k``. Weights are ``T x r`` he
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .base import Array
-from .clusters import MIN_SIGMA, Clusters
 
+if TYPE_CHECKING:
+    from .clusters import Clusters
+
+MIN_SIGMA = 1e-5  # relative to the largest: smaller singular values are not accurate enough from a Gram matrix
 TIE = 1e-12  # relative differences below this are ties
 ROUNDING = 1e-7  # singular values below this share of the largest count as zero
 

@@ -10,8 +10,7 @@ import numpy as np
 from .._component import is_number
 from .._linalg import column_squares, project_box_sum, symmetric
 from .base import Array, Ray, Structure, linear_ray
-
-MIN_SIGMA = 1e-5  # relative to the largest: smaller singular values are not accurate enough from a Gram matrix
+from .cluster_norm import MIN_SIGMA, ClusterNorm
 
 
 def _complement_of_mean(T: int) -> Array:
@@ -55,6 +54,7 @@ class Clusters(Structure):
     between: float = 1.0
     within: float = 10.0
     interior: ClassVar[bool] = True
+    smooth_norm: ClassVar[bool] = True
 
     def check(self) -> None:
         if not (isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1):
@@ -79,19 +79,10 @@ class Clusters(Structure):
         return 1 / self.between - 1 / self.within
 
     def is_singleton(self, n_tasks: int) -> bool:
-        """Whether only one matrix is feasible for this number of tasks.
-
-        Parameters
-        ----------
-        n_tasks : int
-            The number of tasks.
-
-        Returns
-        -------
-        bool
-            True if the set of feasible matrices has one element.
-        """
         return self.n_clusters in (1, n_tasks) or self.within == self.between
+
+    def weight_norm(self, W: Array) -> ClusterNorm:
+        return ClusterNorm(self, W)
 
     def _off_mean(self, S: Array) -> tuple[float, Array, Array]:
         """``1'S1/T``, and the eigenvalues and eigenvectors of ``S`` on the complement of the mean."""

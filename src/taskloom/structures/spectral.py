@@ -246,6 +246,11 @@ class Schatten(EitherSide):
             raise ValueError(f"{type(self).__name__} needs a finite p >= 1 to be convex, got p={self.p!r}")
 
     @property
+    def schatten_power(self) -> float:  # type: ignore[override]
+        """The power ``p``."""
+        return self.p
+
+    @property
     def low_rank(self) -> bool:
         return self.p == 1
 
