@@ -37,7 +37,7 @@ def as_loss(loss: Any) -> Loss:
 
     Any other object with ``value`` and ``gradient`` or ``prox`` becomes a ``CustomLoss``.
     """
-    if not isinstance(loss, Loss) and has_methods(loss):
+    if not isinstance(loss, (Loss, str)) and has_methods(loss):
         return CustomLoss(loss)
     return resolve(loss, Loss, _CATALOGUE, "loss")
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._component import is_number
 from .._linalg import column_squares, project_box_sum, symmetric
 from .base import Array, Ray, Structure, linear_ray
 from .cluster_norm import MIN_SIGMA, ClusterNorm
@@ -53,16 +52,14 @@ class Clusters(Structure):
     mean: float = 0.1
     between: float = 1.0
     within: float = 10.0
+    ranges: ClassVar[dict[str, str]] = {"mean": "> 0", "between": "> 0", "within": "> 0"}
     interior: ClassVar[bool] = True
     smooth_norm: ClassVar[bool] = True
 
     def check(self) -> None:
         if not (isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1):
             raise ValueError(f"Clusters needs a whole number n_clusters >= 1, got n_clusters={self.n_clusters!r}")
-        for name in ("mean", "between", "within"):
-            weight = getattr(self, name)
-            if not (is_number(weight) and weight > 0):
-                raise ValueError(f"Clusters needs {name} > 0, got {weight!r}")
+        super().check()
         if not self.within >= self.between:
             raise ValueError(
                 f"Clusters needs within >= between to mean clusters, got within={self.within!r}, between={self.between!r}"

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._component import is_number
 from .._linalg import column_squares, inverse_quadratic
 from . import factored_matrix as factors
 from .base import Array, Ray, Structure, linear_ray
@@ -154,10 +153,7 @@ class SharedMean(_AnyNumberOfTasks):
     """
 
     gamma: float = 1.0
-
-    def check(self) -> None:
-        if not (is_number(self.gamma) and self.gamma >= 0):
-            raise ValueError(f"SharedMean needs gamma >= 0, got gamma={self.gamma!r}")
+    ranges: ClassVar[dict[str, str]] = {"gamma": ">= 0"}
 
     def matrix(self, n_tasks: int) -> Array:
         mean = np.full((n_tasks, n_tasks), 1 / n_tasks)

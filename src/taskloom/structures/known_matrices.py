@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._component import is_number
+from .._component import Component
 from .._linalg import psd_root, symmetric
 from .base import Array, Structure
 from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, shared_branch
@@ -129,6 +129,7 @@ class TaskGraph(_MatrixOfTasks):
 
     adjacency: Any
     gamma: float = 1.0
+    ranges: ClassVar[dict[str, str]] = {"gamma": "> 0 (with gamma=0 the mean of a component is not penalised)"}
     described_by: ClassVar[str] = "adjacency"
 
     @classmethod
@@ -207,10 +208,7 @@ class TaskGraph(_MatrixOfTasks):
         return cls([(a, b, w) for a, b in combinations(paths, 2) if (w := shared_branch(paths[a], paths[b])) > 0], gamma)
 
     def check(self) -> None:
-        if not (is_number(self.gamma) and self.gamma > 0):
-            raise ValueError(
-                f"TaskGraph needs gamma > 0 (with gamma=0 the mean of a component is not penalised), got gamma={self.gamma!r}"
-            )
+        Component.check(self)
         if is_matrix(self.adjacency):
             self._given()
         else:

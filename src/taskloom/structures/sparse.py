@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from .._component import is_number
 from .._linalg import column_squares, compose, inverse_quadratic, sum_of_ratios, symmetric
 from .base import Array, IterativeStructure, Ray, Structure
 from .box_solvers import accelerated_ascent, maximise_in_box
@@ -293,11 +292,8 @@ class Sparse(L1Structure):
     """
 
     l1: float = 0.1
+    ranges: ClassVar[dict[str, str]] = {"l1": ">= 0"}
     zeroes_relations: ClassVar[bool] = True
-
-    def check(self) -> None:
-        if not (is_number(self.l1) and self.l1 >= 0):
-            raise ValueError(f"Sparse needs l1 >= 0, got l1={self.l1!r}")
 
     @property
     def mu_and_l1(self) -> tuple[float, float]:
@@ -320,13 +316,8 @@ class LogDet(L1Structure):
 
     mu: float = 1.0
     l1: float = 0.0
+    ranges: ClassVar[dict[str, str]] = {"mu": "> 0", "l1": ">= 0"}
     interior: ClassVar[bool] = True
-
-    def check(self) -> None:
-        if not (is_number(self.mu) and self.mu > 0):
-            raise ValueError(f"LogDet needs mu > 0, got mu={self.mu!r}")
-        if not (is_number(self.l1) and self.l1 >= 0):
-            raise ValueError(f"LogDet needs l1 >= 0, got l1={self.l1!r}")
 
     @property
     def zeroes_relations(self) -> bool:  # type: ignore[override]

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from .._component import is_number
 from .._linalg import column_squares, compose, psd_eigh, spectral_map, spectrum, sum_of_ratios, symmetric
 from . import factored_matrix as factors
 from .base import TINY, Array, Ray, Structure
@@ -240,10 +239,7 @@ class Schatten(EitherSide):
     """
 
     p: float
-
-    def check(self) -> None:
-        if not (is_number(self.p) and self.p >= 1):
-            raise ValueError(f"{type(self).__name__} needs a finite p >= 1 to be convex, got p={self.p!r}")
+    ranges: ClassVar[dict[str, str]] = {"p": ">= 1 to be convex"}
 
     @property
     def schatten_power(self) -> float:  # type: ignore[override]
@@ -313,10 +309,7 @@ class SchattenNorm(EitherSide):
     """
 
     p: float
-
-    def check(self) -> None:
-        if not (is_number(self.p) and self.p >= 1):
-            raise ValueError(f"SchattenNorm needs a finite p >= 1 to be convex, got p={self.p!r}")
+    ranges: ClassVar[dict[str, str]] = {"p": ">= 1 to be convex"}
 
     @property
     def low_rank(self) -> bool:
