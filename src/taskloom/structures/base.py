@@ -61,7 +61,7 @@ class Structure(Component, ABC):
     Solvers and estimators never ask for the class of a structure, but for what it declares:
 
     - ``convex``, ``known``, ``interior``, ``low_rank``, ``iterative``, ``is_singleton``: what a fit may expect of ``A``;
-    - ``either_side``, ``on_features``, ``keeps_columns``, ``is_sum``, ``task_factor``: where ``A`` lives;
+    - ``either_side``, ``on_features``, ``keeps_columns``, ``is_sum``, ``splits_weights``, ``task_factor``: where ``A`` lives;
     - ``schatten_power``: the ``p`` of ``F(A) = tr A^p``, else ``None``;
     - ``smooth_norm``: the penalty of the best structure is a smooth function of the weights, which ``weight_norm`` computes.
     """
@@ -141,6 +141,7 @@ class Structure(Component, ABC):
     on_features: ClassVar[bool] = False  # penalises the features (r x r), not the tasks
     keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not a rotation of them
     is_sum: ClassVar[bool] = False  # a sum of terms, each with its own structure variable
+    splits_weights: ClassVar[bool] = False  # splits the weights into several terms on the same features
     task_factor: ClassVar[bool] = False  # parametrised by a factor on the tasks
     zeroes_relations: ClassVar[bool] = False  # sets off-diagonal entries of A to zero
     precision_graph: ClassVar[bool] = False  # the edges between tasks are the nonzero entries of A^-1
@@ -490,9 +491,9 @@ class Structure(Component, ABC):
         tuple of Term
             The terms, whose predictions are added.
         """
-        from .terms import Term, variable_of  # a term holds a structure
+        from .terms import FeatureMatrix, TaskMatrix, Term  # a term holds a structure
 
-        return (Term(slice(0, width), variable_of(self)),)
+        return (Term(slice(0, width), FeatureMatrix(self) if self.on_features else TaskMatrix(self)),)
 
     def new_task_conditional(self, n_tasks: int) -> tuple[Array, float] | None:
         """The conditional distribution of one more task given ``n_tasks`` others; ``None`` if the structure has none.

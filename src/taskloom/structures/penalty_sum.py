@@ -20,7 +20,6 @@ from .._linalg import compose, psd_eigh, symmetric
 from .base import Array, IterativeStructure, Ray, Structure, largest_finite
 from .sparse import INNER_STEPS, L1Structure, LogDet, Sparse, off_diagonal
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
-from .term_sum import SplitStructure
 
 MAX_PROXES = 5_000  # inner iterations of one best structure; a median problem needs some hundreds
 
@@ -103,7 +102,7 @@ class Sum(IterativeStructure):
                 raise ValueError("Sum does not nest: write all members in one list, or add them with +")
             if member.known:
                 raise ValueError(f"Sum needs structures that are learned; {name} fixes A, so there is nothing to add to it")
-            if isinstance(member, SplitStructure):
+            if member.splits_weights:
                 raise ValueError(f"Sum needs structures of one A; {name} splits the weights and has several")
             if member.on_features:
                 raise ValueError(f"Sum needs structures on the tasks; {name} penalises the features")
