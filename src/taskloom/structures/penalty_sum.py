@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
 from .base import Array, IterativeStructure, Ray, Structure, largest_finite
+from .inner_solvers import accelerated, proximal_gradient
 from .sparse import INNER_STEPS, L1Structure, LogDet, Sparse, off_diagonal
 from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
 
@@ -249,7 +250,7 @@ def _smooth_part(A: Array, S: Array) -> tuple[float, Array]:
 
 
 def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | None]:
-    """``argmin_A tr(A^-1 S) + F(A)`` and its multipliers, by proximal gradient steps with Barzilai and Borwein's lengths.
+    """``argmin_A tr(A^-1 S) + F(A)`` and its multipliers, by proximal gradient steps.
 
     Where ``S`` is zero, the proximal point method minimises ``F``. Near the boundary of the cone steps may become ever shorter,
     each with an iterative prox: the total number of inner iterations is bounded.
@@ -263,30 +264,17 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
             if np.abs(A - before).max() <= 1e-13 * np.abs(A).max():
                 break
         return A, M
-    smooth, gradient = _smooth_part(A, S)
-    value, length = smooth + parts.value(A), size
-    recent, best = [value], (value, A)
-    while spent < MAX_PROXES:
-        B, M, rounds = _split(parts, A - length * gradient, length, M, None)
+
+    def prox(A: Array, step: float) -> tuple[Array, float]:
+        nonlocal M, spent
+        B, M, rounds = _split(parts, A, step, M, None)
         spent += rounds
-        smooth, new_gradient = _smooth_part(B, S)
-        move = B - A
-        moved, value = float(np.vdot(move, move)), smooth + parts.value(B)
-        if value > max(recent[-5:]) - 1e-4 * moved / (2 * length):
-            if moved <= 1e-30 * float(np.vdot(A, A)):
-                break
-            length /= 3
-            continue
-        if moved <= 1e-28 * float(np.vdot(A, A)):
-            break  # the difference of the gradients is rounding
-        curvature = float(np.vdot(move, new_gradient - gradient))
-        length = moved / curvature if curvature > 0 else 3 * length
-        A, gradient = B, new_gradient
-        recent.append(value)
-        best = min(best, (value, A), key=itemgetter(0))
-        if len(recent) > 12 and max(recent[-12:]) - min(recent[-12:]) <= 1e-14 * abs(value):
-            break
-    return best[1], M
+        return B, parts.value(B)
+
+    def more() -> bool:
+        return spent < MAX_PROXES
+
+    return proximal_gradient(partial(_smooth_part, S=S), prox, A, parts.value(A), size, n_steps=MAX_PROXES, more=more), M
 
 
 def _prox(part: _Part, x: Array, step: float) -> Array:
@@ -299,40 +287,32 @@ def _prox(part: _Part, x: Array, step: float) -> Array:
 def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array | None) -> tuple[Array, Array | None, int]:
     """``argmin_B step F(B) + ||B - A||^2 / 2``, its multipliers, and the number of iterations.
 
-    Accelerated gradient ascent on the multipliers ``M``, with the momentum reset whenever it points downhill. ``B`` is the prox
-    of the first member at ``A - step sum(M)``; the multipliers of the others follow from their proxes (Moreau), those of ``l1``
-    from a clip. With an ``origin`` the prox is inexact: at most ``INNER_STEPS`` iterations, or until the members agree within a
-    tenth of ``||B - origin||``.
+    Accelerated gradient ascent on the multipliers ``M``. ``B`` is the prox of the first member at ``A - step sum(M)``; the
+    multipliers of the others follow from their proxes (Moreau), those of ``l1`` from a clip. With an ``origin`` the prox is
+    inexact: at most ``INNER_STEPS`` iterations, or until the members agree within a tenth of ``||B - origin||``.
     """
     first, *others = parts.parts
     q = len(others) + (parts.l1 > 0)
     if q == 0:
         return _prox(first, A, step), None, 1
     scale = q * step
-    x = np.zeros((q, *A.shape)) if M is None else M
-    extrapolated, momentum = x, 1.0
-    n_steps = INNER_STEPS if origin is not None else 5000 if A.ndim == 1 else 500  # steps on eigenvalues are cheap
-    for k in range(n_steps):
-        B, point = _prox(first, A - step * extrapolated.sum(axis=0), step), extrapolated
-        V = point + B / scale
+
+    def ascend(M: Array) -> tuple[Array, tuple[Array, Array], bool]:
+        B = _prox(first, A - step * M.sum(axis=0), step)
+        V = M + B / scale
         new = np.empty_like(V)
         for j, part in enumerate(others):
             new[j] = V[j] - _prox(part, scale * V[j], scale) / scale
         if parts.l1 > 0:
             new[-1] = np.clip(off_diagonal(V[-1]), -parts.l1, parts.l1)
-        change = scale * float(np.linalg.norm(new - point))
-        if change <= (
-            1e-13 * float(np.linalg.norm(B) + np.linalg.norm(A)) if origin is None else 0.1 * float(np.linalg.norm(B - origin))
-        ):
-            break
-        if k > 0 and float(np.vdot(new - point, new - x)) < 0:
-            momentum = 1.0
-        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        extrapolated = new + (momentum - 1) / grown * (new - x)
-        x, momentum = new, grown
-    if parts.l1 > 0:
-        new[-1] = np.clip(new[-1], -parts.l1, parts.l1)
-    return B, new, k + 1
+        exact = 1e-13 * float(np.linalg.norm(B) + np.linalg.norm(A))
+        enough = exact if origin is None else 0.1 * float(np.linalg.norm(B - origin))
+        return new, (B, new), scale * float(np.linalg.norm(new - M)) <= enough
+
+    start = np.zeros((q, *A.shape)) if M is None else M
+    n_steps = INNER_STEPS if origin is not None else 5000 if A.ndim == 1 else 500  # steps on eigenvalues are cheap
+    (B, M), rounds = accelerated(ascend, start, n_steps)
+    return B, M, rounds
 
 
 def added(one: Structure, other: Structure) -> Sum:

@@ -19,7 +19,7 @@ from scipy.linalg import solve_triangular
 
 from .._linalg import column_squares, compose, inverse_quadratic, sum_of_ratios, symmetric
 from .base import Array, IterativeStructure, Ray, Structure
-from .box_solvers import accelerated_ascent, maximise_in_box
+from .inner_solvers import accelerated, proximal_gradient
 from .spectral import TINY, SpectralStructure
 
 SHRINKAGE = (1.0, *(1 - 10.0**-k for k in range(10, 0, -1)))  # factors of N that are tried for a bound
@@ -138,11 +138,12 @@ class L1Structure(IterativeStructure, SpectralStructure):
         if start is None or not np.isfinite(dual(start)[0]):
             start = np.zeros((R.shape[1], R.shape[1]))
 
-        def objective(N: Array) -> tuple[float, Array]:
+        def cost(N: Array) -> tuple[float, Array]:
             value, A = dual(N)
-            return value, off_diagonal(A)  # N has no diagonal
+            return -value, -off_diagonal(A)  # N has no diagonal
 
-        N = maximise_in_box(objective, start, self.mu_and_l1[1])
+        l1, length = self.mu_and_l1[1], 1 / max(float(np.abs(cost(start)[1]).max()), 1e-30)
+        N = proximal_gradient(cost, lambda N, _: (np.clip(N, -l1, l1), 0.0), start, 0.0, length, rtol=0.0)
         self._keep(N)
         return dual(N)[1]
 
@@ -196,15 +197,18 @@ class L1Structure(IterativeStructure, SpectralStructure):
         """
         l1 = self.mu_and_l1[1]
 
-        def B(N: Array) -> Array:
+        def ascend(N: Array) -> tuple[Array, tuple[Array, Array], bool]:
+            N = np.clip(N, -l1, l1)
             a, V = np.linalg.eigh(symmetric(A - step * N))
-            return compose(self.f_prox(a, step), V)
+            B = compose(self.f_prox(a, step), V)
+            gradient = off_diagonal(B)
+            new, support = np.clip(N + gradient / step, -l1, l1), l1 * float(np.abs(gradient).sum())
+            enough = 0.0 if origin is None else 0.1 * float(np.sum((B - origin) ** 2)) / step
+            done = support - float(np.vdot(N, gradient)) <= max(enough, 1e-14 * support)
+            return new, (B, N), done or float(np.abs(new - N).max(initial=0.0)) <= 1e-14 * l1
 
-        def enough(B: Array) -> float:
-            return 0.1 * float(np.sum((B - origin) ** 2)) / step if origin is not None else 0.0
-
-        start = np.clip(off_diagonal(A) / step, -l1, l1) if N is None else N
-        return accelerated_ascent(B, off_diagonal, start, l1, 1 / step, enough, 500 if origin is None else INNER_STEPS)
+        start = off_diagonal(A) / step if N is None else N
+        return accelerated(ascend, start, 500 if origin is None else INNER_STEPS)[0]
 
     # --- dual bound ----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ..._linalg import symmetric
 from ..base import Array
-from ..box_solvers import newton_in_box
+from ..inner_solvers import newton_in_box
 
 STEP_LENGTHS = 3.0 ** -np.arange(40)  # of the line search
 DENSE = 1200  # pairs of tasks up to which the Hessian is formed

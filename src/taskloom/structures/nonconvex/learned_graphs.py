@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 from ..._linalg import psd_root, symmetric
 from ..base import Array, Structure
-from ..box_solvers import newton_in_box
+from ..inner_solvers import newton_in_box
 from ..known import Independent
 from .base import NonConvex
 from .graphical_lasso import DENSE, graphical_lasso, inverse, shrink
