@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._component import Component
+from .._component import Component, is_number
 from .._linalg import inverse_quadratic, psd_root, symmetric
 from . import factored_matrix as factors
 
@@ -239,17 +239,24 @@ class Structure(Component, ABC):
         """The structure for one run of a solver: a copy that keeps warm starts between steps, where these help."""
         return self
 
+    @property
+    def summands(self) -> list[tuple[float, Structure]]:
+        """Weights and penalties whose sum this is: one, unless it is a ``Sum``."""
+        return [(1.0, self)]
+
     def __add__(self, other: Any) -> Structure:
         """The sum of both penalties, on the same ``A``."""
-        from .penalty_sum import added  # a sum is a structure itself
+        from .penalty_sum import Sum  # a sum is a structure itself
 
-        return added(self, other) if isinstance(other, Structure) else NotImplemented
+        return Sum.of([*self.summands, *other.summands]) if isinstance(other, Structure) else NotImplemented
 
     def __rmul__(self, factor: Any) -> Structure:
         """The penalty times a positive number."""
-        from .penalty_sum import scaled
+        from .penalty_sum import Sum
 
-        return scaled(self, factor)
+        if not (is_number(factor) and factor > 0):
+            raise ValueError(f"a structure can be multiplied by a positive number, got {factor!r}")
+        return Sum.of([(factor * weight, structure) for weight, structure in self.summands])
 
     # --- optional: best structures, from a root R of S = R'R ----------------------------------------------------
 

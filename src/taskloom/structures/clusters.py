@@ -6,18 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.linalg import helmert
 
 from .._linalg import column_squares, project_box_sum, symmetric
 from .base import Array, Ray, Structure, linear_ray
 from .cluster_norm import MIN_SIGMA, ClusterNorm
-
-
-def _complement_of_mean(T: int) -> Array:
-    """An orthonormal basis of the vectors that add up to zero (Helmert's)."""
-    k = np.arange(1, T)
-    H = np.triu(np.ones((T, T - 1)))
-    H[k, k - 1] = -k
-    return H / np.sqrt(k * (k + 1))
 
 
 def _clipped_sums(rising: Array, levels: Array, low: float, high: float) -> Array:
@@ -83,7 +76,7 @@ class Clusters(Structure):
 
     def _off_mean(self, S: Array) -> tuple[float, Array, Array]:
         """``1'S1/T``, and the eigenvalues and eigenvectors of ``S`` on the complement of the mean."""
-        H = _complement_of_mean(len(S))
+        H = helmert(len(S)).T  # an orthonormal basis of the vectors that add up to zero
         s, V = np.linalg.eigh(symmetric(H.T @ S @ H))
         return float(S.sum() / len(S)), s, H @ V
 
@@ -112,7 +105,7 @@ class Clusters(Structure):
         """From the eigenvalues of ``RR'`` if there are fewer rows than tasks and rounding permits, else of ``R'R``."""
         T = R.shape[1]
         if not np.any(R):
-            return self._add_off_mean(np.full((T, T), 1 / (T * self.mean)), self._total(T - 1) / max(T - 1, 1)), 0.0
+            return self.from_eigen(np.zeros(0), np.zeros((T, 0)), self._total(T - 1) / max(T - 1, 1)), 0.0
         if floor > 0 or R.shape[0] >= T:
             return self._best_of_large_root(R, floor)
         mean = R.mean(axis=1)
@@ -143,11 +136,7 @@ class Clusters(Structure):
         ndarray of shape (n_tasks, n_tasks)
             The structure.
         """
-        return self._add_off_mean(self._assemble(a - lowest, V), lowest)
-
-    def _add_off_mean(self, A: Array, lowest: float) -> Array:
-        """Add ``lowest (I - 11'/T)``, in place."""
-        A -= lowest / len(A)
+        A = self._assemble(a - lowest, V) - lowest / len(V)
         A[np.diag_indices(len(A))] += lowest
         return A
 

@@ -84,17 +84,8 @@ class KnownStructure(Structure):
         return self._known(len(A)).A.copy()
 
 
-class _AnyNumberOfTasks(KnownStructure):
-    """A known structure with a matrix for every number of tasks."""
-
-    def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
-        A = self.matrix(n_tasks + 1)
-        beta = np.linalg.solve(A[:-1, :-1], A[:-1, -1])
-        return beta, float(A[-1, -1] - beta @ A[:-1, -1])
-
-
 @dataclass(eq=False, repr=False)
-class Independent(_AnyNumberOfTasks):
+class Independent(KnownStructure):
     """``A = I``: independent tasks (single-task learning, STL)."""
 
     either_side: ClassVar[bool] = True
@@ -143,7 +134,7 @@ class Rooted(KnownStructure):
 
 
 @dataclass(eq=False, repr=False)
-class SharedMean(_AnyNumberOfTasks):
+class SharedMean(KnownStructure):
     """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks close to their mean.
 
     Parameters
@@ -158,3 +149,8 @@ class SharedMean(_AnyNumberOfTasks):
     def matrix(self, n_tasks: int) -> Array:
         mean = np.full((n_tasks, n_tasks), 1 / n_tasks)
         return mean + (np.eye(n_tasks) - mean) / (1 + self.gamma)
+
+    def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
+        A = self.matrix(n_tasks + 1)
+        beta = np.linalg.solve(A[:-1, :-1], A[:-1, -1])
+        return beta, float(A[-1, -1] - beta @ A[:-1, -1])

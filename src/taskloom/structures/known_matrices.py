@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from numbers import Integral
@@ -72,9 +71,9 @@ class _MatrixOfTasks(KnownStructure):
     described_by: ClassVar[str]  # the parameter with a row and a column, or just a column, for each task
     rows_too: ClassVar[bool] = True
 
-    @abstractmethod
     def _given(self) -> Array:
-        """``A``."""
+        """``A``: the parameter itself, unless a subclass computes it."""
+        return _positive_semidefinite(getattr(self, self.described_by), type(self).__name__, self.described_by)
 
     def bind(self, tasks: Any) -> Structure:
         """Reorder a data frame by the names of the tasks."""
@@ -107,9 +106,6 @@ class Fixed(_MatrixOfTasks):
 
     A: Any
     described_by: ClassVar[str] = "A"
-
-    def _given(self) -> Array:
-        return _positive_semidefinite(self.A, "Fixed", "A")
 
 
 @dataclass(eq=False, repr=False)
@@ -214,13 +210,6 @@ class TaskGraph(_MatrixOfTasks):
         else:
             edges_of(self.adjacency)
 
-    def check_tasks(self, n_tasks: int) -> None:
-        if is_matrix(self.adjacency):
-            super().check_tasks(n_tasks)
-        else:
-            KnownStructure.check_tasks(self, n_tasks)
-            self._known(n_tasks)
-
     def bind(self, tasks: Any) -> Structure:
         """The adjacency matrix in the order of the tasks, from edges between names or positions."""
         tasks = list(tasks)
@@ -254,9 +243,6 @@ class OutputMetric(_MatrixOfTasks):
 
     theta: Any
     described_by: ClassVar[str] = "theta"
-
-    def _given(self) -> Array:
-        return _positive_semidefinite(self.theta, "OutputMetric", "theta")
 
 
 @dataclass(eq=False, repr=False)

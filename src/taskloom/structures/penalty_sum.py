@@ -56,10 +56,10 @@ class _Parts(NamedTuple):
         return sum((part.weight * part.structure.value(A) for part in self.parts), start=off)
 
 
-def _summands(members: Sequence[Structure], weights: Sequence[float], n_tasks: int) -> _Parts:
+def _merged(summands: list[tuple[float, Structure]], n_tasks: int) -> _Parts:
     """The summands, where all members of the form ``tr A - mu log det A`` are merged into one."""
     parts, traces, mu, l1 = [], 0.0, 0.0, 0.0
-    for weight, member in zip(map(float, weights), members, strict=True):
+    for weight, member in summands:
         if isinstance(member, L1Structure):
             traces, mu, l1 = traces + weight, mu + weight * member.mu_and_l1[0], l1 + weight * member.mu_and_l1[1]
         elif isinstance(member, (Schatten, SchattenNorm)) and member.p == 1:
@@ -115,6 +115,26 @@ class Sum(IterativeStructure):
                 f"Sum needs one positive weight for each of its {len(self.members)} members, got weights={self.weights!r}"
             )
 
+    @classmethod
+    def of(cls, summands: Sequence[tuple[float, Structure]]) -> Sum:
+        """The sum of these penalties, each with its weight.
+
+        Parameters
+        ----------
+        summands : sequence of (float, Structure)
+            Weights and structures.
+
+        Returns
+        -------
+        Sum
+            The sum.
+        """
+        return cls([structure for _, structure in summands], [weight for weight, _ in summands])
+
+    @property
+    def summands(self) -> list[tuple[float, Structure]]:
+        return list(zip(map(float, self._weights), self.members, strict=True))
+
     def check_tasks(self, n_tasks: int) -> None:
         for member in self.members:
             member.check_tasks(n_tasks)
@@ -153,10 +173,10 @@ class Sum(IterativeStructure):
         return float(sum(self._weights))
 
     def value(self, A: Array) -> float:
-        return float(sum(w * member.value(A) for w, member in zip(self._weights, self.members, strict=True)))
+        return float(sum(weight * member.value(A) for weight, member in self.summands))
 
     def _parts(self, n_tasks: int) -> _Parts:
-        return _summands(self.members, self._weights, n_tasks)
+        return _merged(self.summands, n_tasks)
 
     # --- prox -----------------------------------------------------------------------------------------------
 
@@ -313,23 +333,3 @@ def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array 
     n_steps = INNER_STEPS if origin is not None else 5000 if A.ndim == 1 else 500  # steps on eigenvalues are cheap
     (B, M), rounds = accelerated(ascend, start, n_steps)
     return B, M, rounds
-
-
-def added(one: Structure, other: Structure) -> Sum:
-    """The sum of two structures, either of which may be a sum."""
-    (members, weights), (more, their_weights) = _members_and_weights(one), _members_and_weights(other)
-    return Sum([*members, *more], [*weights, *their_weights])
-
-
-def scaled(structure: Structure, factor: float) -> Sum:
-    """A structure times a positive number."""
-    if not (is_number(factor) and factor > 0):
-        raise ValueError(f"a structure can be multiplied by a positive number, got {factor!r}")
-    members, weights = _members_and_weights(structure)
-    return Sum(members, [factor * weight for weight in weights])
-
-
-def _members_and_weights(structure: Structure) -> tuple[list[Structure], list[float]]:
-    if isinstance(structure, Sum):
-        return list(structure.members), list(structure._weights)
-    return [structure], [1.0]

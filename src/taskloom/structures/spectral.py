@@ -104,12 +104,21 @@ class SpectralStructure(Structure):
         if not np.any(R):  # the start of every fit: all eigenvectors are equivalent
             a = self.f_best(np.full(R.shape[1], floor))
             return np.diag(a), self.f(a)
-        tall = R.shape[0] > 2 * R.shape[1]
-        _, values, Vt = np.linalg.svd(np.linalg.qr(R, mode="r") if tall else R, full_matrices=R.shape[0] < R.shape[1])
-        squared_norm = np.zeros(R.shape[1])
+        a, Vt, penalty = self._best_eigen(R, floor)
+        k, T = Vt.shape
+        rest = float(a[-1]) if k < T else 0.0  # all other eigenvalues are equal
+        A = compose(a[:k] - rest, Vt.T)
+        A.flat[:: T + 1] += rest
+        return A, penalty
+
+    def _best_eigen(self, R: Array, floor: float) -> tuple[Array, Array, float]:
+        """All eigenvalues of the best structure, the eigenvectors in the row space of ``R``, and the penalty."""
+        rows, T = R.shape
+        _, values, Vt = np.linalg.svd(np.linalg.qr(R, mode="r") if rows > 2 * T else R, full_matrices=False)
+        squared_norm = np.zeros(T)
         squared_norm[: values.size] = values**2
         a = self.f_best(squared_norm + floor)
-        return compose(a, Vt.T), sum_of_ratios(squared_norm, a) + self.f(a)
+        return a, Vt, sum_of_ratios(squared_norm, a) + self.f(a)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return float(self.f_conjugate(spectrum(S)))
@@ -133,20 +142,11 @@ class EitherSide(SpectralStructure):
     either_side: ClassVar[bool] = True
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
-        """With fewer rows than tasks, from a thin singular value decomposition of ``R``."""
         rows, T = R.shape
-        if rows >= T or (T <= factors.DENSE_TASKS and not np.any(R)):
+        if rows >= T or T <= factors.DENSE_TASKS:
             return self.best_of_root(R)
-        _, values, Vt = np.linalg.svd(R, full_matrices=False)
-        squared_norm = np.zeros(T)
-        squared_norm[:rows] = values**2
-        a = self.f_best(squared_norm)
-        total = sum_of_ratios(squared_norm, a) + self.f(a)
-        if T > factors.DENSE_TASKS:
-            return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), total
-        A = compose(a[:rows] - a[-1], Vt.T)  # all other eigenvalues are equal
-        A.flat[:: T + 1] += a[-1]
-        return A, total
+        a, Vt, penalty = self._best_eigen(R, 0.0)
+        return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), penalty
 
     def value(self, A: Any) -> float:
         return float(self.f(A.spectrum())) if isinstance(A, factors.FactoredStructure) else super().value(A)
