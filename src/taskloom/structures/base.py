@@ -51,6 +51,12 @@ def largest_finite(bound: Callable[[float], float], n_steps: int = 200) -> float
     return low
 
 
+def penalty_with(F: Any, R: Array, A: Array) -> float:
+    """``tr(A^-1 R'R) + F(A)``; infinite where ``R`` is not in the range of ``A``."""
+    norm = inverse_quadratic(R, *np.linalg.eigh(symmetric(A)))
+    return norm + F.value(A) if np.isfinite(norm) else np.inf
+
+
 class Structure(Component, ABC):
     """A penalty ``F(A)``, convex on the positive semidefinite ``T x T`` matrices.
 
@@ -62,7 +68,7 @@ class Structure(Component, ABC):
 
     - ``convex``, ``known``, ``interior``, ``low_rank``, ``iterative``, ``is_singleton``: what a fit may expect of ``A``;
     - ``either_side``, ``on_features``, ``keeps_columns``, ``is_sum``, ``splits_weights``, ``task_factor``: where ``A`` lives;
-    - ``schatten_power``: the ``p`` of ``F(A) = tr A^p``, else ``None``;
+    - ``spectral``, ``schatten_power`` (the ``p`` of ``F(A) = tr A^p``) and ``mu_and_l1``: which formula ``F`` has;
     - ``smooth_norm``: the penalty of the best structure is a smooth function of the weights, which ``weight_norm`` computes.
     """
 
@@ -147,6 +153,8 @@ class Structure(Component, ABC):
     precision_graph: ClassVar[bool] = False  # the edges between tasks are the nonzero entries of A^-1
     smooth_norm: ClassVar[bool] = False  # min_A tr(A^-1 W'W) + F(A) is smooth in W: weight_norm gives its derivatives
     schatten_power: float | None = None  # the p of F(A) = tr A^p
+    mu_and_l1: tuple[float, float] | None = None  # of F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|
+    spectral: bool = False  # a function f of the eigenvalues, with f_best, f_conjugate and f_prox
     proof: ClassVar[str] = ""  # a remark on the accuracy of F* for the message of the certificate
 
     @property
@@ -280,8 +288,7 @@ class Structure(Component, ABC):
         S = R.T @ R
         lift = max(floor, 1e-24 * float(np.trace(S)))
         A = self.best_structure(S + lift * np.eye(len(S)))
-        norm = inverse_quadratic(R, *np.linalg.eigh(A))
-        return A, norm + self.value(A) if np.isfinite(norm) else np.inf
+        return A, penalty_with(self, R, A)
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
         """``best_of_root`` for the end of a fit; with many tasks the matrix is returned in factored form.

@@ -17,17 +17,11 @@ import numpy as np
 
 from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
-from .base import Array, IterativeStructure, Ray, Structure, largest_finite
+from .base import TINY, Array, IterativeStructure, Ray, Structure, largest_finite
 from .inner_solvers import accelerated, proximal_gradient
-from .sparse import INNER_STEPS, L1Structure, LogDet, Sparse, off_diagonal
-from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
+from .sparse import INNER_STEPS, LogDet, Sparse, off_diagonal
 
 MAX_PROXES = 5_000  # inner iterations of one best structure; a median problem needs some hundreds
-
-
-class _Part(NamedTuple):
-    weight: float
-    structure: Structure
 
 
 class _Parts(NamedTuple):
@@ -36,13 +30,13 @@ class _Parts(NamedTuple):
     The first member is the one with the smallest domain, so that its prox has a finite ``F``.
     """
 
-    parts: list[_Part]
+    parts: list[tuple[float, Structure]]
     l1: float
 
     @property
     def invariant(self) -> bool:
         """Whether every member is a function of the eigenvalues."""
-        return all(isinstance(part.structure, SpectralStructure) for part in self.parts)
+        return all(member.spectral for _, member in self.parts)
 
     @property
     def spectral(self) -> bool:
@@ -51,28 +45,26 @@ class _Parts(NamedTuple):
     def value(self, A: Array) -> float:
         """``F(A)`` of a matrix, or of a vector of eigenvalues."""
         if A.ndim == 1:
-            return sum(part.weight * part.structure.f(A) for part in self.parts)  # type: ignore[attr-defined]
+            return sum(weight * member.f(A) for weight, member in self.parts)  # type: ignore[attr-defined]
         off = self.l1 * float(np.abs(off_diagonal(A)).sum())
-        return sum((part.weight * part.structure.value(A) for part in self.parts), start=off)
+        return sum((weight * member.value(A) for weight, member in self.parts), start=off)
 
 
 def _merged(summands: list[tuple[float, Structure]], n_tasks: int) -> _Parts:
     """The summands, where all members of the form ``tr A - mu log det A`` are merged into one."""
     parts, traces, mu, l1 = [], 0.0, 0.0, 0.0
     for weight, member in summands:
-        if isinstance(member, L1Structure):
-            traces, mu, l1 = traces + weight, mu + weight * member.mu_and_l1[0], l1 + weight * member.mu_and_l1[1]
-        elif isinstance(member, (Schatten, SchattenNorm)) and member.p == 1:
-            traces += weight
+        if member.mu_and_l1 is None:
+            parts.append((weight, member))
         else:
-            parts.append(_Part(weight, member))
+            traces, mu, l1 = traces + weight, mu + weight * member.mu_and_l1[0], l1 + weight * member.mu_and_l1[1]
     if traces > 0:
-        parts.append(_Part(traces, LogDet(mu / traces) if mu > 0 else Sparse(0.0)))
+        parts.append((traces, LogDet(mu / traces) if mu > 0 else Sparse(0.0)))
     identity = np.eye(n_tasks)
 
-    def domain_size(part: _Part) -> tuple[bool, bool]:
+    def domain_size(part: tuple[float, Structure]) -> tuple[bool, bool]:
         """Sort key: bounded domains first, then domains of nonsingular matrices."""
-        return bool(np.isfinite(part.structure.value(1e3 * identity))), bool(np.isfinite(part.structure.value(0 * identity)))
+        return bool(np.isfinite(part[1].value(1e3 * identity))), bool(np.isfinite(part[1].value(0 * identity)))
 
     return _Parts(sorted(parts, key=domain_size), l1)
 
@@ -227,7 +219,7 @@ class Sum(IterativeStructure):
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         """The split gives the multipliers to all members but the first, which gets ``c S`` minus their sum."""
-        (first, *others), _ = parts = self._parts(len(S))
+        ((own, first), *others), _ = parts = self._parts(len(S))
         M = self._multipliers(parts, S, near)
         rest, taken = 0.0, np.zeros_like(S)
         for k, (weight, member) in enumerate(others):
@@ -240,7 +232,7 @@ class Sum(IterativeStructure):
             taken = taken + M[-1]
 
         def bound(c: float) -> float:
-            return first.weight * first.structure.conjugate((c * S - taken) / first.weight, near) + rest
+            return own * first.conjugate((c * S - taken) / own, near) + rest
 
         max_scale = largest_finite(bound, n_steps=45)
         return Ray(max_scale, lambda c: bound(c) if c <= max_scale else np.inf)
@@ -297,11 +289,10 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
     return proximal_gradient(partial(_smooth_part, S=S), prox, A, parts.value(A), size, n_steps=MAX_PROXES, more=more), M
 
 
-def _prox(part: _Part, x: Array, step: float) -> Array:
+def _prox(part: tuple[float, Structure], x: Array, step: float) -> Array:
     """The prox of one member, at a matrix or at a vector of eigenvalues."""
-    if x.ndim == 1:
-        return part.structure.f_prox(x, step * part.weight)  # type: ignore[attr-defined]
-    return part.structure.prox(x, step * part.weight)
+    weight, member = part
+    return (member.f_prox if x.ndim == 1 else member.prox)(x, step * weight)  # type: ignore[attr-defined]
 
 
 def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array | None) -> tuple[Array, Array | None, int]:

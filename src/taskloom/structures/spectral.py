@@ -17,6 +17,8 @@ from .base import TINY, Array, Ray, Structure
 class SpectralStructure(Structure):
     """``F(A) = f(a)``, a symmetric convex function of the eigenvalues. Subclasses define ``f`` and its four operations."""
 
+    spectral: bool = True
+
     @abstractmethod
     def f(self, a: Array) -> float:
         """``F`` of a matrix with eigenvalues ``a >= 0``.
@@ -227,7 +229,24 @@ def _bracketed_root(a: Array, rise: float, power: float) -> Array:
 
 
 @dataclass(eq=False, repr=False)
-class Schatten(EitherSide):
+class _PowerStructure(EitherSide):
+    """A function of ``tr A^p``."""
+
+    p: float
+    ranges: ClassVar[dict[str, str]] = {"p": ">= 1 to be convex"}
+
+    @property
+    def low_rank(self) -> bool:
+        return self.p == 1
+
+    @property
+    def mu_and_l1(self) -> tuple[float, float] | None:  # type: ignore[override]
+        """That of ``tr A``, if ``p`` is 1."""
+        return (0.0, 0.0) if self.p == 1 else None
+
+
+@dataclass(eq=False, repr=False)
+class Schatten(_PowerStructure):
     """``F(A) = tr A^p``, ``p >= 1``: the paper's spectral penalties (its Proposition on p-Schatten penalties).
 
     The best structure is ``(S / p)^(1/(p+1))``; the formula printed in the paper has an error (docs/notation.md).
@@ -238,17 +257,10 @@ class Schatten(EitherSide):
         The power of the eigenvalues, at least 1; ``Trace`` is 1 and ``Frobenius`` is 2.
     """
 
-    p: float
-    ranges: ClassVar[dict[str, str]] = {"p": ">= 1 to be convex"}
-
     @property
     def schatten_power(self) -> float:  # type: ignore[override]
         """The power ``p``."""
         return self.p
-
-    @property
-    def low_rank(self) -> bool:
-        return self.p == 1
 
     def f(self, a: Array) -> float:
         return float(np.sum(a**self.p))
@@ -299,7 +311,7 @@ class Frobenius(Schatten):
 
 
 @dataclass(eq=False, repr=False)
-class SchattenNorm(EitherSide):
+class SchattenNorm(_PowerStructure):
     """``F(A) = ||A||_p``, the norm itself: the same solutions as ``Schatten(p)`` at other values of ``alpha``.
 
     Parameters
@@ -307,13 +319,6 @@ class SchattenNorm(EitherSide):
     p : float
         The order of the norm, at least 1.
     """
-
-    p: float
-    ranges: ClassVar[dict[str, str]] = {"p": ">= 1 to be convex"}
-
-    @property
-    def low_rank(self) -> bool:
-        return self.p == 1
 
     def _norm(self, a: Array, p: float) -> float:
         largest = float(np.max(a, initial=0.0))

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..._linalg import compose, inverse_quadratic, symmetric
-from ..base import TINY, Array, Ray
+from ..._linalg import compose, symmetric
+from ..base import TINY, Array, Ray, penalty_with
 from ..inner_solvers import proximal_gradient
 
 RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)  # multiples of the identity that are added where S is singular
@@ -177,20 +177,14 @@ def _primal_method(F: Penalty, root: Array, A: Array) -> Array:
     return proximal_gradient(cost, prox, A, F.value(A), length)
 
 
-def objective(F: Penalty, R: Array, A: Array) -> float:
-    """``tr(A^-1 R'R) + F(A)``; infinite where ``R`` is not in the range of ``A``."""
-    norm = inverse_quadratic(R, *np.linalg.eigh(symmetric(A)))
-    return norm + F.value(A) if np.isfinite(norm) else np.inf
-
-
 def best_candidate(F: Penalty, R: Array, candidates: list[Array]) -> tuple[Array, float]:
     """The candidate with the smallest objective; if all are infinite, mixed with a little of a nonsingular structure."""
-    values = [objective(F, R, A) for A in candidates]
+    values = [penalty_with(F, R, A) for A in candidates]
     if not np.isfinite(min(values)):
         A = next((A for A in candidates if np.isfinite(F.value(A))), candidates[0])
         level = max(float(np.trace(A)) / len(A), 1e-12)
         inside = F.prox(level * np.eye(len(A)), 1e-6 * level)
         candidates = [(1 - share) * A + share * inside for share in (1e-12, 1e-9, 1e-6, 1e-3)]
-        values = [objective(F, R, A) for A in candidates]
+        values = [penalty_with(F, R, A) for A in candidates]
     k = int(np.argmin(values))
     return candidates[k], values[k]
