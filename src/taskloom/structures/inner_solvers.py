@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,8 @@ def proximal_gradient(
             continue
         x, gradient = new, new_gradient
         recent.append(total)
-        best = min(best, (total, x), key=itemgetter(0))
+        if total <= best[0] + 1e-14 * abs(best[0]):  # within rounding the last point is the most accurate
+            best = total, x
         length = min(max(size / curvature if curvature > 0 else 3 * length, 1e-3 * length), 1e3 * length)
         still = len(recent) > 12 and max(recent[-12:]) - min(recent[-12:]) <= rtol * abs(total)
         if still or size <= 1e-28 * float(np.vdot(x, x)):
