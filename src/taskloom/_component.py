@@ -93,7 +93,10 @@ class Component:
     def __repr__(self) -> str:
         """With large arrays and lists abbreviated."""
         shown = []
-        for name, value in self.get_params().items():
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, value = field.name, getattr(self, field.name)
+            if not field.init:
+                continue
             if isinstance(value, np.ndarray) and value.size > 9:
                 shown.append(f"{name}=<array {value.shape}>")
             elif isinstance(value, (list, tuple)) and len(value) > 9:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,12 +41,6 @@ def spectrum(M: Array) -> Array:
 def compose(m: Array, V: Array) -> Array:
     """``V diag(m) V'``."""
     return (V * m) @ V.T
-
-
-def spectral_map(f: Callable[[Array], Array], M: Array) -> Array:
-    """Apply ``f`` to the eigenvalues of a positive semidefinite matrix."""
-    m, V = psd_eigh(M)
-    return compose(f(m), V)
 
 
 def psd_root(M: Array, rtol: float = 1e-14) -> Array:
@@ -89,10 +83,7 @@ def project_box_sum(x: Array, lower: float, upper: float, total: float) -> Array
     total = min(max(total, n * lower), n * upper)
     breaks = np.sort(np.concatenate([lower - x, upper - x]))
     sums = np.clip(x[None, :] + breaks[:, None], lower, upper).sum(axis=1)
-    k = int(np.clip(np.searchsorted(sums, total), 1, breaks.size - 1))
-    rise = sums[k] - sums[k - 1]
-    share = (total - sums[k - 1]) / rise if rise > 0 else 0.0
-    return np.clip(x + breaks[k - 1] + share * (breaks[k] - breaks[k - 1]), lower, upper)
+    return np.clip(x + np.interp(total, sums, breaks), lower, upper)
 
 
 def project_simplex(X: Array) -> Array:

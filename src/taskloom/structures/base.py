@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -525,8 +524,7 @@ class Structure(Component, ABC):
         return None
 
 
-@dataclass
-class Multipliers:
+class Multipliers(NamedTuple):
     """The multipliers ``N`` that one run found last, from which its next inner iteration starts."""
 
     N: Array | None = None
@@ -538,17 +536,33 @@ class IterativeStructure(Structure):
 
     _run: Multipliers | None = None  # of a copy that for_run made
 
-    @property
-    def gradient_size(self) -> float:
-        """The size of the gradients of the penalty's summands, the unit of the multipliers."""
-        return 1.0
+    @abstractmethod
+    def _prox_and_multipliers(
+        self, A: Array, step: float, N: Array | None = None, origin: Array | None = None
+    ) -> tuple[Array, Array | None]:
+        """The prox and its multipliers, from these multipliers on; inexact for a step from an ``origin``."""
+
+    def prox(self, A: Array, step: float) -> Array:
+        return self._prox_and_multipliers(A, step)[0]
+
+    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
+        """An inexact prox, accurate relative to the length of the step, from the multipliers of the step before."""
+        B, N = self._prox_and_multipliers(A - step * gradient, step, self._last_multipliers, A)
+        self._keep(N, from_prox=True)
+        return B
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        return self.ray(S, near).conjugate(1.0)
 
     def longest_step(self, A: Array, least: float = 0.0) -> float:
         """A multiple of the norm of ``A``: one inner iteration moves the multipliers by ``A / step``."""
         size = float(np.linalg.norm(A))
-        return 3 * max(size, least) / self.gradient_size if size > 0 and self.iterative else np.inf
+        unit = sum(weight for weight, _ in self.summands)
+        return 3 * max(size, least) / unit if size > 0 and self.iterative else np.inf
 
     def for_run(self) -> Structure:
+        if not self.iterative:
+            return self
         twin = copy.copy(self)
         twin._run = Multipliers()
         return twin
@@ -562,11 +576,13 @@ class IterativeStructure(Structure):
         if self._run is not None:
             self._run = Multipliers(N, from_prox or self._run.from_prox)
 
-    def _multipliers_for_bound(self, zeros: Array, find: Callable[[Array | None], Array | None]) -> Array | None:
-        """Those of the last proximal step; before the first step of a run zeros; otherwise those that ``find`` computes."""
+    def _multipliers_for_bound(self, S: Array, near: Array | None) -> Array | None:
+        """Those of the last proximal step; before the first step of a run none; otherwise those of the prox around ``near``."""
         run, last = self._run, self._last_multipliers
         if run is not None and (last is None or run.from_prox):
-            return zeros if last is None else last
-        N = find(last)
+            return last
+        A = np.zeros_like(S) if near is None else near
+        size = max(float(np.trace(A)), 1e-12)
+        N = self._prox_and_multipliers(A + size * S, size, last)[1]
         self._keep(N)
         return N

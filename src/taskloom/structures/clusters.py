@@ -185,10 +185,7 @@ class Clusters(Structure):
             a = np.full(root.size, high)
             a[root <= 0] = (total - high * positive.size) / max(root.size - positive.size, 1)
             return a
-        k = min(max(int(sums.searchsorted(total)), 1), breaks.size - 1)
-        rise = sums[k] - sums[k - 1]
-        share = (total - sums[k - 1]) / rise if rise > 0 else 0.0
-        return np.minimum(np.maximum((breaks[k - 1] + share * (breaks[k] - breaks[k - 1])) * root, low), high)
+        return np.clip(np.interp(total, sums, breaks) * root, low, high)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         means = S.mean(axis=0)

@@ -160,10 +160,6 @@ class Sum(IterativeStructure):
     def iterative(self) -> bool:
         return True
 
-    @property
-    def gradient_size(self) -> float:
-        return float(sum(self._weights))
-
     def value(self, A: Array) -> float:
         return float(sum(weight * member.value(A) for weight, member in self.summands))
 
@@ -172,17 +168,8 @@ class Sum(IterativeStructure):
 
     # --- prox -----------------------------------------------------------------------------------------------
 
-    def prox(self, A: Array, step: float) -> Array:
-        return self._prox_and_multipliers(A, step)[0]
-
-    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
-        """An inexact prox, accurate relative to the length of the step, from the multipliers of the step before."""
-        B, M = self._prox_and_multipliers(A - step * gradient, step, self._last_multipliers, A)
-        self._keep(M, from_prox=True)
-        return B
-
     def _prox_and_multipliers(
-        self, A: Array, step: float, M: Array | None = None, origin: Array | None = None
+        self, A: Array, step: float, N: Array | None = None, origin: Array | None = None
     ) -> tuple[Array, Array | None]:
         """The prox and the multipliers, computed on the eigenvalues where all members are spectral."""
         parts = self._parts(len(A))
@@ -190,7 +177,7 @@ class Sum(IterativeStructure):
             a, V = np.linalg.eigh(symmetric(A))
             b, m, _ = _split(parts, a, step, None, None)
             return compose(b, V), None if m is None else (V * m[:, None, :]) @ V.T
-        return _split(parts, symmetric(A), step, M, origin)[:2]
+        return _split(parts, symmetric(A), step, N, origin)[:2]
 
     # --- best structure -----------------------------------------------------------------------------------------------
 
@@ -220,7 +207,8 @@ class Sum(IterativeStructure):
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         """The split gives the multipliers to all members but the first, which gets ``c S`` minus their sum."""
         ((own, first), *others), _ = parts = self._parts(len(S))
-        M = self._multipliers(parts, S, near)
+        found = self._multipliers_for_bound(S, near)
+        M = np.zeros((len(parts.parts), *S.shape)) if found is None else found
         rest, taken = 0.0, np.zeros_like(S)
         for k, (weight, member) in enumerate(others):
             share = M[k] / weight
@@ -236,18 +224,6 @@ class Sum(IterativeStructure):
 
         max_scale = largest_finite(bound, n_steps=45)
         return Ray(max_scale, lambda c: bound(c) if c <= max_scale else np.inf)
-
-    def _multipliers(self, parts: _Parts, S: Array, near: Array | None) -> Array:
-        def find(last: Array | None) -> Array | None:
-            A = np.zeros_like(S) if near is None else near
-            size = max(float(np.trace(A)), 1e-12)
-            return _split(parts, symmetric(A + size * S), size, last, None)[1]
-
-        M = self._multipliers_for_bound(np.zeros((len(parts.parts), *S.shape)), find)
-        return np.zeros((0, *S.shape)) if M is None else M
-
-    def conjugate(self, S: Array, near: Array | None = None) -> float:
-        return self.ray(S, near).conjugate(1.0)
 
 
 def _smooth_part(A: Array, S: Array) -> tuple[float, Array]:

@@ -93,10 +93,6 @@ class L1Structure(IterativeStructure, SpectralStructure):
         root = np.hypot(shifted, 2 * np.sqrt(step * mu))  # the other form below avoids cancellation where shifted < 0
         return np.where(shifted >= 0, (shifted + root) / 2, 2 * step * mu / np.where(shifted >= 0, 1.0, root - shifted))
 
-    def for_run(self) -> Structure:
-        return super().for_run() if self.iterative else self
-
-    @_with_l1
     def value(self, A: Array) -> float:
         plain = float(np.trace(A)) if self.mu == 0 else self.f(np.linalg.eigvalsh(symmetric(A)))
         return plain + self.l1 * float(np.abs(off_diagonal(A)).sum())
@@ -174,23 +170,16 @@ class L1Structure(IterativeStructure, SpectralStructure):
 
     # --- prox -----------------------------------------------------------------------------------------------
 
-    @_with_l1
-    def prox(self, A: Array, step: float) -> Array:
-        return self._prox_and_dual(A, step)[0]
-
-    @_with_l1
-    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
-        """An inexact prox, accurate relative to the length of the step, from the ``N`` of the step before."""
-        B, N = self._prox_and_dual(A - step * gradient, step, self._last_multipliers, A)
-        self._keep(N, from_prox=True)
-        return B
-
-    def _prox_and_dual(self, A: Array, step: float, N: Array | None = None, origin: Array | None = None) -> tuple[Array, Array]:
+    def _prox_and_multipliers(
+        self, A: Array, step: float, N: Array | None = None, origin: Array | None = None
+    ) -> tuple[Array, Array | None]:
         """The prox ``B(N)``, which is the prox without ``l1`` at ``A - step N``, at the optimal ``N``; and that ``N``.
 
         With an ``origin`` the prox is inexact: its duality gap is at most a tenth of ``||B - origin||^2 / step``.
         """
         l1 = self.l1
+        if l1 == 0:
+            return SpectralStructure.prox(self, A, step), None
 
         def ascend(N: Array) -> tuple[Array, tuple[Array, Array], bool]:
             N = np.clip(N, -l1, l1)
@@ -237,23 +226,14 @@ class L1Structure(IterativeStructure, SpectralStructure):
             return None
         return solve_triangular(self._feasible_factor(R, None)[0], R.T, lower=True, check_finite=False).T
 
-    def conjugate(self, S: Array, near: Array | None = None) -> float:
-        return self.ray(S, near).conjugate(1.0)
-
     def _feasible_factor(self, R: Array, near: Array | None) -> tuple[Array, Array]:
         """``C`` with ``CC' = I + N``, and the eigenvalues of ``C^-1 R'R C^-T``: the largest one bounds ``c``.
 
         ``I + N`` is singular at the optimum where ``R'R`` is, and may be indefinite before: ``N`` is shrunk as long as the
         bound on ``c`` improves.
         """
-        zeros = np.zeros((R.shape[1], R.shape[1]))
-
-        def find(last: Array | None) -> Array:
-            A = zeros if near is None else near
-            size = max(float(np.trace(A)), 1e-12)
-            return self._prox_and_dual(A + size * R.T @ R, size, last)[1]
-
-        N: Any = self._multipliers_for_bound(zeros, find)
+        found = self._multipliers_for_bound(R.T @ R, near)
+        N = np.zeros((R.shape[1], R.shape[1])) if found is None else found
         best, last = (np.eye(len(N)), _squares(R)), np.inf
         for share in SHRINKAGE:
             C = _cholesky(np.eye(len(N)) + share * N)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from .._linalg import column_squares, compose, psd_eigh, spectral_map, spectrum, sum_of_ratios, symmetric
+from .._linalg import column_squares, compose, psd_eigh, spectrum, sum_of_ratios, symmetric
 from . import factored_matrix as factors
 from .base import TINY, Array, Ray, Structure
 
@@ -100,7 +100,8 @@ class SpectralStructure(Structure):
         return float(self.f(spectrum(A)))
 
     def best_structure(self, S: Array) -> Array:
-        return spectral_map(self.f_best, S)
+        s, V = psd_eigh(S)
+        return compose(self.f_best(s), V)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         if not np.any(R):  # the start of every fit: all eigenvectors are equivalent
