@@ -1,4 +1,4 @@
-"""Shared linear algebra: symmetric eigenproblems, projections, and limits on BLAS threads."""
+"""Shared linear algebra: symmetric eigenproblems, projections, conjugate gradients, and limits on BLAS threads."""
 
 from __future__ import annotations
 
@@ -93,6 +93,67 @@ def project_simplex(X: Array) -> Array:
     level = (np.cumsum(ordered, axis=0) - 1) / rank  # the shift, if exactly these entries stay positive
     last = np.count_nonzero(ordered > level, axis=0) - 1
     return np.maximum(X - level[last, np.arange(X.shape[1])], 0.0)
+
+
+def conjugate_gradient(
+    product: Callable[[Any], Any],
+    target: Any,
+    *,
+    preconditioner: Callable[[Any], Any] = lambda residual: residual,
+    tol: float = 0.0,
+    max_residual: float = 0.0,
+    max_steps: int,
+    min_curvature: float = 0.0,
+    checkpoint: Callable[[float], None] | None = None,
+    inner: Callable[[Any, Any], float] = np.vdot,
+) -> Any:
+    """``x`` with ``product(x) = target``, from zero; a warm start solves for what is left of the target.
+
+    Arrays may have any shape, and be of any library that ``inner`` knows (``_array_api.dot`` knows all).
+
+    Parameters
+    ----------
+    product : callable
+        The symmetric operator.
+    target : array
+        The right-hand side.
+    preconditioner : callable, default=identity
+        An approximate inverse of the operator, symmetric and positive definite.
+    tol : float, default=0.0
+        Stop once the residual, in the norm of the preconditioner, has fallen to this share of the target.
+    max_residual : float, default=0.0
+        Stop once the Euclidean norm of the residual is at most this.
+    max_steps : int
+        The most products.
+    min_curvature : float, default=0.0
+        Stop at a direction whose curvature is at most this share of the curvature that the preconditioner expects: a step
+        along it would be too long, or without end. The first direction is then returned itself.
+    checkpoint : callable, default=None
+        Called after each step with its length along the last argument of ``product``, for what is kept up to date by
+        recurrence, and for limits on time.
+    inner : callable, default=numpy.vdot
+        The inner product of two arrays.
+    """
+    residual, scaled = target, preconditioner(target)
+    x = direction = 0 * scaled
+    size, last, expected = inner(residual, scaled), np.inf, 0.0
+    enough = tol**2 * size
+    for step in range(max_steps):
+        if size <= enough or (max_residual > 0 and inner(residual, residual) <= max_residual**2):
+            break
+        direction = scaled + (size / last) * direction
+        expected = size + (size / last) ** 2 * expected  # curvature of the preconditioner along the direction
+        image = product(direction)
+        curvature = inner(direction, image)
+        if not curvature > min_curvature * expected:
+            return x if step else direction
+        length = size / curvature
+        x, residual = x + length * direction, residual - length * image
+        if checkpoint is not None:
+            checkpoint(length)
+        scaled = preconditioner(residual)
+        size, last = inner(residual, scaled), size
+    return x
 
 
 MIN_FACTORED_UNKNOWNS = 64  # smaller systems are solved anew: the calls of a factorisation cost more than the arithmetic
