@@ -20,6 +20,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse import vstack as sparse_vstack
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from .._component import warn
 from .._linalg import psd_eigh
@@ -37,7 +38,7 @@ from .approximate_kernel import map_rows
 from .decision import decision_values
 from .fitted import FittedState
 from .target_encoding import TargetScale
-from .validation import as_matrix, entries_by_task, new_inputs
+from .validation import as_matrix, entries_by_task, new_inputs, objects
 
 Array = np.ndarray
 
@@ -125,21 +126,36 @@ class NewTask:
     mean: float
     std: float
     classes: Any  # of all tasks, including this one
-
-
-@dataclass(frozen=True)
-class SolveSettings:
-    """Settings of the solve of a new task."""
-
+    alpha: float
     fit_intercept: bool
-    tol: float
-    max_iter: int
+    limits: dict[str, Any]  # of a solve
 
 
-def add_task(state: FittedState, new: NewTask, relation: Any, settings: SolveSettings) -> FittedState:
+def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_weight: Any, relation: Any) -> FittedState:
     """The state with one more task, at the end; the fitted tasks do not change."""
-    if state.learned.on_features:
-        return _add_under_feature_structure(state, new, settings)
+    if state.kernel.several:
+        raise ValueError("add_task needs one kernel; with a list of them, fit again")
+    if not isinstance(name, Hashable):
+        raise ValueError(f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
+    if name in state.tasks_.tolist():
+        raise ValueError(f"there is a task {shown(name)} already; choose another name")
+    inputs = _inputs_of_task(model, X)
+    y = np.asarray(as_table(y)).ravel()
+    check_consistent_length(inputs, y)
+    weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
+    values, loss, (mean, std), classes = model._targets_of_task(state, y, name, weight)
+    row = np.flatnonzero(~np.isnan(values))
+    if row.size == 0 or not (weight is None or (weight[row] > 0).any()):
+        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
+    weight = None if weight is None else weight[row]
+    seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, weight)
+    limits = {"tol": model.tol, "max_iter": model.max_iter}
+    new = NewTask(name, inputs, seen, loss, mean, std, classes, state.alpha, model.fit_intercept, limits)
+    state = _add_under_feature_structure(state, new) if state.learned.on_features else _add(state, new, relation)
+    return replace(state, wide=state.wide or model.task_column is None)  # predictions of two tasks have two columns
+
+
+def _add(state: FittedState, new: NewTask, relation: Any) -> FittedState:
     prior = _prior_of_new_task(state, _relation(state, relation))
     if prior.own_variance != 0 and state.kernel.precomputed:
         raise ValueError(
@@ -148,7 +164,7 @@ def add_task(state: FittedState, new: NewTask, relation: Any, settings: SolveSet
         )
     functions = (decision_values(state, new.inputs) - state.intercept_).astype(float) / state.scale.std  # of the fitted tasks
     inputs = new.inputs if state.feature_map_ is None else map_rows(state.feature_map_, new.inputs)
-    beta, own, b = _fit_new_task(state, inputs, functions, new, prior, settings)
+    beta, own, b = _fit_new_task(state, inputs, functions, new, prior)
     old = beta / state.scale.std  # coefficients of the fitted functions in their own units
     if state.coef_ is not None:
         row = np.asarray((old @ state.coef_ + own @ inputs) * new.std)
@@ -157,16 +173,16 @@ def add_task(state: FittedState, new: NewTask, relation: Any, settings: SolveSet
         products = _extended_inner_products(state, inputs, functions, beta, own)
         predictor = _extended_dual(state, inputs, state.dual_coef_ @ old * new.std, own * new.std)
         predictor["inner_products"] = products
-    A = _extended_structure(state.structure_.astype(float, copy=False), beta, prior.own_variance).astype(state.dtype)
+    A = _bordered(state.structure_.astype(float, copy=False), beta, prior.own_variance).astype(state.dtype)
     keep = None if relation is not None else prior
     return _appended(state, new, b, structure_=A, new_task_prior=keep or state.new_task_prior, **predictor)
 
 
-def _add_under_feature_structure(state: FittedState, new: NewTask, settings: SolveSettings) -> FittedState:
+def _add_under_feature_structure(state: FittedState, new: NewTask) -> FittedState:
     """Under a structure on the features the new task has the same ``D`` and is otherwise independent of the others."""
     d = np.diag(state.feature_structure_).astype(float)
     root = np.sqrt(d / (1 + state.ridge / state.alpha * d))
-    W, b = _solve_task(np.asarray(new.inputs @ np.diag(root)), new.seen, new.loss, state.alpha, settings)
+    W, b = _solve_task(np.asarray(new.inputs @ np.diag(root)), new, new.seen, new.loss)
     weights = root * W[:, 0]
     W_all = np.vstack([state.weights, weights])
     coef = np.vstack([state.coef_, weights * new.std]).astype(state.dtype)
@@ -178,13 +194,12 @@ def _appended(state: FittedState, new: NewTask, b: float, **fields: Any) -> Fitt
     """Append the new task, in the units of its targets."""
     names = [*state.tasks_.tolist(), new.name]
     same = np.array(names)
-    scale = TargetScale(np.append(state.scale.mean, new.mean), np.append(state.scale.std, new.std))
     return replace(
         state,
-        tasks_=same if same.dtype.kind == state.tasks_.dtype.kind else _objects(names),
+        tasks_=same if same.dtype.kind == state.tasks_.dtype.kind else objects(names),
         classes_=new.classes,
         intercept_=np.append(state.intercept_, b * new.std + new.mean).astype(state.dtype),
-        scale=scale,
+        scale=TargetScale(np.append(state.scale.mean, new.mean), np.append(state.scale.std, new.std)),
         added_tasks_=[*(state.added_tasks_ or []), new.name],
         **fields,
     )
@@ -221,7 +236,7 @@ def _inner_products_of(state: FittedState, n_tasks: int) -> Array:
 
 
 def _fit_new_task(
-    state: FittedState, inputs: Any, functions: Array, new: NewTask, prior: NewTaskPrior, settings: SolveSettings
+    state: FittedState, inputs: Any, functions: Array, new: NewTask, prior: NewTaskPrior
 ) -> tuple[Array, Array, float]:
     """Coefficients of the fitted tasks, of the kernel at the new inputs, and the intercept."""
     shared, offset, seen, loss = functions @ prior.loadings, functions @ prior.mean, new.seen, new.loss
@@ -235,41 +250,39 @@ def _fit_new_task(
         loss = Shifted(loss, offset[seen.row])
     else:
         seen = replace(seen, y=seen.y - offset[seen.row])
-    W, b = _solve_task(features.phi, seen, loss, state.alpha, settings)
+    W, b = _solve_task(features.phi, new, seen, loss)
     if isinstance(features, LinearFeatures):
         return prior.mean + prior.loadings @ features.coef(W)[:, 0], np.zeros(len(functions)), b
     dual = features.dual_coef(W)[:, 0]
     return prior.mean + prior.loadings @ (shared.T @ dual), prior.own_variance * dual, b
 
 
-def _solve_task(phi: Any, seen: Observations, loss: Loss, alpha: float, settings: SolveSettings) -> tuple[Array, float]:
+def _solve_task(phi: Any, new: NewTask, seen: Observations, loss: Loss) -> tuple[Array, float]:
     """One small system for the squared loss, a certified solve for others."""
     if not loss.quadratic:
-        problem = Problem(phi, seen, loss, Independent(), alpha, 0.0, settings.fit_intercept)
-        solution = solve(problem, tol=settings.tol, max_iter=settings.max_iter)
+        solution = solve(Problem(phi, seen, loss, Independent(), new.alpha, 0.0, new.fit_intercept), **new.limits)
         if not solution.certificate.optimal:
             warn(solution.certificate.message, ConvergenceWarning)
         return solution.W, solution.b[0]
     rows, share = phi[seen.row], seen.weight / seen.weight.sum()
-    x_mean, y_mean = (share @ rows, share @ seen.y) if settings.fit_intercept else (np.zeros(phi.shape[1]), 0.0)
+    x_mean, y_mean = (share @ rows, share @ seen.y) if new.fit_intercept else (np.zeros(phi.shape[1]), 0.0)
     root = np.sqrt(seen.weight)
     X, y = root[:, None] * (rows - x_mean), root * (seen.y - y_mean)
     if X.shape[0] < X.shape[1]:
-        w = X.T @ np.linalg.solve(X @ X.T + alpha * np.eye(len(X)), y)
+        w = X.T @ np.linalg.solve(X @ X.T + new.alpha * np.eye(len(X)), y)
     else:
-        w = np.linalg.solve(X.T @ X + alpha * np.eye(X.shape[1]), X.T @ y)
+        w = np.linalg.solve(X.T @ X + new.alpha * np.eye(X.shape[1]), X.T @ y)
     return w[:, None], y_mean - x_mean @ w
 
 
 def _extended_inner_products(state: FittedState, inputs: Any, functions: Array, beta: Array, own: Array) -> Any:
     g, cross = state.inner_products, own @ functions
+    if not np.any(own):
+        return _bordered(g, beta, 0.0)
     if isinstance(g, FactoredStructure):
-        if np.any(own):
-            raise ValueError("a task with a task-specific part cannot be added to so many tasks of a kernel; fit again")
-        return g.bordered(beta, 0.0)
-    norm = float(beta @ g @ beta + 2 * cross @ beta)
-    norm += float(own @ state.kernel(inputs, inputs) @ own) if np.any(own) else 0.0
-    return _bordered(g, g @ beta + cross, norm)
+        raise ValueError("a task with a task-specific part cannot be added to so many tasks of a kernel; fit again")
+    norm = float(2 * cross @ beta + own @ state.kernel(inputs, inputs) @ own)
+    return _bordered(g, beta, norm, cross)
 
 
 def _extended_dual(state: FittedState, inputs: Any, old: Array, own: Array) -> dict[str, Any]:
@@ -282,17 +295,7 @@ def _extended_dual(state: FittedState, inputs: Any, old: Array, own: Array) -> d
     return {"dual_coef_": C.astype(state.dtype), "X_fit_": X}
 
 
-def check_new_name(state: FittedState, name: Any) -> None:
-    """A label that no task has."""
-    if state.kernel.several:
-        raise ValueError("add_task needs one kernel; with a list of them, fit again")
-    if not isinstance(name, Hashable):
-        raise ValueError(f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
-    if name in state.tasks_.tolist():
-        raise ValueError(f"there is a task {shown(name)} already; choose another name")
-
-
-def inputs_of_task(model: Any, X: Any) -> Any:
+def _inputs_of_task(model: Any, X: Any) -> Any:
     """Inputs without the task column, whether or not they came with one."""
     X = as_table(X)
     if model.task_column is None or np.shape(X)[1] == model.n_features_in_:
@@ -308,28 +311,11 @@ def inputs_of_task(model: Any, X: Any) -> Any:
     return inputs
 
 
-def observations_of_task(name: Any, values: Array, weight: Array | None) -> Observations:
-    """The observations of a new task."""
-    row = np.flatnonzero(~np.isnan(values))
-    live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
-    if not live:
-        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
-    return Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
-
-
-def _extended_structure(A: Any, beta: Array, own: float) -> Any:
-    """``A`` extended by the covariances ``A beta`` and the variance ``beta'A beta + own``."""
+def _bordered(A: Any, beta: Array, own: float, cross: Any = 0.0) -> Any:
+    """``A`` extended by the covariances ``A beta + cross`` and the variance ``beta'A beta + own``."""
     if isinstance(A, FactoredStructure):
         return A.bordered(beta, own)
-    return _bordered(A, A @ beta, float(beta @ A @ beta) + own)
-
-
-def _bordered(A: Array, edge: Array, corner: float) -> Array:
-    """``A`` with one more row and column."""
+    edge = A @ beta
+    corner = float(beta @ edge) + own
+    edge = edge + cross
     return np.block([[A, edge[:, None]], [edge[None, :], np.array([[corner]])]])
-
-
-def _objects(names: list) -> Array:
-    out = np.empty(len(names), dtype=object)
-    out[:] = names
-    return out

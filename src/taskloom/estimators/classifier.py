@@ -15,7 +15,6 @@ from sklearn.utils._param_validation import StrOptions
 from ..losses import Logistic, Loss, RowLoss, Softmax, as_loss
 from ..metrics import accuracy, observed, per_task
 from ..solvers import Solver
-from ..structures.simplex import SumToZero
 from ..tables.layout import align_targets, as_table, column_names, shown, sorted_labels
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
@@ -142,11 +141,6 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
 
     def _labelled(self, known):
         return np.ones(len(known.tasks_), bool)
-
-    def _coded_structure(self, structure, targets):
-        """With simplex coding the functions of the classes add up to zero, and the structure acts on that subspace."""
-        structure = super()._coded_structure(structure, targets)
-        return SumToZero(structure) if self.coding == "simplex" and targets.one_vs_rest else structure
 
     def _targets_of_task(self, state, y, name, weight):
         """A new task has the classes of the others."""

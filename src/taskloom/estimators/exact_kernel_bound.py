@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from .._component import warn
 from .._linalg import psd_eigh
 from ..features.approximate import Landmarks, pieces
 from ..features.kernels import to_dense
@@ -75,7 +77,9 @@ def bound_exact(model: Any, state: FittedState, X: Any, y: Any, sample_weight: A
     problem, scale = data.problem, data.scale
     W = data.features.weights(state.coef_.T.astype(float) / scale.std)
     start = (W, (state.intercept_.astype(float) - scale.mean) / scale.std)
-    solution = twin._solve(data, start=start)
+    solution = solve(problem, twin.solver, **twin._settings(data) | {"start": start})
+    if not solution.certificate.converged:
+        warn(solution.certificate.message, ConvergenceWarning)
     G = problem.observations.scatter(solution.G, problem.n_rows)
     exact = restricted(problem, _kernel_times(state, data.inputs, G), solution.G)
     best = solve(exact, tol=min(model.tol, 1e-6), max_iter=model.max_iter)

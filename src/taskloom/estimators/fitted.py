@@ -17,7 +17,6 @@ import numpy as np
 from ..design import Observations
 from ..features.kernels import KernelFeatures, LinearFeatures, SumFeatures, kernel_function
 from ..problem import Problem
-from ..problem.solution import Solution
 from .inspection.contributions import contributions
 from .target_encoding import TargetScale
 from .validation import InputColumns, TargetInfo, described
@@ -77,17 +76,6 @@ class Training:
     W: Array
     b: Array
     A: Array
-
-    @classmethod
-    def of(cls, inputs: Any, features: Any, problem: Problem, solution: Solution) -> Training:
-        seen = problem.observations
-        complete = seen.grouping.full_rows == problem.n_rows
-        first = seen.weight[seen.starts[:-1]]
-        weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
-        settings = {"loss": problem.loss, "structure": problem.structure, "alpha": problem.alpha, "ridge": problem.ridge}
-        settings["fit_intercept"] = problem.fit_intercept
-        row, task = (None, None) if complete else (seen.row, seen.task)
-        return cls(inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A)
 
     @property
     def observations(self) -> Observations:

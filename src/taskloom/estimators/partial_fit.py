@@ -19,6 +19,7 @@ from ..design.sufficient_statistics import Moments
 from ..features.approximate import MappedFeatures, mapped, pieces
 from ..features.kernels import to_dense
 from ..losses import as_loss
+from ..solvers import solve
 from ..tables.layout import rows_by_task, shown, sorted_labels
 from .approximate_kernel import approximation_of, reservoir_of
 from .fitted import FittedState, with_state
@@ -230,12 +231,11 @@ def _solved(model: Any, statistics: Statistics) -> FittedState:
     if len(targets.tasks_) == 0:
         raise ValueError(NO_OBSERVATION)
     rows, seen = statistics.small(targets.tasks_, entries_by_task(model.task_weight, targets.tasks_, "task_weight"))
-    if statistics.map is None:
-        features = model._features(rows, (), len(targets.tasks_))
-    else:
-        features = MappedFeatures(statistics.map, rows, statistics.error)
-    data = model._pose(statistics.columns, targets, np.zeros((0, rows.shape[1]), statistics.dtype), features, seen)
-    state = fitted_state(data, model._solve(data), model.tol, approximation=model.approximation, rows=False)
+    features = None if statistics.map is None else MappedFeatures(statistics.map, rows, statistics.error)
+    data = model._pose(statistics.columns, targets, rows, seen, features)
+    data = replace(data, inputs=np.zeros((0, rows.shape[1]), statistics.dtype))
+    solution = solve(data.problem, model.solver, **model._settings(data))
+    state = fitted_state(data, solution, model.tol, approximation=model.approximation, rows=False)
     return replace(state, statistics=statistics)
 
 

@@ -15,16 +15,25 @@ import numpy as np
 from sklearn.utils import check_array, metaestimators
 from sklearn.utils.validation import (
     _check_feature_names,
-    _check_n_features,
     _check_sample_weight,
     _get_feature_names,
     check_consistent_length,
 )
 
+from .._array_api import to_numpy
 from ..design import Observations
 from ..losses import Loss, as_loss
 from ..structures import as_structure
-from ..tables.layout import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, split_table
+from ..tables.layout import (
+    TaskPositions,
+    align_targets,
+    as_table,
+    code_labels,
+    column_of_words,
+    rows_by_task,
+    shown,
+    split_table,
+)
 
 Array = np.ndarray
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -82,44 +91,32 @@ def names_its_class(method: Method) -> Method:
 # --- inputs -------------------------------------------------------------------------------------------------------------
 
 
-def _refuse_other_tables(X: Any) -> None:
-    """Refuse a table per task and lazy frames; the message says how to make one table."""
-    several = type(X) is dict or (isinstance(X, (list, tuple)) and len(X) > 0 and all(np.ndim(x) == 2 for x in X[:2]))
-    if several:
+def training_inputs(model: Any, X: Any, fitted: bool = False) -> tuple[Any, Array | None, InputColumns]:
+    """Inputs as a float matrix, the task label of each row if there is a task column, and a description of the columns.
+
+    The names of the columns must be those of a ``fitted`` model.
+    """
+    if type(X) is dict or (isinstance(X, (list, tuple)) and len(X) > 0 and all(np.ndim(x) == 2 for x in X[:2])):
         raise ValueError("X is one table, got one for each task: X, y = taskloom.stack(Xs, ys), then task_column=-1")
     if hasattr(X, "collect") and hasattr(X, "lazy"):
         raise ValueError(f"X is a {type(X).__name__}, which holds no data yet: pass X.collect()")
-
-
-def training_inputs(model: Any, X: Any) -> tuple[Any, Array | None, InputColumns]:
-    """Inputs as a float matrix, the task label of each row if there is a task column, and a description of the columns."""
-    _refuse_other_tables(X)
     X = as_table(X)
-    names = _get_feature_names(X)
+    names = _check_feature_names(model, X, reset=False) if fitted else _get_feature_names(X)
     table = split_table(X, model.task_column)
     inputs = as_matrix(model, table.X)
-    return (
-        inputs,
-        table.labels,
-        InputColumns(n_features_in_=inputs.shape[1] + (table.labels is not None), feature_names_in_=names),
-    )
+    width = inputs.shape[1] + (table.labels is not None)
+    return inputs, table.labels, InputColumns(n_features_in_=width, feature_names_in_=names)
 
 
 def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
     """The same for a fitted model, whose columns these must be."""
-    _refuse_other_tables(X)
-    X = as_table(X)
-    _check_feature_names(model, X, reset=False)
-    table = split_table(X, model.task_column)
-    inputs = as_matrix(model, table.X)
-    if model.task_column is None:
-        _check_n_features(model, inputs, reset=False)
-    elif inputs.shape[1] + 1 != model.n_features_in_:
+    inputs, labels, columns = training_inputs(model, X, fitted=True)
+    if columns.n_features_in_ != model.n_features_in_:
         raise ValueError(
-            f"X has {inputs.shape[1] + 1} features, but {type(model).__name__} is expecting {model.n_features_in_} "
-            "features as input (the task column counts)"
+            f"X has {columns.n_features_in_} features, but {type(model).__name__} is expecting {model.n_features_in_} "
+            f"features as input{'' if labels is None else ' (the task column counts)'}"
         )
-    return inputs, table.labels
+    return inputs, labels
 
 
 def as_matrix(model: Any, X: Any) -> Any:
@@ -145,22 +142,22 @@ def labels_of_rows(X: Any, task_column: Any) -> Array | None:
     return split_table(as_table(X), task_column).labels
 
 
-def position_of_tasks(known: TargetInfo, labels: Array, unseen: str) -> Array:
-    """The position of each label among the tasks of a fit; -1 for one that was not seen, unless that is refused."""
+def position_of_tasks(known: TargetInfo, labels: Array | None, unseen: str) -> Any:
+    """The position of each label among the tasks of a fit; -1 for one that was not seen, unless that is refused.
+
+    ``None`` for a wide table, which has no labels.
+    """
+    if labels is None:
+        return None
     task = known.positions(labels)
     if unseen == "raise" and (task < 0).any():
-        unknown = labels[int(np.argmax(task < 0))]
+        unknown, names = labels[int(np.argmax(task < 0))], known.tasks_[:10].tolist()
+        more = f" and {len(known.tasks_) - 10} more" if len(known.tasks_) > 10 else ""
         raise ValueError(
-            f"task {shown(unknown)} was not seen in training; the tasks are {_few(known.tasks_)}. Add it with add_task, "
-            'or set unseen="mean" to predict with the mean of the tasks'
+            f"task {shown(unknown)} was not seen in training; the tasks are {names}{more}. Add it with add_task, or set "
+            'unseen="mean" to predict with the mean of the tasks'
         )
     return task
-
-
-def _few(tasks: Array) -> str:
-    """The names of the tasks, or the first of them."""
-    names = tasks[:10].tolist()
-    return f"{names}" if len(tasks) <= 10 else f"{names} and {len(tasks) - 10} more"
 
 
 # --- targets ------------------------------------------------------------------------------------------------------------
@@ -169,17 +166,27 @@ def _few(tasks: Array) -> str:
 def observations(
     known: TargetInfo, Y: Array, task: Array | None, weights: Array | None, labelled: Array, task_weight: Any
 ) -> Observations:
-    """Targets (NaN where unobserved) as observations; ``task`` has the position of each row's task, for long tables."""
-    if task is None:
-        row, task = np.nonzero(~np.isnan(Y))
-        values, s = Y[row, task], None if weights is None else weights[row, task]
-    else:
-        row = np.flatnonzero(~np.isnan(Y[:, 0]))
-        task, values, s = task[row], Y[row, 0], None if weights is None else weights[row, 0]
-    _check_observed(known.tasks_, task, values, s, labelled)
-    return Observations.build(
-        row, task, values, len(known.tasks_), s, entries_by_task(task_weight, known.tasks_, "task_weight")
-    )
+    """Targets (NaN where unobserved) as observations; ``task`` has the position of each row's task, for long tables.
+
+    Every task needs an observation, and a binary task both classes; the message names the task.
+    """
+    row, column = np.nonzero(~np.isnan(Y))
+    y, s = Y[row, column], None if weights is None else weights[row, column]
+    task, tasks, live = column if task is None else task[row], known.tasks_, slice(None) if s is None else s > 0
+    if y.size == 0:
+        raise ValueError("y holds nothing but NaN: no task was observed")
+    seen = np.bincount(task[live], minlength=len(tasks))
+    if (seen == 0).any():
+        name = tasks[int(np.argmax(seen == 0))]
+        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
+    positive = np.bincount(task[live], weights=y[live] > 0, minlength=len(tasks))
+    one_class = labelled & ((positive == 0) | (positive == seen))
+    if one_class.any():
+        raise ValueError(
+            f"task {shown(tasks[int(np.argmax(one_class))])} has one class only among its observations; a binary task "
+            "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
+        )
+    return Observations.build(row, task, y, len(tasks), s, entries_by_task(task_weight, tasks, "task_weight"))
 
 
 def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Observations, TargetInfo]:
@@ -200,6 +207,7 @@ def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, TargetInfo]:
 
 def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: TargetInfo) -> Array:
     """Sample weights in the shape of ``Y``; one for each entry is accepted if ``y`` was two-dimensional."""
+    sample_weight = to_numpy(sample_weight)
     weights = np.asarray(sample_weight, dtype=float)
     if weights.ndim == 2 and known.wide:
         names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []
@@ -218,22 +226,18 @@ def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: TargetInfo)
     return np.broadcast_to(weights, Y.shape)
 
 
-def _check_observed(tasks: Array, task: Array, y: Array, s: Array | None, labelled: Array) -> None:
-    """Every task needs an observation, and a binary task both classes; the message names the task."""
-    if y.size == 0:
-        raise ValueError("y holds nothing but NaN: no task was observed")
-    live = np.ones(y.size, bool) if s is None else s > 0
-    seen = np.bincount(task[live], minlength=len(tasks))
-    if (seen == 0).any():
-        name = tasks[int(np.argmax(seen == 0))]
-        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
-    positive = np.bincount(task[live & (y > 0)], minlength=len(tasks))
-    one_class = labelled & ((positive == 0) | (positive == seen))
-    if one_class.any():
-        raise ValueError(
-            f"task {shown(tasks[int(np.argmax(one_class))])} has one class only among its observations; a binary task "
-            "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
-        )
+def places(labels: Array | None, tasks: Array) -> list[tuple]:
+    """Where the targets of each task are: in a column of its own, or in some rows of the only one (long tables)."""
+    if labels is None:
+        return [(slice(None), t) for t in range(len(tasks))]
+    return [(rows, 0) for rows in rows_by_task(labels, tasks)]
+
+
+def objects(names: list) -> Array:
+    """An array of objects; NumPy would take tuples for rows."""
+    out = np.empty(len(names), dtype=object)
+    out[:] = names
+    return out
 
 
 def losses_by_task(loss: Any, tasks: Array) -> list[Loss]:
@@ -251,11 +255,9 @@ def entries_by_task(given: Any, tasks: Array, what: str) -> Any:
         return given
     names = tasks.tolist()
     known = set(names)
-    unknown = [name for name in given if name not in known]
-    if unknown:
+    if unknown := [name for name in given if name not in known]:
         raise ValueError(f"{what} names {shown(unknown[0])}, which is not a task of the data")
-    missing = [name for name in names if name not in given]
-    if missing:
+    if missing := [name for name in names if name not in given]:
         raise ValueError(f"{what} has no entry for task {shown(missing[0])}")
     return [given[name] for name in names]
 

@@ -137,7 +137,7 @@ class Fold:
         model = copy.deepcopy(model)  # folds run in threads, and components may have caches
         self.model, self.data = model, model._prepare(X, y, weight)
         inputs, labels = new_inputs(with_state(model, self.data.columns), X_test)
-        self.task = None if labels is None else position_of_tasks(self.data.targets, labels, model.unseen)
+        self.task = position_of_tasks(self.data.targets, labels, model.unseen)
         features = self.data.features
         phi = features.project(inputs if isinstance(features, LinearFeatures) else self.data.kernel(inputs, self.data.inputs))
         self.form = EigenbasisForm.of(self.data.problem)
@@ -145,7 +145,9 @@ class Fold:
 
     def under(self, structure: Structure) -> Problem:
         """The training problem under a structure, in the eigenbasis of the features if possible."""
-        problem = self.data.problem.with_structure(self.model._posed(structure, self.data.features, self.data.targets))
+        problem = self.data.problem.with_structure(
+            self.model._coded_structure(structure, self.data.targets, self.data.features)
+        )
         return problem if self.form is None else self.form.apply(problem)
 
     def values(self, solution: Solution) -> Array:
@@ -166,7 +168,7 @@ def _variances(data: Prepared) -> dict[Any, float]:
 
 def alpha_grid(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
     """Values of alpha for a structure on these data."""
-    return strength_grid(data.problem.with_structure(model._posed(structure, data.features, data.targets)), size)
+    return strength_grid(data.problem.with_structure(model._coded_structure(structure, data.targets, data.features)), size)
 
 
 def cross_validate(

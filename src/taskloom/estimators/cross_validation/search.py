@@ -21,6 +21,7 @@ from sklearn.utils import indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._component import warn
+from ...solvers import solve
 from ...structures import Independent, Structure
 from ...tables.layout import as_table, shown
 from ...uncertainty.leave_one_out import leave_one_out
@@ -204,7 +205,7 @@ class CrossValidated(MultiTaskEstimator):
         scorer = FoldScorer(cv_data, data, cv_data.X, cv_data.y, cv_data.sample_weight)
         for candidate in candidates:
             began = time.perf_counter()
-            problem = data.problem.with_structure(model._posed(candidate.structure, data.features, data.targets))
+            problem = data.problem.with_structure(model._coded_structure(candidate.structure, data.targets, data.features))
             plain = not getattr(self, "standardize_targets", False)
             predictions = leave_one_out(problem, list(candidate.alphas), rows=wide, by_size=size) if plain else None
             if predictions is None:
@@ -239,9 +240,10 @@ class CrossValidated(MultiTaskEstimator):
 
 def _refitted(model: MultiTaskEstimator, data: Prepared, chosen: Candidate, watch: Watch | None = None) -> FittedState:
     """The fit of all data with a candidate at its best alpha."""
-    problem = data.problem.with_structure(model._posed(chosen.structure, data.features, data.targets))
+    problem = data.problem.with_structure(model._coded_structure(chosen.structure, data.targets, data.features))
     data = replace(data, problem=problem.at(float(chosen.alphas[chosen.best])))
-    return fitted_state(data, model._solve(data, watch), model.tol, approximation=model.approximation)
+    solution = solve(data.problem, model.solver, **model._settings(data, watch))
+    return fitted_state(data, solution, model.tol, approximation=model.approximation)
 
 
 def _noted(state: FittedState, note: str) -> FittedState:
