@@ -37,8 +37,8 @@ from ..tables.layout import as_table, shown
 from .approximate_kernel import map_rows
 from .decision import decision_values
 from .fitted import FittedState
-from .target_encoding import TargetScale
-from .validation import as_matrix, entries_by_task, new_inputs, objects
+from .target_encoding import TargetScale, objects
+from .validation import as_matrix, entries_by_task, new_inputs
 
 Array = np.ndarray
 

@@ -37,19 +37,10 @@ from .inspection import relations
 from .model_files.save_load import save
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
-from .validation import (
-    TargetInfo,
-    as_structures,
-    labels_of_rows,
-    losses_by_task,
-    names_its_class,
-    new_inputs,
-    position_of_tasks,
-    training_inputs,
-    training_observations,
-)
+from .validation import TargetInfo, as_structures, labels_of_rows, losses_by_task, names_its_class, new_rows, training_data
 
 Array = np.ndarray
+_WHOLE = Interval(Integral, 1, None, closed="left")
 _TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"}
 
 
@@ -67,15 +58,11 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         "degree": [Interval(Real, 0, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
         "approximation": [StrOptions({"nystroem", "leverage", "fourier"}), HasMethods(["fit", "transform"]), None],
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-        ],
+        "n_components": [_WHOLE, Interval(RealNotInt, 0, 1, closed="neither"), StrOptions({"auto"})],
         "fit_intercept": ["boolean"],
         "unseen": [StrOptions({"raise", "mean"})],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [_WHOLE],
         "time_limit": [Interval(Real, 0, None, closed="neither"), None],
         "warm_start": ["boolean"],
         "verbose": ["verbose"],
@@ -162,8 +149,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _prepare(self, X, y, sample_weight=None, feature_map=None) -> Prepared:
         """Validate data and parameters, and state the problem; with the features of ``feature_map`` if one is given."""
         self._validate_params()
-        inputs, labels, columns = training_inputs(self, X)
-        observations, targets = training_observations(self, inputs, labels, y, sample_weight)
+        columns, targets, inputs, observations = training_data(self, X, y, sample_weight)
         features = None if feature_map is None else MappedFeatures(feature_map, map_rows(feature_map, inputs))
         return self._pose(columns, targets, inputs, observations, features)
 
@@ -271,16 +257,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- predictions and scores -----------------------------------------------------------------------------------
 
-    def _rows(self, X) -> tuple[Any, Array | None]:
-        """Inputs, and the position of the task of each row of a long table."""
-        state = self._fitted()
-        inputs, labels = new_inputs(self, X)
-        return inputs, position_of_tasks(state, labels, self.unseen)
-
     def _decision(self, X):
         """Predicted values, ``n x T`` or one for each row of a long table."""
-        inputs, task = self._rows(X)
-        return decision_values(self._state, inputs, task, getattr(self, "device", None))
+        state = self._fitted()
+        return decision_values(state, *new_rows(self, state, X), getattr(self, "device", None))
 
     def predict_terms(self, X: Any) -> list[np.ndarray]:
         """The term of each kernel, with ``kernel=[k1, k2, ...]``; their sum plus the intercepts is the prediction.
@@ -298,19 +278,49 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         state = self._fitted()
         if not state.kernel.several:
             raise ValueError(f"predict_terms needs a list of kernels, got kernel={self.kernel!r}")
-        inputs, task = self._rows(X)
+        inputs, task = new_rows(self, state, X)
         return [own_task(term, task) for term in responses(state, inputs)]
 
     predict_addends = predict_terms  # the former name
 
     def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
-        """The score of each task, by name."""
+        """The coefficient of determination of each task (accuracy, where a task has labels), by name; NaN is left out.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            Targets; NaN where unobserved.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            Weights of the observations.
+
+        Returns
+        -------
+        dict
+            By task; tasks without any observed target are left out.
+        """
         values = self._decision(X)
         coded = self._coded(self._state, as_table(y), labels_of_rows(X, self.task_column))
         return self._task_scores(self._state, X, coded, sample_weight)(values[~np.isnan(coded)])
 
-    def score(self, X, y, sample_weight=None):
-        """The mean over tasks of ``score_per_task``; missing targets are left out."""
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The mean over tasks of the coefficient of determination, or of the accuracy, where a task has labels.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            Targets; NaN (or None, for labels) where unobserved: these are left out.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            Weights of the observations.
+
+        Returns
+        -------
+        float
+            The mean; 1 is best.
+        """
         return mean_score(self.score_per_task(X, y, sample_weight))
 
     def _task_scores(self, known: TargetInfo, X, Y: Array, sample_weight=None) -> TaskScores:

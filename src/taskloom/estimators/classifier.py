@@ -280,24 +280,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         own = [known.classes_] * y.shape[1] if isinstance(known.classes_, np.ndarray) else known.classes_
         return np.column_stack([signs_of(y[:, t], classes) for t, classes in enumerate(own)])
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The mean over tasks of the accuracy; missing labels are left out.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Inputs, with the task column where the model has one.
-        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
-            Labels; NaN or None where unobserved.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
-            Weights of the observations.
-
-        Returns
-        -------
-        float
-            The mean; 1 is best.
-        """
-        return MultiTaskEstimator.score(self, X, y, sample_weight)
+    score = MultiTaskEstimator.score
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -20,8 +20,8 @@ from . import partial_fit as blocks_fit
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
 from .predict_std import noise_of, posterior_of, predict_std
-from .target_encoding import signs_of, two_classes
-from .validation import TargetInfo, available_if, losses_by_task, names_its_class, places
+from .target_encoding import places, signs_of, two_classes
+from .validation import TargetInfo, available_if, losses_by_task, names_its_class, new_rows
 
 
 class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
@@ -301,7 +301,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         if isinstance(return_std, str) and return_std != "joint":
             raise ValueError(f'return_std must be True, False or "joint", got {return_std!r}')
         posterior = posterior_of(self._fitted(), self.noise, self._no_posterior(), joint=isinstance(return_std, str))
-        return predict_std(self._state, *self._rows(X), posterior)
+        return predict_std(self._state, *new_rows(self, self._state, X), posterior)
 
     def _no_posterior(self) -> str:
         """Why this fit has no posterior, although its rows are at hand."""
@@ -318,25 +318,6 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
 
     # --- scores -------------------------------------------------------------------------------------------------
 
-    def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
-        """The coefficient of determination of each task (accuracy, where a task has labels), by name; NaN is left out.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Inputs, with the task column where the model has one.
-        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
-            Targets; NaN where unobserved.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
-            Weights of the observations.
-
-        Returns
-        -------
-        dict
-            By task; tasks without any observed target are left out.
-        """
-        return super().score_per_task(X, y, sample_weight)
-
     def _coded(self, known, y, labels):
         """Numbers, and labels as -1 and +1 where a task has them."""
         y = align_targets(y, known.tasks_) if labels is None and known.wide else y
@@ -350,24 +331,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
             Y[place] = _numbers(raw[place]) if classes is None else signs_of(raw[place], classes)
         return Y if labels is None else Y[:, 0]
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The mean over tasks of the coefficient of determination (accuracy, where a task has labels); NaN is left out.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Inputs, with the task column where the model has one.
-        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
-            Targets; NaN where unobserved.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
-            Weights of the observations.
-
-        Returns
-        -------
-        float
-            The mean; 1 is best.
-        """
-        return MultiTaskEstimator.score(self, X, y, sample_weight)
+    score = MultiTaskEstimator.score
 
 
 def _numbers(y, name="y"):

@@ -24,16 +24,7 @@ from .._array_api import to_numpy
 from ..design import Observations
 from ..losses import Loss, as_loss
 from ..structures import as_structure
-from ..tables.layout import (
-    TaskPositions,
-    align_targets,
-    as_table,
-    code_labels,
-    column_of_words,
-    rows_by_task,
-    shown,
-    split_table,
-)
+from ..tables.layout import TaskPositions, align_targets, as_table, code_labels, column_of_words, shown, split_table
 
 Array = np.ndarray
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -119,6 +110,12 @@ def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
     return inputs, labels
 
 
+def new_rows(model: Any, known: TargetInfo, X: Any) -> tuple[Any, Any]:
+    """Inputs for a fitted model, and the position of the task of each row of a long table."""
+    inputs, labels = new_inputs(model, X)
+    return inputs, position_of_tasks(known, labels, model.unseen)
+
+
 def as_matrix(model: Any, X: Any) -> Any:
     """Inputs as finite numbers, in single or double precision."""
     if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
@@ -189,13 +186,14 @@ def observations(
     return Observations.build(row, task, y, len(tasks), s, entries_by_task(task_weight, tasks, "task_weight"))
 
 
-def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Observations, TargetInfo]:
-    """The targets of a fit as observations, and their description."""
+def training_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[InputColumns, TargetInfo, Any, Observations]:
+    """The columns and the targets of a fit, its inputs as a matrix, and its targets as observations."""
+    inputs, labels, columns = training_inputs(model, X)
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
     weights = None if sample_weight is None else sample_weights(sample_weight, inputs, Y, known)
     task = None if labels is None else code_labels(labels, known.tasks_)
-    return observations(known, Y, task, weights, model._labelled(known), model.task_weight), known
+    return columns, known, inputs, observations(known, Y, task, weights, model._labelled(known), model.task_weight)
 
 
 def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, TargetInfo]:
@@ -224,20 +222,6 @@ def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: TargetInfo)
     if not (weights > 0).any():
         raise ValueError("all sample weights are zero: nothing to learn from")
     return np.broadcast_to(weights, Y.shape)
-
-
-def places(labels: Array | None, tasks: Array) -> list[tuple]:
-    """Where the targets of each task are: in a column of its own, or in some rows of the only one (long tables)."""
-    if labels is None:
-        return [(slice(None), t) for t in range(len(tasks))]
-    return [(rows, 0) for rows in rows_by_task(labels, tasks)]
-
-
-def objects(names: list) -> Array:
-    """An array of objects; NumPy would take tuples for rows."""
-    out = np.empty(len(names), dtype=object)
-    out[:] = names
-    return out
 
 
 def losses_by_task(loss: Any, tasks: Array) -> list[Loss]:

@@ -26,7 +26,7 @@ from ...tables.layout import as_table
 from ..base import MultiTaskEstimator
 from ..decision import own_task
 from ..fitted import Prepared, with_state
-from ..validation import labels_of_rows, new_inputs, position_of_tasks
+from ..validation import labels_of_rows, new_rows
 from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, make_folds
 
@@ -136,8 +136,7 @@ class Fold:
     def __init__(self, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None, X_test: Any):
         model = copy.deepcopy(model)  # folds run in threads, and components may have caches
         self.model, self.data = model, model._prepare(X, y, weight)
-        inputs, labels = new_inputs(with_state(model, self.data.columns), X_test)
-        self.task = position_of_tasks(self.data.targets, labels, model.unseen)
+        inputs, self.task = new_rows(with_state(model, self.data.columns), self.data.targets, X_test)
         features = self.data.features
         phi = features.project(inputs if isinstance(features, LinearFeatures) else self.data.kernel(inputs, self.data.inputs))
         self.form = EigenbasisForm.of(self.data.problem)
@@ -160,9 +159,7 @@ class Fold:
 def _variances(data: Prepared) -> dict[Any, float]:
     """The variance of the targets of each task, in their units."""
     seen = data.problem.observations
-    total = seen.sum_by_task(seen.weight)
-    mean = seen.sum_by_task(seen.weight * seen.y) / total
-    variance = seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total * data.scale.std**2
+    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
     return dict(zip(data.targets.tasks_.tolist(), variance.tolist(), strict=True))
 
 
