@@ -205,6 +205,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             bound = [SumToZero(each) for each in bound]
         return TermSum.of(bound, features.widths, len(targets.tasks_)) if several else bound[0]
 
+    def _under(self, structure: Any, data: Prepared) -> Problem:
+        """The problem of the same data under another structure."""
+        return data.problem.with_structure(self._coded_structure(structure, data.targets, data.features))
+
     def _settings(self, data: Prepared, watch: Watch | None = None) -> dict[str, Any]:
         """How far to solve, from where, and whom to tell about each iteration."""
 
