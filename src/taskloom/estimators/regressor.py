@@ -18,8 +18,8 @@ from ..solvers import Solver
 from ..tables.layout import align_targets, column_names, shown, sorted_labels
 from . import partial_fit as blocks_fit
 from .base import MultiTaskEstimator
+from .decision import posterior_of, predict_std
 from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
-from .predict_std import noise_of, posterior_of, predict_std
 from .target_encoding import places, signs_of, two_classes
 from .validation import TargetInfo, available_if, losses_by_task, names_its_class, new_rows
 
@@ -310,7 +310,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     @property
     def noise_(self) -> np.ndarray:
         """Standard deviation of the noise of each task."""
-        return noise_of(self._fitted(), self.noise, self._no_posterior())
+        return posterior_of(self._fitted(), self.noise, self._no_posterior()).noise * self._state.scale.std
 
     def _respond(self, values):
         """Decision values in the shape of the targets."""
