@@ -26,7 +26,7 @@ from .._linalg import psd_eigh
 from ..design import Observations
 from ..equivalences import implied_tasks
 from ..features.kernels import KernelFeatures, LinearFeatures
-from ..losses import Loss
+from ..losses import Loss, as_loss
 from ..losses.offset import Shifted
 from ..problem import Problem
 from ..solvers import solve
@@ -110,16 +110,14 @@ def new_task_prior(
 
 @dataclass(frozen=True, eq=False)
 class NewTask:
-    """A new task: inputs and observations in the units of the fit, loss, and mean and standard deviation of its targets."""
+    """A new task: inputs and observations in the units of the fit, and its loss."""
 
     model: Any  # whose settings it has
     name: Any
     inputs: Any
     seen: Observations
     loss: Loss
-    mean: float
-    std: float
-    classes: Any  # of all tasks, including this one
+    scale: TargetScale  # of its targets, which the observations are without
 
 
 def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_weight: Any, relation: Any) -> FittedState:
@@ -134,13 +132,16 @@ def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_w
     y = np.asarray(as_table(y)).ravel()
     check_consistent_length(inputs, y)
     weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
-    values, loss, (mean, std), classes = model._targets_of_task(state, y, name, weight)
+    values, classes = model._targets_of_task(state, y, name)
     row = np.flatnonzero(~np.isnan(values))
     weight = None if weight is None else weight[row]
     if row.size == 0 or not (weight is None or (weight > 0).any()):
         raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
     seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, weight)
-    new = NewTask(model, name, inputs, seen, loss, mean, std, classes)
+    loss, scale = as_loss(model.loss), TargetScale.none(1)
+    if getattr(model, "standardize_targets", False) and loss.of_differences:
+        scale = TargetScale.of(seen, [loss])
+    new = NewTask(model, name, inputs, scale.apply(seen), loss, scale)
     b, found = (
         _under_feature_structure(state, new) if state.learned.on_features else _under_task_structure(state, new, relation)
     )
@@ -151,8 +152,8 @@ def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_w
         tasks_=same if same.dtype.kind == state.tasks_.dtype.kind else objects(names),
         wide=state.wide or model.task_column is None,  # predictions of two tasks have two columns
         classes_=classes,
-        intercept_=np.append(state.intercept_, b * std + mean).astype(state.dtype),
-        scale=TargetScale(np.append(state.scale.mean, mean), np.append(state.scale.std, std)),
+        intercept_=np.append(state.intercept_, b * scale.std + scale.mean).astype(state.dtype),
+        scale=TargetScale(np.append(state.scale.mean, scale.mean), np.append(state.scale.std, scale.std)),
         added_tasks_=[*(state.added_tasks_ or []), name],
         **found,
     )
@@ -184,11 +185,11 @@ def _under_task_structure(state: FittedState, new: NewTask, relation: Any) -> tu
     beta, own, b = _fit_new_task(state, inputs, functions, new, prior)
     old = beta / state.scale.std  # coefficients of the fitted functions in their own units
     if state.coef_ is not None:
-        row = np.asarray((old @ state.coef_ + own @ inputs) * new.std)
+        row = np.asarray((old @ state.coef_ + own @ inputs) * new.scale.std)
         found: dict[str, Any] = {"coef_": np.vstack([state.coef_, row.reshape(1, -1)]).astype(state.dtype)}
     else:  # a column for the new task, and rows for its inputs if it has a task-specific part
         C, X, products = (
-            np.column_stack([state.dual_coef_, state.dual_coef_ @ old * new.std]),
+            np.column_stack([state.dual_coef_, state.dual_coef_ @ old * new.scale.std]),
             state.X_fit_,
             state.inner_products,
         )
@@ -198,7 +199,7 @@ def _under_task_structure(state: FittedState, new: NewTask, relation: Any) -> tu
                 raise ValueError("a task with a task-specific part cannot be added to so many tasks of a kernel; fit again")
             corner = float(2 * cross @ beta + own @ state.kernel(inputs, inputs) @ own)
             C = np.vstack([C, np.zeros((len(own), C.shape[1]))])
-            C[-len(own) :, -1] = own * new.std
+            C[-len(own) :, -1] = own * new.scale.std
             X = (sparse_vstack if issparse(inputs) else np.vstack)([X, inputs])
         found = {"dual_coef_": C.astype(state.dtype), "X_fit_": X, "inner_products": _bordered(products, beta, corner, cross)}
     A = _bordered(state.structure_.astype(float, copy=False), beta, prior.own_variance).astype(state.dtype)
@@ -212,7 +213,7 @@ def _under_feature_structure(state: FittedState, new: NewTask) -> tuple[float, d
     W, b = _solve_task(state, np.asarray(new.inputs @ np.diag(root)), new, new.seen, new.loss)
     weights = root * W[:, 0]
     A = implied_tasks(np.vstack([state.weights, weights]).T, state.feature_structure_.astype(float))
-    coef = np.vstack([state.coef_, weights * new.std])
+    coef = np.vstack([state.coef_, weights * new.scale.std])
     return b, {"coef_": coef.astype(state.dtype), "structure_": A.astype(state.dtype)}
 
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import on_card
 from ..features.approximate import MappedFeatures
-from ..features.kernels import LinearFeatures, SumFeatures, build_features
+from ..features.kernels import SumFeatures, build_features
 from ..losses import as_loss, mixed_loss
 from ..metrics import TaskScores, mean_score
 from ..problem import Problem
@@ -209,36 +209,22 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """The problem of the same data under another structure."""
         return data.problem.with_structure(self._coded_structure(structure, data.targets, data.features))
 
-    def _settings(self, data: Prepared, watch: Watch | None = None) -> dict[str, Any]:
-        """How far to solve, from where, and whom to tell about each iteration."""
+    def _settings(self, data: Prepared, watch: Watch | None = None, last: FittedState | None = None) -> dict[str, Any]:
+        """How far to solve, from where (with ``warm_start``: the last fit), and whom to tell about each iteration."""
 
         def report(history: History) -> bool:
             if self.verbose and (line := show(history)):
                 sys.stdout.write(line + "\n")
             return watch is not None and watch.part("iteration").end(lambda: {"_state": predictor(data, *history.best())})
 
+        last = vars(self).get("_state") if last is None and self.warm_start else last
         return {
             "tol": self.tol,
             "max_iter": self.max_iter,
             "time_limit": self.time_limit,
-            "start": self._start(data) if self.warm_start else None,
+            "start": None if last is None else data.weights_of(last),
             "callback": report if self.verbose or watch is not None else None,
         }
-
-    def _start(self, data: Prepared):
-        """The weights of the last fit for ``warm_start``, if their shape is that of the data."""
-        last = vars(self).get("_state")
-        if last is None:
-            return None
-        linear = isinstance(data.features, LinearFeatures)
-        coef = last.coef_ if linear else last.dual_coef_
-        if coef is None or isinstance(coef, list):  # the terms of a sum are not unique: a cold start is as fast
-            return None
-        coef = (coef.T if linear else coef).astype(float)
-        if coef.shape != (data.features.n_inputs, data.problem.n_tasks):
-            return None
-        scale = data.scale
-        return data.features.weights(coef / scale.std), (last.intercept_ - scale.mean) / scale.std
 
     # --- targets, encoded by subclasses ------------------------------------------------------------------------
 
@@ -254,9 +240,8 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """The targets of known tasks as numbers, NaN where unobserved: ``n x T``, or ``n`` for a long table."""
         raise NotImplementedError
 
-    def _targets_of_task(self, state: FittedState, y, name, weight):
-        """The encoded targets of a new task, its loss, the mean and standard deviation that were removed, and the classes
-        of all tasks including it."""
+    def _targets_of_task(self, state: FittedState, y, name) -> tuple[Array, Any]:
+        """The encoded targets of a new task, and the classes of all tasks including it."""
         raise NotImplementedError
 
     # --- predictions and scores -----------------------------------------------------------------------------------

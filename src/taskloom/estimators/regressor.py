@@ -256,17 +256,10 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
             )
         return raw, TargetInfo(tasks_=tasks, wide=wide)
 
-    def _targets_of_task(self, state, y, name, weight):
+    def _targets_of_task(self, state, y, name):
         if isinstance(self.loss, dict):
             raise ValueError("add_task cannot know the loss of a new task where each has its own")
-        values, loss = _numbers(y), as_loss(self.loss)
-        seen = ~np.isnan(values)
-        weight = (np.ones(len(values)) if weight is None else weight)[seen]
-        mean, std = 0.0, 1.0
-        if self.standardize_targets and loss.of_differences and weight.sum() > 0:
-            mean = float(np.average(values[seen], weights=weight))
-            std = float(np.sqrt(np.average((values[seen] - mean) ** 2, weights=weight))) or 1.0
-        return (values - mean) / std, loss, (mean, std), None
+        return _numbers(y), None
 
     # --- predict ------------------------------------------------------------------------------------------------
 

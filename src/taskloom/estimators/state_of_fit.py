@@ -19,7 +19,6 @@ from .._linalg import fits_single
 from ..equivalences import implied_tasks
 from ..features.approximate import MappedFeatures
 from ..features.kernels import LinearFeatures
-from ..problem import Problem
 from ..problem.solution import STATUS, Certificate, Solution, SolvedTerms, reached
 from ..structures import Robust
 from ..structures import factored_matrix as factors
@@ -146,7 +145,21 @@ def _with_rounding(state: FittedState, solution: Solution, data: Prepared, tol: 
     if state.dtype == np.float32 and problem.relative(abs(error)) > tol:
         state = predictor(data, solution.W, solution.b, np.dtype(float))
         error = _rounding_error(state, data, z)
-    return state, _widened(certificate, problem, error, tol)
+    if problem.relative(abs(error)) <= tol:
+        return state, certificate
+    # the loss is an upper bound of the minimum; the lower bound is about the kernel before rounding, and no more exact
+    primal, dual = certificate.primal + max(error, 0.0), certificate.dual - abs(error)
+    measure = reached(certificate.relative_gap, certificate.stationarity)
+    message = STATUS["rounding"].format(off=problem.relative(abs(error)), measure=measure, tol=tol)
+    return state, replace(
+        certificate,
+        primal=primal,
+        dual=dual,
+        gap=primal - dual,
+        relative_gap=problem.relative(primal - dual, abs(primal)),
+        status="rounding" if certificate.converged else certificate.status,
+        message=f"{message}." if certificate.converged else f"{certificate.message} {message}.",
+    )
 
 
 def _rounding_bound(state: FittedState, data: Any, W: Array, z: Array) -> float:
@@ -168,24 +181,3 @@ def _rounding_error(state: FittedState, data: Prepared, z: Array) -> float:
     problem, seen = data.problem, data.problem.observations
     values = (sum(responses(state, data.inputs)) + state.intercept_ - data.scale.mean) / data.scale.std
     return problem.loss_term(values[seen.row, seen.task]) - problem.loss_term(z)
-
-
-def _widened(certificate: Certificate, problem: Problem, error: float, tol: float) -> Certificate:
-    """The certificate for a loss with this error; unchanged where that is within the tolerance.
-
-    The loss is an upper bound of the minimum. The lower bound is about the kernel before rounding, and no more exact.
-    """
-    if problem.relative(abs(error)) <= tol:
-        return certificate
-    primal, dual = certificate.primal + max(error, 0.0), certificate.dual - abs(error)
-    measure = reached(certificate.relative_gap, certificate.stationarity)
-    message = STATUS["rounding"].format(off=problem.relative(abs(error)), measure=measure, tol=tol)
-    return replace(
-        certificate,
-        primal=primal,
-        dual=dual,
-        gap=primal - dual,
-        relative_gap=problem.relative(primal - dual, abs(primal)),
-        status="rounding" if certificate.converged else certificate.status,
-        message=f"{message}." if certificate.converged else f"{certificate.message} {message}.",
-    )

@@ -17,7 +17,7 @@ from ...uncertainty.prior import Prior
 Array = np.ndarray
 
 
-def contributions(state: Any) -> Any:
+def contributions_of(state: Any) -> Any:
     """``T x T`` for the tasks of the fit; for many tasks the factors ``(R, Z, W)``; ``None`` where they are not defined."""
     if state.stored_contributions is not None:
         return state.stored_contributions

@@ -20,7 +20,7 @@ from ...persistence import Decoder, Encoder, ModelFileError, read, write
 from ...persistence.decode import check
 from ...tables.preprocessing import TablePreprocessor
 from ..cross_validation.results import SearchResult
-from ..fitted import FittedState, Kernel, Training, saved_fields
+from ..fitted import FittedState, Training, saved_fields
 from ..target_encoding import TargetScale
 from .checks import check_fitted, check_training
 from .stored_parts import READERS as PART_READERS
@@ -179,18 +179,15 @@ def _read_estimator(node: dict, decoder: Decoder) -> Any:
 def _read_fitted(model: Any, found: dict[str, Any]) -> tuple[FittedState, SearchResult | None]:
     """What a fit left, checked: the names must be those of fields, and their values fit together."""
     searched = "alphas" in model.get_params(deep=False)
-    own: dict[str, dict[str, Any]] = {"state": {}, "search": {}}
-    names = {name: ("state", each.name) for name, each in saved_fields(FittedState)}
-    names |= {name: ("search", each.name) for name, each in saved_fields(SearchResult)} if searched else {}
-    for name, value in found.items():
-        check(name in names, f"{name[:40]!r} is nothing that a fit leaves")
-        holder, key = names[name]
-        own[holder][key] = value
-    kernel = Kernel(model.kernel, model.gamma, model.degree, model.coef0)
-    alpha = own["search"].get("alpha_") if searched else model.alpha
-    check_fitted(model, kernel, own["state"], own["search"] if searched else None)
-    state = FittedState(**own["state"], kernel=kernel, alpha=float(alpha), ridge=float(model.ridge))  # type: ignore[arg-type]
-    return state, SearchResult(**own["search"]) if searched else None
+    kinds: tuple[type, ...] = (FittedState, SearchResult) if searched else (FittedState,)
+    own = [{each.name: found.pop(name) for name, each in saved_fields(kind) if name in found} for kind in kinds]
+    check(not found, f"{next(iter(found), '')[:40]!r} is nothing that a fit leaves")
+    fitted, search = own[0], own[1] if searched else None
+    kernel = model._kernel()
+    check_fitted(model, kernel, fitted, search)
+    alpha = model.alpha if search is None else search["alpha_"]
+    state = FittedState(**fitted, kernel=kernel, alpha=float(alpha), ridge=float(model.ridge))
+    return state, None if search is None else SearchResult(**search)
 
 
 def _read_training(node: Any, decoder: Decoder, feature_map: Any) -> tuple[Training, Any]:
