@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -234,7 +235,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _labelled(self, known: TargetInfo) -> Array:
         """Which tasks have two labels."""
-        return np.array([loss.targets == "signs" for loss in losses_by_task(self.loss, known.tasks_)])
+        return np.array(list(map(attrgetter("targets"), losses_by_task(self.loss, known.tasks_)))) == "signs"
 
     def _coded(self, known: TargetInfo, y, labels) -> Array:
         """The targets of known tasks as numbers, NaN where unobserved: ``n x T``, or ``n`` for a long table."""

@@ -36,15 +36,18 @@ ROUNDING_SHARE = 0.1  # of tol: predictions are not computed where a bound on th
 def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None) -> FittedState:
     """The fields that predictions need; in the precision of the inputs if the numbers are in its range."""
     features, std, b = data.features, data.scale.std, b * data.scale.std + data.scale.mean
-    C: Any = features.coef(W) if isinstance(features, LinearFeatures) else features.dual_coef(W)
-    each = [c * std for c in (C if isinstance(C, list) else [C])]
-    dtype = dtype or (data.inputs.dtype if all(map(fits_single, (*each, b))) else np.dtype(float))
     if isinstance(features, LinearFeatures):
-        found: dict[str, Any] = {"coef_": np.ascontiguousarray(each[0].T, dtype=dtype)}
+        coef = [features.coef(W) * std]
+    else:
+        duals: Any = features.dual_coef(W)
+        coef = [dual * std for dual in (duals if isinstance(duals, list) else [duals])]
+    dtype = dtype or (data.inputs.dtype if all(map(fits_single, (*coef, b))) else np.dtype(float))
+    if isinstance(features, LinearFeatures):
+        found: dict[str, Any] = {"coef_": np.ascontiguousarray(coef[0].T, dtype=dtype)}
     else:
         many = W.shape[1] > max(factors.DENSE_TASKS, W.shape[0])
-        each = [c.astype(dtype) for c in each]
-        found = {"dual_coef_": each if isinstance(C, list) else each[0], "X_fit_": data.inputs}
+        coef = [each.astype(dtype) for each in coef]
+        found = {"dual_coef_": coef if isinstance(duals, list) else coef[0], "X_fit_": data.inputs}
         found["inner_products"] = FactoredStructure(W.T) if many else W.T @ W
     return FittedState(
         **described(data.columns, data.targets),
@@ -106,7 +109,8 @@ def _training(data: Prepared, solution: Solution) -> Training:
     row, task = (None, None) if seen.grouping.full_rows == problem.n_rows else (seen.row, seen.task)
     first = seen.weight[seen.starts[:-1]]
     weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
-    settings = {name: getattr(problem, name) for name in ("loss", "structure", "alpha", "ridge", "fit_intercept")}
+    settings: dict[str, Any] = {"loss": problem.loss, "structure": problem.structure, "fit_intercept": problem.fit_intercept}
+    settings |= {"alpha": problem.alpha, "ridge": problem.ridge}
     found: Any = data.features
     return Training(data.inputs, found, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -55,7 +55,9 @@ class TargetInfo:
 
 def described(columns: InputColumns, targets: TargetInfo) -> dict[str, Any]:
     """The fields of both, as a fitted state takes them."""
-    return {each.name: getattr(part, each.name) for part in (columns, targets) for each in fields(part)}
+    found = vars(columns) | vars(targets)
+    found.pop("positions", None)  # which the state has of its own
+    return found
 
 
 def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
@@ -94,7 +96,21 @@ def training_inputs(model: Any, X: Any, fitted: bool = False) -> tuple[Any, Arra
     X = as_table(X)
     names = _check_feature_names(model, X, reset=False) if fitted else _get_feature_names(X)
     table = split_table(X, model.task_column)
-    inputs = as_matrix(model, table.X)
+    X = table.X
+    if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
+        X = X.to_numpy()  # for few rows, the checks of a frame take longer than the prediction
+    try:
+        inputs = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=model)
+    except (TypeError, ValueError) as error:
+        odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of objects
+        if odd or (column := column_of_words(X)) is None:
+            raise
+        tasks = "" if model.task_column is not None else f", or pass task_column={column!r} if it names the tasks"
+        why = str(error).split(". ")[0]
+        raise ValueError(
+            f"column {column!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave "
+            f"it out{tasks}"
+        ) from None
     width = inputs.shape[1] + (table.labels is not None)
     return inputs, table.labels, InputColumns(n_features_in_=width, feature_names_in_=names)
 
@@ -114,24 +130,6 @@ def new_rows(model: Any, known: TargetInfo, X: Any) -> tuple[Any, Any]:
     """Inputs for a fitted model, and the position of the task of each row of a long table."""
     inputs, labels = new_inputs(model, X)
     return inputs, position_of_tasks(known, labels, model.unseen)
-
-
-def as_matrix(model: Any, X: Any) -> Any:
-    """Inputs as finite numbers, in single or double precision."""
-    if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
-        X = X.to_numpy()  # for few rows, the checks of a frame take longer than the prediction
-    try:
-        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=model)
-    except (TypeError, ValueError) as error:
-        odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of objects
-        if odd or (column := column_of_words(X)) is None:
-            raise
-        tasks = "" if model.task_column is not None else f", or pass task_column={column!r} if it names the tasks"
-        why = str(error).split(". ")[0]
-        raise ValueError(
-            f"column {column!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave "
-            f"it out{tasks}"
-        ) from None
 
 
 def labels_of_rows(X: Any, task_column: Any) -> Array | None:
