@@ -188,7 +188,7 @@ class OwnPool:
 
 def test_a_limit_that_belongs_to_a_thread_is_restored_by_that_thread():
     held, pool, seen = _OneThread(), OwnPool(), {}
-    held._pools = ([], [pool])
+    held._pools = ([], [(pool, 1)])
     inside, out = threading.Barrier(2), threading.Event()
 
     def fit(name):

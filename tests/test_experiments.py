@@ -171,9 +171,9 @@ def test_every_method_is_chosen_among_its_candidates():
     settings = {"methods": learn.NAMES, "n_alphas": 3, "second_parameters": True}
     fitted = learn.choose(X, X[:, 0] + rng.normal(size=60), settings, 0, task_column=-1)
     assert list(fitted) == ["STL", "STL, one strength", "MTFL", "MTRL", "OKL", "MTCL", "LogDet"]
-    for method in learn.METHODS:
-        report = fitted[method.name]["report"]
-        assert any(report["setting"].startswith(repr(candidate.structure)) for candidate in method.candidates)
+    for name, candidates in learn.METHODS.items():
+        report = fitted[name]["report"]
+        assert any(report["setting"].startswith(repr(structure)) for structure, _ in candidates)
         assert 0 <= report["relative_gap"] <= 1e-4
 
 

@@ -19,14 +19,7 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
     from . import solvers as solvers
     from . import structures as structures
     from . import testing as testing
-    from .estimators import MultiTaskClassifier as MultiTaskClassifier
-    from .estimators import MultiTaskClassifierCV as MultiTaskClassifierCV
-    from .estimators import MultiTaskRegressor as MultiTaskRegressor
-    from .estimators import MultiTaskRegressorCV as MultiTaskRegressorCV
-    from .estimators import compare_to_single_task as compare_to_single_task
-    from .estimators import load as load
-    from .estimators import save as save
-    from .estimators import stability as stability
+    from .estimators import *  # noqa: F403
     from .persistence import ModelFileError as ModelFileError
     from .problem import Problem as Problem
     from .report import write_report as write_report
@@ -42,43 +35,23 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
 
 __version__ = "0.1.0.dev0"
 
-# Public name -> module: imported on first use, so that the command line starts fast.
-_HOMES = {
-    "FactoredStructure": "structures.factored_matrix",
-    "ModelFileError": "persistence",
-    "MultiTaskClassifier": "estimators",
-    "MultiTaskClassifierCV": "estimators",
-    "MultiTaskRegressor": "estimators",
-    "MultiTaskRegressorCV": "estimators",
-    "Problem": "problem",
-    "TablePreprocessor": "tables.preprocessing",
-    "alpha_max": "solvers",
-    "compare_to_single_task": "estimators",
-    "load": "estimators",
-    "parquet_blocks": "tables.parquet",
-    "path": "solvers",
-    "save": "estimators",
-    "show_versions": "versions",
-    "solve": "solvers",
-    "stability": "estimators",
-    "stack": "tables.layout",
-    "unstack": "tables.layout",
-    "write_report": "report",
+# Module -> public names: imported on first use, so that the command line starts fast.
+_NAMES = {
+    "estimators": "MultiTaskClassifier MultiTaskClassifierCV MultiTaskRegressor MultiTaskRegressorCV "
+    "compare_to_single_task load save stability",
+    "persistence": "ModelFileError",
+    "problem": "Problem",
+    "report": "write_report",
+    "solvers": "alpha_max path solve",
+    "structures.factored_matrix": "FactoredStructure",
+    "tables.layout": "stack unstack",
+    "tables.parquet": "parquet_blocks",
+    "tables.preprocessing": "TablePreprocessor",
+    "versions": "show_versions",
 }
-_MODULES = (
-    "datasets",
-    "distributed",
-    "equivalences",
-    "experiments",
-    "losses",
-    "methods",
-    "metrics",
-    "persistence",
-    "plots",
-    "solvers",
-    "structures",
-    "testing",
-)
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = ["datasets", "distributed", "equivalences", "experiments", "losses", "methods", "metrics", "persistence"]
+_MODULES += ["plots", "solvers", "structures", "testing"]
 _OLD_NAMES = ("maps",)  # kept for code that was written for them
 
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604

@@ -43,7 +43,7 @@ def namespace(array: Any) -> ModuleType:
 
 def on_card(array: Any) -> bool:
     """Whether an array is on an accelerator."""
-    return library(array) == "cupy" or (library(array) == "torch" and array.device.type != "cpu")
+    return not isinstance(array, np.ndarray) and place(array) != "cpu"
 
 
 def place(array: Any) -> str:
@@ -54,6 +54,8 @@ def place(array: Any) -> str:
 
 def to_numpy(array: Any) -> Any:
     """An array of another library as a NumPy array, copied to the host if needed; anything else unchanged."""
+    if isinstance(array, np.ndarray):
+        return array
     name = library(array)
     if name == "cupy":
         return array.get()
@@ -173,7 +175,7 @@ def times_transposed(M: Any, x: Any) -> Any:
 
 def eigh(M: Any) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues (ascending) and eigenvectors of a symmetric matrix as NumPy arrays; small ones are decomposed on the host."""
-    if library(M) == "numpy" or M.shape[0] <= SMALL:
+    if isinstance(M, np.ndarray) or M.shape[0] <= SMALL:
         return np.linalg.eigh(to_numpy(M).astype(float, copy=False))
     values, vectors = namespace(M).linalg.eigh(M)
     return to_numpy(values).astype(float), to_numpy(vectors).astype(float)

@@ -10,9 +10,12 @@ import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from numbers import Real
-from typing import Any, Self
+from operator import ge, gt
+from typing import Any, ClassVar, Self
 
 import numpy as np
+
+_COMPARE = {">": gt, ">=": ge}
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
@@ -35,11 +38,17 @@ class Component:
     with ``eq=False``, because arrays do not compare to a bool.
     """
 
+    ranges: ClassVar[dict[str, str]] = {}  # parameters that must be finite numbers in a range, as {"mu": "> 0"}
+
     def __post_init__(self) -> None:
         self.check()
 
     def check(self) -> None:
-        """Raise ``ValueError`` for invalid parameters. The default accepts everything."""
+        """Raise ``ValueError`` for invalid parameters. The default checks ``ranges``."""
+        for name, needed in self.ranges.items():
+            value, (sign, bound, *_) = getattr(self, name), needed.split()
+            if not (is_number(value) and _COMPARE[sign](value, float(bound))):
+                raise ValueError(f"{type(self).__name__} needs a finite {name} {needed}, got {name}={value!r}")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name.
@@ -82,17 +91,19 @@ class Component:
         return self
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_brief(value)}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({shown})"
-
-
-def _brief(value: Any) -> str:
-    """The ``repr`` of a parameter, abbreviated for large arrays and lists."""
-    if isinstance(value, np.ndarray) and value.size > 9:
-        return f"<array {value.shape}>"
-    if isinstance(value, (list, tuple)) and len(value) > 9:
-        return f"<{len(value)} entries>"
-    return repr(value)
+        """With large arrays and lists abbreviated."""
+        shown = []
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, value = field.name, getattr(self, field.name)
+            if not field.init:
+                continue
+            if isinstance(value, np.ndarray) and value.size > 9:
+                shown.append(f"{name}=<array {value.shape}>")
+            elif isinstance(value, (list, tuple)) and len(value) > 9:
+                shown.append(f"{name}=<{len(value)} entries>")
+            else:
+                shown.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def snake_case(name: str) -> str:
@@ -107,19 +118,17 @@ def resolve(given: Any, kind: type, catalogue: list[type], what: str, also: Sequ
     """
     if isinstance(given, kind):
         return given
-    by_name = {snake_case(cls.__name__): cls for cls in catalogue}
-    spelled = {name.replace("_", ""): name for name in by_name}  # "logdet" is as clear as "log_det"
-    plain = given.replace("_", "").lower() if isinstance(given, str) else ""  # and so is "LogDet"
-    name = spelled.get(plain)
-    if name is not None:
-        try:
-            return by_name[name]()
-        except TypeError as error:
-            cls = by_name[name].__name__
-            raise ValueError(f"{what}={given!r} needs arguments: pass an object, {what}={cls}(...). ({error})") from None
+    plain = given.replace("_", "").lower() if isinstance(given, str) else ""  # "logdet" and "LogDet" are as clear as "log_det"
+    for cls in catalogue:
+        if cls.__name__.lower() == plain:
+            try:
+                return cls()
+            except TypeError as error:
+                needs = f"{what}={given!r} needs arguments: pass an object, {what}={cls.__name__}(...). ({error})"
+                raise ValueError(needs) from None
     if isinstance(given, type) and issubclass(given, kind):
         raise TypeError(f"{what}={given.__name__} is a class; pass an object of it: {given.__name__}(...)")
-    close = [spelled[each] for each in get_close_matches(plain, spelled, n=1)]
-    meant = f"; did you mean {close[0]!r}?" if close else ""
-    names = sorted([*by_name, *also])
-    raise ValueError(f"{what} must be one of {names} or a {kind.__name__} object, got {given!r}{meant}")
+    names = {cls.__name__.lower(): snake_case(cls.__name__) for cls in catalogue}
+    meant = "".join(f"; did you mean {names[close]!r}?" for close in get_close_matches(plain, names, n=1))
+    known = sorted([*names.values(), *also])
+    raise ValueError(f"{what} must be one of {known} or a {kind.__name__} object, got {given!r}{meant}")

@@ -1,11 +1,11 @@
-"""Shared linear algebra: symmetric eigenproblems, projections, and limits on BLAS threads."""
+"""Shared linear algebra: symmetric eigenproblems, projections, conjugate gradients, and limits on BLAS threads."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,12 +41,6 @@ def spectrum(M: Array) -> Array:
 def compose(m: Array, V: Array) -> Array:
     """``V diag(m) V'``."""
     return (V * m) @ V.T
-
-
-def spectral_map(f: Callable[[Array], Array], M: Array) -> Array:
-    """Apply ``f`` to the eigenvalues of a positive semidefinite matrix."""
-    m, V = psd_eigh(M)
-    return compose(f(m), V)
 
 
 def psd_root(M: Array, rtol: float = 1e-14) -> Array:
@@ -89,10 +83,7 @@ def project_box_sum(x: Array, lower: float, upper: float, total: float) -> Array
     total = min(max(total, n * lower), n * upper)
     breaks = np.sort(np.concatenate([lower - x, upper - x]))
     sums = np.clip(x[None, :] + breaks[:, None], lower, upper).sum(axis=1)
-    k = int(np.clip(np.searchsorted(sums, total), 1, breaks.size - 1))
-    rise = sums[k] - sums[k - 1]
-    share = (total - sums[k - 1]) / rise if rise > 0 else 0.0
-    return np.clip(x + breaks[k - 1] + share * (breaks[k] - breaks[k - 1]), lower, upper)
+    return np.clip(x + np.interp(total, sums, breaks), lower, upper)
 
 
 def project_simplex(X: Array) -> Array:
@@ -102,6 +93,67 @@ def project_simplex(X: Array) -> Array:
     level = (np.cumsum(ordered, axis=0) - 1) / rank  # the shift, if exactly these entries stay positive
     last = np.count_nonzero(ordered > level, axis=0) - 1
     return np.maximum(X - level[last, np.arange(X.shape[1])], 0.0)
+
+
+def conjugate_gradient(
+    product: Callable[[Any], Any],
+    target: Any,
+    *,
+    preconditioner: Callable[[Any], Any] = lambda residual: residual,
+    tol: float = 0.0,
+    max_residual: float = 0.0,
+    max_steps: int,
+    min_curvature: float = 0.0,
+    checkpoint: Callable[[float], None] | None = None,
+    inner: Callable[[Any, Any], float] = np.vdot,
+) -> Any:
+    """``x`` with ``product(x) = target``, from zero; a warm start solves for what is left of the target.
+
+    Arrays may have any shape, and be of any library that ``inner`` knows (``_array_api.dot`` knows all).
+
+    Parameters
+    ----------
+    product : callable
+        The symmetric operator.
+    target : array
+        The right-hand side.
+    preconditioner : callable, default=identity
+        An approximate inverse of the operator, symmetric and positive definite.
+    tol : float, default=0.0
+        Stop once the residual, in the norm of the preconditioner, has fallen to this share of the target.
+    max_residual : float, default=0.0
+        Stop once the Euclidean norm of the residual is at most this.
+    max_steps : int
+        The most products.
+    min_curvature : float, default=0.0
+        Stop at a direction whose curvature is at most this share of the curvature that the preconditioner expects: a step
+        along it would be too long, or without end. The first direction is then returned itself.
+    checkpoint : callable, default=None
+        Called after each step with its length along the last argument of ``product``, for what is kept up to date by
+        recurrence, and for limits on time.
+    inner : callable, default=numpy.vdot
+        The inner product of two arrays.
+    """
+    residual, scaled = target, preconditioner(target)
+    x = direction = 0 * scaled
+    size, last, expected = inner(residual, scaled), np.inf, 0.0
+    enough = tol**2 * size
+    for step in range(max_steps):
+        if size <= enough or (max_residual > 0 and inner(residual, residual) <= max_residual**2):
+            break
+        direction = scaled + (size / last) * direction
+        expected = size + (size / last) ** 2 * expected  # curvature of the preconditioner along the direction
+        image = product(direction)
+        curvature = inner(direction, image)
+        if not curvature > min_curvature * expected:
+            return x if step else direction
+        length = size / curvature
+        x, residual = x + length * direction, residual - length * image
+        if checkpoint is not None:
+            checkpoint(length)
+        scaled = preconditioner(residual)
+        size, last = inner(residual, scaled), size
+    return x
 
 
 MIN_FACTORED_UNKNOWNS = 64  # smaller systems are solved anew: the calls of a factorisation cost more than the arithmetic
@@ -152,18 +204,12 @@ class _OneThread:
         self._found: list = []  # limits of the global pools before the first fit
         self._found_by: dict[int, list] = {}  # limits per thread before its first fit
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._lock_for_fork, after_in_parent=self._unlock, after_in_child=self._in_child)
+            lock = self._lock
+            os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=self._in_child)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         thread = threading.get_ident()
-        self._enter(thread)
-        try:
-            yield
-        finally:
-            self._leave(thread)
-
-    def _enter(self, thread: int) -> None:
         with self._lock:
             shared, own = self._pools = self._pools or blas_pools()  # finding the libraries takes milliseconds
             if not self._inside:
@@ -171,21 +217,16 @@ class _OneThread:
             if thread not in self._inside:
                 self._found_by[thread] = _limit(own)
             self._inside[thread] += 1
-
-    def _leave(self, thread: int) -> None:
-        with self._lock:
-            self._inside[thread] -= 1
-            if not self._inside[thread]:
-                del self._inside[thread]
-                _restore(self._found_by.pop(thread))
-            if not self._inside:
-                _restore(self._found)
-
-    def _lock_for_fork(self) -> None:
-        self._lock.acquire()
-
-    def _unlock(self) -> None:
-        self._lock.release()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside[thread] -= 1
+                if not self._inside[thread]:
+                    del self._inside[thread]
+                    _limit(self._found_by.pop(thread))
+                if not self._inside:
+                    _limit(self._found)
 
     def _in_child(self) -> None:
         """Forget all threads but the one that forked."""
@@ -193,32 +234,28 @@ class _OneThread:
         for thread in gone:
             del self._inside[thread], self._found_by[thread]
         if gone and not self._inside:
-            _restore(self._found)
+            _limit(self._found)
         self._lock.release()
 
 
 def blas_pools() -> tuple[list, list]:
-    """The BLAS libraries with a global limit, and those with a limit per thread."""
+    """The BLAS libraries with a global limit, and those with a limit per thread; each with the limit 1."""
     blas = ThreadpoolController().select(user_api="blas").lib_controllers
-    own = [pool for pool in blas if getattr(pool, "threading_layer", None) == "openmp"]
-    return [pool for pool in blas if pool not in own], own
+    own = [(pool, 1) for pool in blas if getattr(pool, "threading_layer", None) == "openmp"]
+    return [(pool, 1) for pool in blas if (pool, 1) not in own], own
 
 
-def _limit(pools: list) -> list[tuple[Any, int]]:
-    """Limit pools to one thread, and return their previous limits."""
-    found = [(pool, pool.num_threads) for pool in pools]
-    _restore([(pool, 1) for pool in pools])
-    return found
+def _limit(pools: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    """Set the limits of pools, and return their previous limits.
 
-
-def _restore(found: list[tuple[Any, int]]) -> None:
-    """Set limits, from any thread: the last fit to end need not be in the thread of the first.
-
-    Since version 3.8 threadpoolctl silently ignores changes of the OpenBLAS limit from other threads; ``_real_set_num_threads``
-    is the function without that check.
+    The last fit to end need not be in the thread of the first. Since version 3.8 threadpoolctl silently ignores changes of the
+    OpenBLAS limit from other threads; ``_real_set_num_threads`` is the function without that check.
     """
-    for pool, threads in found:
+    found = []
+    for pool, threads in pools:
+        found.append((pool, pool.num_threads))
         getattr(pool, "_real_set_num_threads", pool.set_num_threads)(threads)
+    return found
 
 
 one_thread = _OneThread()

@@ -9,16 +9,8 @@ from .structures import factored_matrix
 
 Array = np.ndarray
 
-__all__ = [
-    "dual_to_weights",
-    "features_to_tasks",
-    "implied_tasks",
-    "pseudo_inverse",
-    "q_to_r",
-    "r_to_q",
-    "tasks_to_features",
-    "weights_to_dual",
-]
+__all__ = ["dual_to_weights", "features_to_tasks", "implied_tasks", "pseudo_inverse", "q_to_r", "r_to_q"]
+__all__ += ["tasks_to_features", "weights_to_dual"]
 
 
 def pseudo_inverse(A: Array, rtol: float = 1e-12) -> Array:

@@ -27,7 +27,7 @@ from taskloom import (
     stack,
     structures,
 )
-from taskloom.estimators.cross_validation.search import N_SINGLE_TASK_ALPHAS
+from taskloom.estimators.cross_validation.folds_fit import N_SINGLE_TASK_ALPHAS
 from taskloom.estimators.cross_validation.splitters import task_folds
 
 rng = np.random.default_rng(0)

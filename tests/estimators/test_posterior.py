@@ -147,13 +147,11 @@ def test_all_forms_of_a_joint_posterior_agree(monkeypatch, intercept, ridge, wei
     def joint(kind):
         with monkeypatch.context() as patch:
             if kind is not None:
-                patch.setattr(posterior, "_SharedJoint", lambda problem, prior, s, c: kind(problem, prior, seen_of(problem)))
+                patch.setattr(
+                    posterior, "_SharedJoint", lambda problem, prior, s, c: kind(problem, prior, problem.observations)
+                )
             one = posterior.Posterior(problem, found.W, found.b, found.A, joint=True)
         return one.tau, one.deviation(phi, size), type(one.groups[0][1])
-
-    def seen_of(problem):
-        seen = problem.observations
-        return posterior._Observed(seen.row, seen.task, seen.weight)
 
     tau, std, form = joint(None)
     assert form is (posterior._SharedJoint if weights == "alike" else posterior._ByWeight)

@@ -12,7 +12,7 @@ import taskloom
 from taskloom import MultiTaskRegressor, _array_api, structures
 from taskloom.design.task_data import Rows
 from taskloom.engines.local import LocalEngine
-from taskloom.estimators import regressor
+from taskloom.estimators import base
 from taskloom.solvers.device import kernel_inputs as kernel
 from taskloom.solvers.factor.objective import Point
 from taskloom.tables.layout import as_table
@@ -125,7 +125,7 @@ def test_what_a_device_cannot_do_is_refused_with_a_remedy(settings, words, monke
     assert "device=None" in str(error.value)
     if "task_column" in settings or "loss" in settings:
         return
-    monkeypatch.setattr(regressor, "on_card", lambda array: isinstance(array, np.ndarray))  # as if X lay on a card
+    monkeypatch.setattr(base, "on_card", lambda array: isinstance(array, np.ndarray))  # as if X lay on a card
     with pytest.warns(UserWarning, match=words):  # nobody asked for a device: the fit goes on without it
         assert model.set_params(device=None).fit(X, Y).certificate_.optimal
 

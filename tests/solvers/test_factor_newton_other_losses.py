@@ -29,7 +29,7 @@ def test_the_model_is_the_loss_to_second_order(loss):
     problem = problem_of(loss)
     rng = np.random.default_rng(0)
     start = rng.normal(size=(problem.n_features, problem.n_tasks)), rng.normal(size=problem.n_tasks)
-    run = FittedTasksRun(Factored(), problem, start)
+    run = FittedTasksRun(Factored(), problem, start, 1e-6)
     here = run.point()
     z = problem.predict(here.W, here.b)
     model = run._model(z)

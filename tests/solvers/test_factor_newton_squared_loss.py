@@ -43,7 +43,7 @@ def newton_of(problem, start=None):
     """Newton's method on the tasks of a problem in double precision, from weights with one row for each task."""
     data, _ = problem.design.stacked_tasks
     start = None if start is None else WeightSpectrum.of(start)
-    return FactorNewton(LocalEngine(data, problem.alpha), problem.alpha, 1, problem.scale, NewtonTuning(), start)
+    return FactorNewton(LocalEngine(data, problem.alpha), problem.alpha, 1, problem.scale, 1e-6, NewtonTuning(), start)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

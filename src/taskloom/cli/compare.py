@@ -14,80 +14,62 @@ from . import NOT_PROVED, options
 @options.data
 @click.option("--structure", type=options.Names(), help="Structures to compare; default: all that need no parameters.")
 @options.model
-@options.as_json
-@options.quiet
-@options.debug
+@options.printing
 def compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, **given: Any) -> int:
     """Compare structures on TABLE by cross-validation on the same folds, with standard errors and duality gaps.
 
     The options for the table are those of fit.
     """
-    from .gains_table import Settings, assign_folds
+    from .gains_table import Study
     from .output import Output, number, percent
     from .structure_names import SLOW, every, parse, written
     from .table_roles import read_data
 
     output = Output(quiet, as_json)
     chosen = None if structure is None else [parse(text) for text in structure]
-    data = read_data(output, **{name: given[name] for name in options.DATA})
-    settings = Settings(**{name: given[name] for name in options.MODEL})
+    of_table, settings = options.split(given)
+    data = read_data(output, **of_table)
     if chosen is None:
-        chosen = every(len(data.tasks), settings.kernel == "linear")
+        chosen = every(len(data.tasks), settings["kernel"] == "linear")
         slow = [name for name, most in SLOW.items() if len(data.tasks) > most]
         if slow:
             output.note(f"left out, slow with {len(data.tasks)} tasks: {', '.join(slow)} (--structure includes it)")
-    X = data.preprocessor().fit_transform(data.inputs)
-    folds = assign_folds(data, settings.cv, settings.seed)
-    rows = []
+    study, rows = Study(output, data, settings), []
     for candidate in chosen:
         try:
-            rows.append(_cross_validate(output, data, X, candidate, settings, folds))
+            rows.append(_cross_validate(study, candidate, written(candidate)))
         except ValueError as error:
             if structure is not None or candidate is chosen[0]:
                 raise
             output.note(f"left out: {written(candidate)} ({error})")
     rows.sort(key=lambda row: -row["score"])
-    best = rows[0]
     for row in rows:
-        difference = best["folds"] - row["folds"]
+        difference = rows[0]["folds"] - row["folds"]
         row["behind"], row["behind_error"] = float(difference.mean()), _standard_error(difference)
-    score = "accuracy" if data.labelled else "R2"
-    output.table(
-        ("structure", "alpha", score, "s.e.", "below best", "s.e.", "duality gap", "seconds"),
-        [
-            (
-                row["structure"],
-                f"{row['alpha']:.3g}",
-                number(row["score"]),
-                number(row["standard_error"]),
-                "" if row is best else number(row["behind"]),
-                "" if row is best else number(row["behind_error"]),
-                percent(row["relative_gap"]),
-                f"{row['seconds']:.1f}",
-            )
-            for row in rows
-        ],
-    )
-    output.say(f"{settings.cv} folds, the same for all structures; s.e.: standard error over folds")
+    cells = []
+    for k, row in enumerate(rows):
+        scores = [number(row[name]) for name in ("score", "standard_error", "behind", "behind_error")]
+        scores[2:] = scores[2:] if k else ["", ""]
+        cells.append((row["structure"], f"{row['alpha']:.3g}", *scores, percent(row["relative_gap"]), f"{row['seconds']:.1f}"))
+    output.table(("structure", "alpha", data.score, "s.e.", "below best", "s.e.", "duality gap", "seconds"), cells)
+    output.say(f"{settings['cv']} folds, the same for all structures; s.e.: standard error over folds")
     output.say("structures within two standard errors of the best are not clearly worse")
-    output.result({"table": given["table"], "score": score, "ranking": rows})
+    output.result({"table": given["table"], "score": data.score, "ranking": rows})
     return 0 if all(row["ended_well"] for row in rows) else NOT_PROVED
 
 
-def _cross_validate(output: Any, data: Any, X: Any, candidate: Any, settings: Any, folds: Any) -> dict[str, Any]:
+def _cross_validate(study: Any, candidate: Any, name: str) -> dict[str, Any]:
     import numpy as np
 
-    from .gains_table import search
     from .output import ended_well
-    from .structure_names import written
 
     began = time.perf_counter()
-    model = search(output, data, X, [candidate], settings, folds, written(candidate))
+    model = study.search([candidate], name)
     results = model.cv_results_
     best = int(np.nanargmax(results["mean_test_score"]))
     scores = np.array([results[f"split{k}_test_score"][best] for k in range(model.n_splits_)])
     return {
-        "structure": written(candidate),
+        "structure": name,
         "alpha": model.alpha_,
         "score": model.best_score_,
         "standard_error": _standard_error(scores),

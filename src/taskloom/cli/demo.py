@@ -8,6 +8,8 @@ import click
 
 from . import NOT_PROVED, options
 
+SETTINGS = {"alphas": 12, "loss": "squared", "cv": 5, "random_state": None, "n_jobs": 1}
+
 
 @click.command()
 @click.option(
@@ -28,13 +30,11 @@ from . import NOT_PROVED, options
 @click.option("--no-report", is_flag=True, help="Write no report.")
 @click.option("--table", metavar="FILE", type=click.Path(), help="Only write the data as CSV, for taskloom fit.")
 @options.all_tasks
-@options.as_json
-@options.quiet
-@options.debug
+@options.printing
 def demo(data: str, report: str, no_report: bool, table: str | None, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     """Compare single-task and multi-task learning on data that come with the package."""
     from ..structures import Independent, Trace, UnitTrace
-    from .gains_table import Settings, assign_folds, compare_tasks, out_of_fold, pick, search, variances
+    from .gains_table import Study, compare_tasks, variances
     from .output import Output, ended_well, number, percent, print_gains
     from .structure_names import written
     from .table_files import TableWriter
@@ -46,68 +46,47 @@ def demo(data: str, report: str, no_report: bool, table: str | None, all_tasks: 
             writer.write(train.inputs.to_dict("list") | {"sales" if data == "shops" else "digit": train.y.tolist()})
         output.say(f"{len(train.y)} rows: {table}")
         return 0
-    output.say(title)
-    output.say()
-    preprocessor = train.preprocessor().fit(train.inputs)
-    X, X_test = preprocessor.transform(train.inputs), preprocessor.transform(test.inputs)
-    settings = Settings(alphas=12, loss="squared")
-    folds = assign_folds(train, settings.cv, settings.seed)
-    candidates = (Independent(), Trace(), UnitTrace())
-    models = [search(output, train, X, [each], settings, folds, written(each)) for each in candidates]
-    score = "accuracy" if train.labelled else "R2"
-    predicted = [pick(model.predict(X_test), test.row, test.task) for model in models]
-    new = [float(compare_tasks(test, (each, each), variances(test))["alone"].mean()) for each in predicted]
-    output.table(
-        ("model", "alpha", f"{score}, CV", f"{score}, test", "duality gap"),
-        [
-            (
-                "single-task" if k == 0 else f"multi-task, {written(model.best_structure_)}",
-                f"{model.alpha_:.3g}",
-                number(model.best_score_),
-                number(new[k]),
-                percent(model.certificate_.relative_gap),
-            )
-            for k, model in enumerate(models)
-        ],
-    )
-    output.say()
-    single, model = models[0], max(models[1:], key=lambda each: each.best_score_)
-    left_out = out_of_fold(output, single, train, X, folds), out_of_fold(output, model, train, X, folds)
-    transfer = compare_tasks(train, left_out, variances(train))
+    output.say(title, "")
+    study = Study(output, train, SETTINGS)
+    models = [study.search([each], written(each)) for each in (Independent(), Trace(), UnitTrace())]
+    score, rows, entries = train.score, [], []
+    for model in models:
+        predicted = study.predict(model, test)
+        new = float(compare_tasks(test, (predicted, predicted), variances(test))["alone"].mean())
+        name = "single-task" if model is models[0] else f"multi-task, {written(model.best_structure_)}"
+        gap = percent(model.certificate_.relative_gap)
+        rows.append((name, f"{model.alpha_:.3g}", number(model.best_score_), number(new), gap))
+        entries.append(
+            {
+                "structure": repr(model.best_structure_),
+                "alpha": model.alpha_,
+                "cross_validated": model.best_score_,
+                "new_rows": new,
+                "certificate": vars(model.certificate_),
+            }
+        )
+    output.table(("model", "alpha", f"{score}, CV", f"{score}, test", "duality gap"), rows)
+    output.say("")
+    model = max(models[1:], key=lambda each: each.best_score_)
+    transfer = study.compare(models[0], model)
     model.transfer_ = transfer | {"model": ["together"] * len(train.tasks)}
     output.say(f"Gain of each task under {written(model.best_structure_)}: cross-validated {score}, 5 folds")
     print_gains(output, transfer, all_tasks, score)
-    output.say()
+    output.say("")
     found = _closest_pairs(output, model) if cluster is None else _compare_clusters(output, model, cluster)
     output.say(model.certificate_.message)
-    output.result(
-        {
-            "data": data,
-            "score": score,
-            "models": [
-                {
-                    "structure": repr(each.best_structure_),
-                    "alpha": each.alpha_,
-                    "cross_validated": each.best_score_,
-                    "new_rows": n,
-                    "certificate": vars(each.certificate_),
-                }
-                for each, n in zip(models, new, strict=True)
-            ],
-            "transfer": transfer,
-            "report": None if no_report else _report(output, model, report, X, train.y, title),
-            **found,
-        }
-    )
+    place = None if no_report else _report(output, model, report, study, title)
+    result = {"data": data, "score": score, "models": entries, "transfer": transfer, "report": place}
+    output.result(result | found)
     return 0 if all(ended_well(each.certificate_) for each in models) else NOT_PROVED
 
 
-def _report(output: Any, model: Any, path: str, X: Any, y: Any, title: str) -> str | None:
+def _report(output: Any, model: Any, path: str, study: Any, title: str) -> str | None:
     """Write the report; where a package is missing, say so and go on."""
     from .output import report_writer
 
     try:
-        report_writer()(model, path, X=X, y=y, title=title)
+        report_writer()(model, path, X=study.X, y=study.data.y, title=title)
     except ImportError as error:
         output.say(f"no report: {error}")
         return None

@@ -19,17 +19,16 @@ from . import NOT_PROVED, options
     help="Candidate structures, parameters after a colon: trace, unit_trace, clusters:4, shared_mean:5, ...",
 )
 @options.model
-@click.option("--fallback", is_flag=True, help="Tasks that score worse in the multi-task model keep their single-task model.")
+@click.option(
+    "--fallback", flag_value="single", help="Tasks that score worse in the multi-task model keep their single-task model."
+)
 @click.option("--holdout", type=click.FloatRange(0, 0.5, min_open=True), help="Score on this share of the rows, held out.")
 @click.option("--save", "save_to", metavar="FILE", type=click.Path(), help="Write the model, with its preprocessing.")
 @click.option("--report", metavar="FILE", type=click.Path(), help="Write a report (HTML).")
 @options.all_tasks
-@options.as_json
-@options.quiet
-@options.debug
+@options.printing
 def fit(
     structure: tuple[str, ...],
-    fallback: bool,
     holdout: float | None,
     save_to: str | None,
     report: str | None,
@@ -47,7 +46,7 @@ def fit(
 
     from ..estimators import save
     from ..persistence import check_apart, check_place
-    from .gains_table import Settings, fit_both, score_holdout
+    from .gains_table import Study, score_holdout
     from .output import Output, ended_well, percent, print_gains, report_writer
     from .structure_names import parse, written
     from .table_roles import read_data
@@ -56,35 +55,34 @@ def fit(
     candidates = [parse(text) for text in structure]
     write_report = report_writer() if report is not None else None
     check_apart({"the model": save_to, "the report": report}, {"the table": given["table"]})
-    for place in (save_to, report):
-        if place is not None:
-            check_place(place)
-    data = read_data(output, **{name: given[name] for name in options.DATA})
-    settings = Settings(**{name: given[name] for name in options.MODEL}, fallback=fallback)
+    for place in filter(None, (save_to, report)):
+        check_place(place)
+    of_table, settings = options.split(given)
+    data = read_data(output, **of_table)
     held_out = None if holdout is None else score_holdout(output, data, candidates, settings, holdout)
-    preprocessor, model, transfer = fit_both(output, data, candidates, settings)
+    study = Study(output, data, settings)
+    single, model = study.search_both(candidates)
+    transfer = study.compare(single, model)
     model.transfer_ = transfer | {"model": model.transfer_["model"]} if data.layout != "classes" else transfer
-    score = ("recall" if data.layout == "classes" else "accuracy") if data.labelled else "R2"  # recall: of the rows of a class
-    columns = f"{len(preprocessor.numeric_)} numeric and {len(preprocessor.levels_)} categorical columns"
+    score = "recall" if data.layout == "classes" else data.score  # of the rows of a class
+    columns = f"{len(study.preprocessor.numeric_)} numeric and {len(study.preprocessor.levels_)} categorical columns"
     output.say(f"{written(model.best_structure_)} at alpha = {model.alpha_:.3g} ({columns}; score: {score})")
-    output.say(model.certificate_.message)
-    output.say()
-    if held_out is None:
-        output.say(
-            f"Cross-validated {score}, {settings.cv} folds (optimistically biased: alpha was chosen on the same folds; "
-            "see --holdout)"
-        )
-    else:
-        output.say(f"{score} on {100 * holdout:.0f} % of the rows, held out from all model selection")  # type: ignore[operator]
-    print_gains(output, transfer if held_out is None else held_out, all_tasks, score)
-    if fallback:
+    output.say(model.certificate_.message, "")
+    biased = "optimistically biased: alpha was chosen on the same folds; see --holdout"
+    output.say(
+        f"{score} on {100 * holdout:.0f} % of the rows, held out from all model selection"
+        if holdout is not None
+        else f"Cross-validated {score}, {settings['cv']} folds ({biased})"
+    )
+    print_gains(output, held_out or transfer, all_tasks, score)
+    if settings["fallback"]:
         output.say(f"tasks that keep their single-task model: {', '.join(map(str, model.fallback_tasks_)) or 'none'}")
     if save_to is not None:
-        save(Pipeline([("table", preprocessor), ("model", model)]), save_to, training=False)
+        save(Pipeline([("table", study.preprocessor), ("model", model)]), save_to, training=False)
         output.say(f"model: {save_to}")
     if write_report is not None:
-        inputs, title = preprocessor.transform(data.inputs), f"taskloom fit {given['table']}"
-        write_report(model, report, X=inputs, y=data.y, title=title, preprocessor=preprocessor)
+        title = f"taskloom fit {given['table']}"
+        write_report(model, report, X=study.X, y=data.y, title=title, preprocessor=study.preprocessor)
         output.say(f"report: {report}")
     output.result(
         {

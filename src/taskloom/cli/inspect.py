@@ -13,9 +13,7 @@ from . import options
 @click.command()
 @click.argument("model", type=click.Path())
 @options.all_tasks
-@options.as_json
-@options.quiet
-@options.debug
+@options.printing
 def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     """Show the contents of the file MODEL: tasks, settings, and the certificate with its duality gap."""
     from sklearn.pipeline import Pipeline

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import click
 
-# names of the options in the groups ``data`` and ``model`` below
+# names of the options in the group ``data`` below
 DATA = ("table", "target", "task", "targets", "categorical", "drop", "classify", "delimiter", "encoding")
-MODEL = ("kernel", "gamma", "loss", "alphas", "cv", "seed", "jobs", "tol", "max_iter")
+
+
+def split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options for the table, and the parameters of the search."""
+    return {name: given[name] for name in DATA}, {name: given[name] for name in given if name not in DATA}
 
 
 class Names(click.ParamType):
@@ -38,17 +43,12 @@ class Alphas(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | list[float]:
         if isinstance(value, (int, list)):
             return value
-        try:
-            if "," not in value and value.strip().isdigit():
-                count = int(value)
-                if count >= 1:
-                    return count
-            else:
-                numbers = [float(part) for part in value.split(",")]
-                if all(0 < number < float("inf") for number in numbers):
-                    return numbers
-        except ValueError:
-            pass
+        with suppress(ValueError):
+            if value.strip().isdigit() and int(value) >= 1:
+                return int(value)
+            numbers = [float(part) for part in value.split(",")]
+            if all(0 < number < float("inf") for number in numbers):
+                return numbers
         return self.fail(f"{value!r} is neither a count (20) nor positive numbers (0.1,0.01)", param, ctx)
 
 
@@ -66,7 +66,7 @@ def combined(*options: Callable) -> Callable:
 debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 all_tasks = click.option("--all-tasks", is_flag=True, help="Show every task, however many.")
 quiet = click.option("--quiet", "-q", is_flag=True, help="No progress and no notes.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
+printing = combined(click.option("--json", "as_json", is_flag=True, help="Write the result as JSON."), quiet, debug)
 reading = combined(
     click.option("--delimiter", metavar="CHAR", help="Delimiter of a CSV file; default: detected."),
     click.option("--encoding", default="utf-8", show_default=True, help="Encoding of a CSV file, such as latin-1."),
@@ -91,8 +91,8 @@ model = combined(
         "--alphas", type=Alphas(), default=20, show_default=True, help="Regularisation strengths: how many, or which."
     ),
     click.option("--cv", type=click.IntRange(min=2), default=5, show_default=True, help="Number of cross-validation folds."),
-    click.option("--seed", type=int, help="Shuffle the rows before they are assigned to folds."),
-    click.option("--jobs", type=int, default=1, show_default=True, help="Folds that run in parallel."),
+    click.option("--seed", "random_state", type=int, help="Shuffle the rows before they are assigned to folds."),
+    click.option("--jobs", "n_jobs", type=int, default=1, show_default=True, help="Folds that run in parallel."),
     click.option(
         "--tol", type=click.FloatRange(min=0, min_open=True), default=1e-4, show_default=True, help="Relative duality gap."
     ),

@@ -21,9 +21,9 @@ from ..labels import plain
 ENDLESS = 10_000  # columns where stdout is not a terminal: a file has no width
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: float, sign: str = "") -> str:
     """A score with three digits; a dash for NaN."""
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+    return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 
 
 def percent(value: float) -> str:
@@ -64,10 +64,10 @@ class Output:
         if not self.quiet:
             self.err.print(plain(text), style="dim", soft_wrap=True)
 
-    def say(self, text: str = "") -> None:
-        """A line of the result."""
-        if not self.as_json:
-            self.out.print(plain(text) if text else "", soft_wrap=True)
+    def say(self, *lines: str) -> None:
+        """Lines of the result."""
+        for text in lines if not self.as_json else ():
+            self.out.print(plain(text), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Text in the first column, right-aligned numbers in the others."""
@@ -97,13 +97,8 @@ class Output:
             if self.quiet or not self.err.is_terminal:
                 yield None
             else:
-                columns = (
-                    TextColumn("{task.description}"),
-                    BarColumn(),
-                    MofNCompleteColumn(),
-                    TextColumn("folds"),
-                    TimeElapsedColumn(),
-                )
+                words, folds = TextColumn("{task.description}"), TextColumn("folds")
+                columns = (words, BarColumn(), MofNCompleteColumn(), folds, TimeElapsedColumn())
                 with Progress(*columns, console=self.err, transient=True) as bar:
                     bar.add_task(title, total=total)
                     yield bar
@@ -149,25 +144,18 @@ def print_gains(output: Output, transfer: dict[str, Any], everything: bool, scor
     """Single-task and multi-task score of each task, largest gain first; of many tasks the first and the last."""
     gain = np.asarray(transfer["gain"], dtype=float)
     order = np.argsort(np.where(np.isnan(gain), np.inf, -gain), kind="stable")
-    names = list(transfer["task"])
+    columns = ("alone", "together", "gain", "standard_error")
     rows = [
-        (
-            plain(names[t]),
-            number(transfer["alone"][t]),
-            number(transfer["together"][t]),
-            f"{gain[t]:+.3f}" if not math.isnan(gain[t]) else "-",
-            number(transfer["standard_error"][t]) if "standard_error" in transfer else "-",
-        )
+        (str(transfer["task"][t]), *(number(transfer[name][t], "+" if name == "gain" else "") for name in columns))
         for t in order
     ]
     ends = 8
     if len(rows) > 2 * ends + 4 and not everything:
-        left = len(rows) - 2 * ends
-        rows = [*rows[:ends], (f"... {left} more (--all-tasks)", "", "", "", ""), *rows[-ends:]]
+        rows[ends:-ends] = [(f"... {len(rows) - 2 * ends} more (--all-tasks)", "", "", "", "")]
     output.table(("task", f"single-task {score}", "multi-task", "gain", "std. error"), rows)
-    if np.isnan(gain).all():
-        return
     seen = gain[~np.isnan(gain)]
+    if seen.size == 0:
+        return
     error = f" (standard error over tasks {seen.std(ddof=1) / math.sqrt(seen.size):.3f})" if seen.size > 1 else ""
     output.say(
         f"mean: {np.nanmean(transfer['alone']):.3f} single-task, {np.nanmean(transfer['together']):.3f} multi-task, gain "

@@ -36,16 +36,11 @@ class TableFile:
             raise ValueError(f"{path} is UTF-16; pass --encoding utf-16")
         self.parquet = start == b"PAR1"
         self.encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
-        if delimiter is not None:
-            delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
-            if len(delimiter) != 1:
-                raise ValueError(f"--delimiter needs one character, got {delimiter!r}")
-        self.delimiter = delimiter
-        if self.parquet:
-            self.columns = list(_opened(path).schema_arrow.names)
-        else:
-            self.delimiter = delimiter or self._guess()
-            self.columns = self._header()
+        delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
+        if delimiter is not None and len(delimiter) != 1:
+            raise ValueError(f"--delimiter needs one character, got {delimiter!r}")
+        self.delimiter = delimiter or ("," if self.parquet else self._guess())
+        self.columns = list(_opened(path).schema_arrow.names) if self.parquet else self._header()
         self._check_names()
 
     def pieces(self, rows: int = ROWS, numbers: Set[str] = frozenset()) -> Iterator[Any]:
@@ -53,15 +48,19 @@ class TableFile:
 
         Cells of a CSV file are text; those of the columns ``numbers`` may be numbers already.
         """
-        return self._parquet_pieces(rows) if self.parquet else self._csv_pieces(rows, numbers)
+        done = 0
+        for frame in self._parquet_pieces(rows) if self.parquet else self._csv_pieces(rows, numbers):
+            if len(frame):
+                frame.index = range(done + 1, done + 1 + len(frame))
+                done += len(frame)
+                yield frame
 
     def read(self) -> Any:
         """The whole table."""
-        pandas = import_module("pandas")
         pieces = list(self.pieces())
         if not pieces:
             raise ValueError(f"{self.path} has a header but no rows")
-        return pieces[0] if len(pieces) == 1 else pandas.concat(pieces)
+        return pieces[0] if len(pieces) == 1 else import_module("pandas").concat(pieces)
 
     def arrow_types(self) -> dict[str, Any]:
         """The types of the columns, for writing them again as they were."""
@@ -123,35 +122,28 @@ class TableFile:
         return best
 
     def _header(self) -> list[str]:
-        row = next(self._rows(self.delimiter or ","), None)
+        row = next(self._rows(self.delimiter), None)
         if row is None:
             raise ValueError(f"{self.path} is empty")
         return [name.strip() for name in row]
 
     def _csv_pieces(self, rows: int, numbers: Set[str]) -> Iterator[Any]:
-        delimiter, done = self.delimiter or ",", 0
         numbers = numbers & set(self.columns)
         with self._text() as file:
             lines = iter(file)
-            header = _reader(lines, delimiter)
+            header = _reader(lines, self.delimiter)
             next(filter(None, header), None)
             read = header.line_num
             while some := list(islice(lines, rows)):
-                frame = plain_frame(some, self.columns, delimiter, numbers) if numbers else None
+                frame, many = plain_frame(some, self.columns, self.delimiter, numbers) if numbers else None, len(some)
                 if frame is None:
-                    frame, many = self._careful_frame(chain(some, lines), len(some), read)
-                    read += many
-                else:
-                    read += len(some)
-                frame.index = range(done + 1, done + 1 + len(frame))
-                done += len(frame)
-                if len(frame):
-                    yield frame
+                    frame, many = self._careful_frame(chain(some, lines), many, read)
+                read += many
+                yield frame
 
     def _careful_frame(self, lines: Iterable[str], many: int, before: int) -> tuple[Any, int]:
         """``many`` lines as a frame of text, and the number of lines read: a quoted cell may go on in the next line."""
-        pandas = import_module("pandas")
-        reader, cells, width = _reader(lines, self.delimiter or ","), [], len(self.columns)
+        reader, cells, width = _reader(lines, self.delimiter), [], len(self.columns)
         for row in reader:
             if row and len(row) != width:
                 hint = "; is it the right --delimiter?" if width == 1 or len(row) == 1 else ""
@@ -161,23 +153,17 @@ class TableFile:
                 cells.append(row)
             if reader.line_num >= many:
                 break
-        columns = map(list, zip(*cells, strict=True)) if cells else ([] for _ in self.columns)
-        return pandas.DataFrame(dict(zip(self.columns, columns, strict=True)), dtype=object), reader.line_num
+        return import_module("pandas").DataFrame(cells, columns=self.columns, dtype=object), reader.line_num
 
     # --- Parquet ----------------------------------------------------------------------------------------------------------
 
     def _parquet_pieces(self, rows: int) -> Iterator[Any]:
-        source, done = _opened(self.path), 0
-        types = import_module("pyarrow").types
+        source, types = _opened(self.path), import_module("pyarrow").types
         for field in source.schema_arrow:
             if types.is_nested(field.type):
                 raise ValueError(f"column {field.name!r} of {self.path} holds lists or records; flatten it first")
         for batch in source.iter_batches(batch_size=rows):
-            if batch.num_rows:
-                frame = batch.to_pandas(integer_object_nulls=True)  # whole numbers stay whole where some are missing
-                frame.index = range(done + 1, done + 1 + len(frame))
-                done += len(frame)
-                yield frame
+            yield batch.to_pandas(integer_object_nulls=True)  # whole numbers stay whole where some are missing
 
 
 def _reader(lines: Iterable[str], delimiter: str) -> Any:
@@ -221,18 +207,20 @@ class TableWriter:
         self._stack = ExitStack()
         self._csv: Any = None
         self._parquet: Any = None
-        self._place: Path | None = None
+        self._first = True
 
     def __enter__(self) -> TableWriter:
         if self.path is None:
             self._csv = csv.writer(sys.stdout, lineterminator="\n")
-        else:
-            self._place = self._stack.enter_context(atomic_path(self.path))
-            if Path(self.path).suffix.lower() not in (".parquet", ".pq"):
-                file = self._stack.enter_context(open(self._place, "w", encoding="utf-8", newline=""))
-                self._csv = csv.writer(file, lineterminator=os.linesep)
-        self._first = True
+            return self
+        self._place = self._stack.enter_context(atomic_path(self.path))
+        if Path(self.path).suffix.lower() not in (".parquet", ".pq"):
+            file = self._stack.enter_context(open(self._place, "w", encoding="utf-8", newline=""))
+            self._csv = csv.writer(file, lineterminator=os.linesep)
         return self
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._stack.__exit__(*error)
 
     def _guarded(self, cells: list) -> list:
         """Count the texts that a spreadsheet would run, and escape them if that was asked for."""
@@ -241,11 +229,6 @@ class TableWriter:
         if not self.escape_formulas:
             return cells
         return [f"'{cell}" if run else cell for cell, run in zip(cells, risky, strict=True)]
-
-    def __exit__(self, *error: Any) -> Any:
-        if self._parquet is not None:
-            self._parquet.close()
-        return self._stack.__exit__(*error)
 
     def write(self, columns: dict[str, list]) -> None:
         """One more piece; cells are written as they are, quoted where CSV needs it, unless formulas are to be escaped.
@@ -261,6 +244,6 @@ class TableWriter:
             arrow = import_module("pyarrow")
             piece = arrow.table({name: arrow.array(cells, self.types.get(name)) for name, cells in columns.items()})
             if self._first:
-                self._parquet = _parquet().ParquetWriter(self._place, piece.schema)
+                self._parquet = self._stack.enter_context(_parquet().ParquetWriter(self._place, piece.schema))
             self._parquet.write_table(piece)
         self._first = False

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
+from ..metrics import observed
 from ..tables.preprocessing import TablePreprocessor, read_targets, task_names
 from .output import Output, plain
 from .table_files import TableFile
@@ -34,6 +35,11 @@ class TableRoles:
     def seen(self) -> Array:
         """The target of each observation."""
         return np.asarray(self.y)[self.row, self.task] if self.layout == "wide" else np.asarray(self.y)[self.row]
+
+    @property
+    def score(self) -> str:
+        """The name of the score."""
+        return "accuracy" if self.labelled else "R2"
 
     def part(self, rows: Array) -> TableRoles:
         """Some of the rows; tasks keep their positions."""
@@ -65,18 +71,18 @@ def read_data(
     if targets is not None and task is not None:
         raise click.UsageError("--task is for long tables, with --target; a wide table (--targets) has one column per task.")
     source = TableFile(table, delimiter, encoding)
-    if not source.parquet and source.delimiter != (delimiter or ","):
+    if source.delimiter != (delimiter or ","):
         output.note(f"{table}: delimiter {source.delimiter!r}")
-    asked = [*(targets or (target,)), *([task] if task else []), *categorical, *drop]
-    for name in asked:
-        _known(str(name), source)
-    if target is not None and target == task:
+    predicted = targets or (str(target),)
+    for name in (*predicted, *filter(None, [task]), *categorical, *drop):
+        _known(name, source)
+    if task in predicted:
         raise click.UsageError(f"Column {task!r} cannot be both --target and --task.")
     for name in drop:
-        if name in (*(targets or (target,)), task):
+        if name in (*predicted, task):
             raise click.UsageError(f"Column {name!r} cannot be dropped: it is a target or the task.")
     frame = source.read()
-    inputs = frame.drop(columns=[*drop, *(targets or (target,))])
+    inputs = frame.drop(columns=[*drop, *predicted])
     data = (
         _wide(output, frame, inputs, targets, categorical, classify)
         if targets is not None
@@ -84,9 +90,13 @@ def read_data(
     )
     what = "class labels, so these are classification tasks" if data.labelled else "numeric, so these are regression tasks"
     why = "" if classify is None else " (as asked)"
-    kind = {"long": f"{len(data.tasks)} tasks in column {task!r}", "wide": f"{len(data.tasks)} tasks, one per column"}
-    tasks = kind.get(data.layout, f"the {len(data.tasks)} classes of {target!r} are the tasks, each against the rest")
-    output.note(f"{table}: {len(data.inputs)} rows, {data.row.size} observations, {tasks}; targets are {what}{why}")
+    tasks = {
+        "long": f"{len(data.tasks)} tasks in column {task!r}",
+        "wide": f"{len(data.tasks)} tasks, one per column",
+        "classes": f"the {len(data.tasks)} classes of {target!r} are the tasks, each against the rest",
+    }
+    counts = f"{len(data.inputs)} rows, {data.row.size} observations"
+    output.note(f"{table}: {counts}, {tasks[data.layout]}; targets are {what}{why}")
     return data
 
 
@@ -105,48 +115,40 @@ def _long(
     output: Output, frame: Any, inputs: Any, target: str, task: str | None, categorical: tuple[str, ...], classify: bool | None
 ) -> TableRoles:
     y, labelled = read_targets(frame[target], classify)
-    there = np.array([value is not None for value in y]) if labelled else ~np.isnan(y)
+    there = observed(y)
     if not there.any():
         raise ValueError(f"column {target!r} is empty: there is nothing to learn from")
     if not there.all():
         output.note(f"{int((~there).sum())} rows without a target are left out")
-    inputs, y = inputs[there], y[there]
-    y = np.array(y.tolist()) if labelled else y
-    if task is None:
-        classes, code = np.unique(y, return_inverse=True)
-        if not labelled or classes.size < 3:
-            raise click.UsageError(
-                "Give --task COLUMN: which task does each row belong to? (A target with three or more classes needs none; "
-                f"{target!r} {'is numeric' if not labelled else f'has {classes.size} classes'}.)"
-            )
-        if classes.size > 100:
-            raise ValueError(
-                f"column {target!r} has {classes.size} different labels; pass --regress if it is numeric, or --task COLUMN"
-            )
-        return TableRoles(inputs, y, True, None, categorical, classes.tolist(), np.arange(y.size), code, "classes")
-    names, code = np.unique(np.array(task_names(inputs[task])), return_inverse=True)
-    return TableRoles(inputs, y, labelled, task, categorical, names.tolist(), np.arange(y.size), code, "long")
+    inputs, y = inputs[there], np.array(y[there].tolist()) if labelled else y[there]
+    layout, labels = ("classes", y) if task is None else ("long", np.array(task_names(inputs[task])))
+    tasks, code = np.unique(labels, return_inverse=True)
+    if task is None and (not labelled or tasks.size < 3):
+        raise click.UsageError(
+            "Give --task COLUMN: which task does each row belong to? (A target with three or more classes needs none; "
+            f"{target!r} {'is numeric' if not labelled else f'has {tasks.size} classes'}.)"
+        )
+    if task is None and tasks.size > 100:
+        raise ValueError(
+            f"column {target!r} has {tasks.size} different labels; pass --regress if it is numeric, or --task COLUMN"
+        )
+    return TableRoles(inputs, y, labelled, task, categorical, tasks.tolist(), np.arange(y.size), code, layout)
 
 
 def _wide(
     output: Output, frame: Any, inputs: Any, targets: tuple[str, ...], categorical: tuple[str, ...], classify: bool | None
 ) -> TableRoles:
     columns = {name: read_targets(frame[name], classify) for name in targets}
-    kinds = {labelled for _, labelled in columns.values()}
-    if len(kinds) > 1:
-        labels = next(name for name, (_, labelled) in columns.items() if labelled)
-        numbers = next(name for name, (_, labelled) in columns.items() if not labelled)
+    first = {labelled: name for name, (_, labelled) in reversed(columns.items())}  # of labels, of numbers
+    if len(first) > 1:
         raise ValueError(
-            f"target {labels!r} holds class labels and target {numbers!r} is numeric; fit them separately, or pass --classify"
+            f"target {first[True]!r} holds class labels and target {first[False]!r} is numeric; fit them separately, or pass "
+            "--classify"
         )
-    labelled = kinds.pop()
-    y = frame[list(targets)].copy()
-    for name, (values, _) in columns.items():
-        y[name] = values
-    Y = np.column_stack([values for values, _ in columns.values()])
-    there = np.array([[value is not None for value in line] for line in Y]) if labelled else ~np.isnan(Y)
+    y = frame[list(targets)].assign(**{name: values for name, (values, _) in columns.items()})
+    there = observed(np.column_stack([values for values, _ in columns.values()]))
     rows = there.any(axis=1)
     if not rows.all():
         output.note(f"{int((~rows).sum())} rows without any target are left out")
     row, task = np.nonzero(there[rows])
-    return TableRoles(inputs[rows], y[rows], labelled, None, categorical, list(targets), row, task, "wide")
+    return TableRoles(inputs[rows], y[rows], True in first, None, categorical, list(targets), row, task, "wide")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .download import get_data_home
 from .real import fetch_sarcos, fetch_scenes, fetch_school
-from .shops import load_shops
-from .synthetic import make_tasks
+from .synthetic import load_shops, make_tasks
 
 __all__ = ["fetch_sarcos", "fetch_scenes", "fetch_school", "get_data_home", "load_shops", "make_tasks"]

@@ -1,4 +1,4 @@
-"""Simulated tasks with a known structure."""
+"""Simulated tasks with a known structure, and sixty simulated shops: the data of ``taskloom demo``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sklearn.utils import Bunch, check_random_state
 
 Array = np.ndarray
 STRUCTURES = ("clusters", "low_rank", "graph", "sparse", "independent")
+FEATURES = ("price cut", "rain", "holiday", "street traffic", "newsletter", "season")
 
 
 def make_tasks(
@@ -63,23 +64,20 @@ def make_tasks(
     >>> model.coef_.shape == data.coef.shape
     True
     """
-    if structure not in STRUCTURES:
-        raise ValueError(f"structure must be one of {list(STRUCTURES)}, got {structure!r}")
-    if task not in ("regression", "classification"):
-        raise ValueError(f'task must be "regression" or "classification", got {task!r}')
-    if n_tasks < 1 or n_features < 1:
-        raise ValueError(f"need at least one task and one feature, got {n_tasks} and {n_features}")
-    if not (0 <= missing < 1):
-        raise ValueError(f"missing is a share, at least 0 and below 1, got {missing!r}")
-    if noise < 0:
-        raise ValueError(f"noise must be at least 0, got {noise!r}")
-    counts = np.broadcast_to(np.asarray(n_samples, dtype=int), (n_tasks,)) if np.ndim(n_samples) == 0 else np.array(n_samples)
-    if counts.shape != (n_tasks,):
-        raise ValueError(f"n_samples needs one number for each of the {n_tasks} tasks, got {counts.size}")
-    if int(counts.min()) < 2:
-        raise ValueError(f"every task needs at least 2 samples, got {int(counts.min())}")
-    if shared and np.ptp(counts) > 0:
-        raise ValueError("shared inputs mean the same number of samples for every task")
+    counts = np.full(max(n_tasks, 1), n_samples, dtype=int) if np.ndim(n_samples) == 0 else np.array(n_samples)
+    fewest, most = (int(counts.min()), int(counts.max())) if counts.size else (0, 0)
+    for right, message in (
+        (structure in STRUCTURES, f"structure must be one of {list(STRUCTURES)}, got {structure!r}"),
+        (task in ("regression", "classification"), f'task must be "regression" or "classification", got {task!r}'),
+        (n_tasks >= 1 and n_features >= 1, f"need at least one task and one feature, got {n_tasks} and {n_features}"),
+        (0 <= missing < 1, f"missing is a share, at least 0 and below 1, got {missing!r}"),
+        (noise >= 0, f"noise must be at least 0, got {noise!r}"),
+        (counts.shape == (n_tasks,), f"n_samples needs one number for each of the {n_tasks} tasks, got {counts.size}"),
+        (fewest >= 2, f"every task needs at least 2 samples, got {fewest}"),
+        (not shared or fewest == most, "shared inputs mean the same number of samples for every task"),
+    ):
+        if not right:
+            raise ValueError(message)
     rng = check_random_state(random_state)
     A, groups, adjacency = _covariance(structure, n_tasks, rng)
     root = np.linalg.cholesky(A + 1e-12 * np.eye(n_tasks))
@@ -97,16 +95,8 @@ def make_tasks(
     Y = np.full((n_rows, n_tasks), np.nan)
     Y[row, which] = y
     seen = ~np.isnan(Y).all(axis=1)
-    return Bunch(
-        X=np.column_stack([inputs[row], which]),
-        y=y,
-        X_wide=inputs[seen],
-        Y=Y[seen],
-        structure=A,
-        coef=coef,
-        groups=groups,
-        adjacency=adjacency,
-    )
+    truth = {"structure": A, "coef": coef, "groups": groups, "adjacency": adjacency}
+    return Bunch(X=np.column_stack([inputs[row], which]), y=y, X_wide=inputs[seen], Y=Y[seen], **truth)
 
 
 def _covariance(structure: str, T: int, rng: np.random.RandomState) -> tuple[Array, Array | None, Array | None]:
@@ -154,3 +144,37 @@ def _observed(y: Array, which: Array, missing: float, task: str, rng: np.random.
         for part in parts:
             kept[part[np.argsort(-rank[part])[: 3 - len(parts)]]] = True
     return kept
+
+
+def load_shops(random_state: int = 0) -> Bunch:
+    """Sixty simulated shops in four clusters, eleven weeks of sales each: the data of ``taskloom demo``.
+
+    Shops of one cluster have similar coefficients for price cuts, rain, holidays and so on. The clusters are the ground truth;
+    models do not see them.
+
+    Parameters
+    ----------
+    random_state : int, default=0
+        Seed of the simulation.
+
+    Returns
+    -------
+    Bunch
+        ``X`` (660 weeks x 6) and ``y`` (sales, in thousands) with ``task`` (the shop of each week); ``X_test``, ``y_test`` and
+        ``task_test`` (40 more weeks of each shop); ``kind`` (the true cluster of each shop), ``coef`` (60 x 6, the
+        true coefficients), ``feature_names``, ``task_names``.
+    """
+    rng = np.random.default_rng(random_state)
+    n_shops, n_kinds, weeks = 60, 4, {"": 11, "_test": 40}
+    kind = np.arange(n_shops) % n_kinds
+    centres = rng.normal(size=(n_kinds, len(FEATURES))) * 1.5
+    coef = centres[kind] + 0.25 * rng.normal(size=(n_shops, len(FEATURES)))
+    level = rng.normal(20, 4, size=n_shops)
+    sales: dict[str, Array] = {}
+    for part, count in weeks.items():
+        X = rng.normal(size=(n_shops * count, len(FEATURES)))
+        task = np.repeat(np.arange(n_shops), count)
+        y = level[task] + np.einsum("ij,ij->i", X, coef[task]) + 1.5 * rng.normal(size=task.size)
+        sales |= {f"X{part}": X, f"y{part}": y, f"task{part}": task}
+    names = [f"shop {s:02d}" for s in range(n_shops)]
+    return Bunch(**sales, kind=kind, coef=coef, feature_names=list(FEATURES), task_names=names)

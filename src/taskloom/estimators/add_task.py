@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse import vstack as sparse_vstack
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from .._component import warn
 from .._linalg import psd_eigh
 from ..design import Observations
 from ..equivalences import implied_tasks
 from ..features.kernels import KernelFeatures, LinearFeatures
-from ..losses import Loss
+from ..losses import Loss, as_loss
 from ..losses.offset import Shifted
 from ..problem import Problem
 from ..solvers import solve
@@ -35,9 +35,9 @@ from ..structures.factored_matrix import FactoredStructure
 from ..tables.layout import as_table, shown
 from .approximate_kernel import map_rows
 from .decision import decision_values
-from .fitted import FittedState
-from .target_encoding import TargetScale
-from .validation import as_matrix, entries_by_task, new_inputs
+from .fitted import FittedState, with_state
+from .target_encoding import TargetScale, objects
+from .validation import InputColumns, entries_by_task, new_inputs
 
 Array = np.ndarray
 
@@ -73,74 +73,108 @@ def new_task_prior(
 ) -> NewTaskPrior:
     """The prior of a new task under a fixed structure; ``gram`` returns the inner products of the tasks' functions.
 
-    With ``weights`` (``T x d``) and fewer features than tasks, the decomposition is ``d x d``.
+    With ``weights`` (``T x d``) and fewer features than tasks, the decomposition is ``d x d``. With a ``relation``, the
+    conditional law of a Gaussian with covariance ``A`` and these covariances with the new task.
     """
-    T = len(A)
-    if relation is not None:
-        return _prior_given_relation(A, relation)
-    given = structure.new_task_conditional(T)
+    T, tiny = len(A), np.finfo(float).tiny
+    given = structure.new_task_conditional(T) if relation is None else None
     if given is not None:
         return NewTaskPrior(given[0], np.zeros((T, 0)), given[1])
-    if structure.either_side:
+    if relation is None and structure.either_side:
         if weights is not None and weights.shape[1] < T:
-            d, V = psd_eigh(weights.T @ weights)
-            g, V = d, weights @ (V / np.sqrt(np.maximum(d, np.finfo(float).tiny)))
+            g, V = psd_eigh(weights.T @ weights)
+            V = weights @ (V / np.sqrt(np.maximum(g, tiny)))
         else:
             g, V = psd_eigh(gram())
-        keep = g > 1e-12 * max(g[-1], np.finfo(float).tiny)
+        keep = g > 1e-12 * max(g[-1], tiny)
         g, V = g[keep], V[:, keep]
         a = np.sum(V * (A @ V), axis=0)  # A and W'W share their eigenvectors at the optimum
         return NewTaskPrior(np.zeros(T), V * np.sqrt(np.maximum(a, 0.0) / g), 0.0)
     a, V = psd_eigh(A)
-    keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
+    keep = a > 1e-10 * max(a[-1], tiny)
     root = V[:, keep] / np.sqrt(a[keep])  # W root root' W' = W A^+ W'
+    if relation is not None:
+        beta = root @ (root.T @ relation)
+        own = float(np.mean(np.diag(A)) - beta @ A @ beta)
+        if not own > 0:
+            raise ValueError(
+                "relation is too strong: the others would determine the new task (its conditional variance would be "
+                f"{own:.3g}); scale relation down"
+            )
+        return NewTaskPrior(beta, np.zeros((T, 0)), own)
     size = float(np.sum(root * (gram() @ root)))
     loadings = root * np.sqrt(a.sum() / size) if size > 0 else root[:, :0]
     own = float(np.mean(1 / np.einsum("tq,tq->t", root, root))) if keep.all() else 0.0
     return NewTaskPrior(np.zeros(T), loadings, own)
 
 
-def _prior_given_relation(A: Array, relation: Array) -> NewTaskPrior:
-    """The conditional law of a Gaussian with covariance ``A`` and given covariances with the new task."""
-    a, V = psd_eigh(A)
-    keep = a > 1e-10 * max(a[-1], np.finfo(float).tiny)
-    beta = V[:, keep] @ ((V[:, keep].T @ relation) / a[keep])
-    left = float(np.mean(np.diag(A)) - beta @ A @ beta)
-    if not left > 0:
-        raise ValueError(
-            f"relation is too strong: the others would determine the new task (its conditional variance would be {left:.3g}); "
-            "scale relation down"
-        )
-    return NewTaskPrior(beta, np.zeros((len(A), 0)), left)
-
-
 @dataclass(frozen=True, eq=False)
 class NewTask:
-    """A new task: inputs and observations in the units of the fit, loss, and mean and standard deviation of its targets."""
+    """A new task: inputs and observations in the units of the fit, and its loss."""
 
+    model: Any  # whose settings it has
     name: Any
     inputs: Any
     seen: Observations
     loss: Loss
-    mean: float
-    std: float
-    classes: Any  # of all tasks, including this one
+    scale: TargetScale  # of its targets, which the observations are without
 
 
-@dataclass(frozen=True)
-class SolveSettings:
-    """Settings of the solve of a new task."""
-
-    fit_intercept: bool
-    tol: float
-    max_iter: int
-
-
-def add_task(state: FittedState, new: NewTask, relation: Any, settings: SolveSettings) -> FittedState:
+def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_weight: Any, relation: Any) -> FittedState:
     """The state with one more task, at the end; the fitted tasks do not change."""
-    if state.learned.on_features:
-        return _add_under_feature_structure(state, new, settings)
-    prior = _prior_of_new_task(state, _relation(state, relation))
+    if state.kernel.several:
+        raise ValueError("add_task needs one kernel; with a list of them, fit again")
+    if not isinstance(name, Hashable):
+        raise ValueError(f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
+    if name in state.tasks_.tolist():
+        raise ValueError(f"there is a task {shown(name)} already; choose another name")
+    inputs = _inputs_of_task(model, X)
+    y = np.asarray(as_table(y)).ravel()
+    check_consistent_length(inputs, y)
+    weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
+    values, classes = model._targets_of_task(state, y, name)
+    row = np.flatnonzero(~np.isnan(values))
+    weight = None if weight is None else weight[row]
+    if row.size == 0 or not (weight is None or (weight > 0).any()):
+        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
+    seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, weight)
+    loss, scale = as_loss(model.loss), TargetScale.none(1)
+    if getattr(model, "standardize_targets", False) and loss.of_differences:
+        scale = TargetScale.of(seen, [loss])
+    new = NewTask(model, name, inputs, scale.apply(seen), loss, scale)
+    b, found = (
+        _under_feature_structure(state, new) if state.learned.on_features else _under_task_structure(state, new, relation)
+    )
+    names = [*state.tasks_.tolist(), name]
+    same = np.array(names)
+    return replace(
+        state,
+        tasks_=same if same.dtype.kind == state.tasks_.dtype.kind else objects(names),
+        wide=state.wide or model.task_column is None,  # predictions of two tasks have two columns
+        classes_=classes,
+        intercept_=np.append(state.intercept_, b * scale.std + scale.mean).astype(state.dtype),
+        scale=TargetScale(np.append(state.scale.mean, scale.mean), np.append(state.scale.std, scale.std)),
+        added_tasks_=[*(state.added_tasks_ or []), name],
+        **found,
+    )
+
+
+def _inputs_of_task(model: Any, X: Any) -> Any:
+    """Inputs without the task column, whether or not they came with one."""
+    X = as_table(X)
+    if model.task_column is not None and np.shape(X)[1] != model.n_features_in_:
+        names = getattr(model, "feature_names_in_", None)
+        if names is not None:
+            at = names.tolist().index(model.task_column) if isinstance(model.task_column, str) else model.task_column
+            names = np.delete(names, at)
+        model = with_state(model, InputColumns(n_features_in_=model.n_features_in_ - 1, feature_names_in_=names))
+        model.task_column = None
+    return new_inputs(model, X)[0]
+
+
+def _under_task_structure(state: FittedState, new: NewTask, relation: Any) -> tuple[float, dict[str, Any]]:
+    """The intercept of the new task, and the fields of the state that it changes."""
+    prior = _prior_of_new_task(state, relation)
     if prior.own_variance != 0 and state.kernel.precomputed:
         raise ValueError(
             'under this structure add_task needs the kernel between the new inputs, which kernel="precomputed" does not '
@@ -148,80 +182,65 @@ def add_task(state: FittedState, new: NewTask, relation: Any, settings: SolveSet
         )
     functions = (decision_values(state, new.inputs) - state.intercept_).astype(float) / state.scale.std  # of the fitted tasks
     inputs = new.inputs if state.feature_map_ is None else map_rows(state.feature_map_, new.inputs)
-    beta, own, b = _fit_new_task(state, inputs, functions, new, prior, settings)
+    beta, own, b = _fit_new_task(state, inputs, functions, new, prior)
     old = beta / state.scale.std  # coefficients of the fitted functions in their own units
     if state.coef_ is not None:
-        row = np.asarray((old @ state.coef_ + own @ inputs) * new.std)
-        predictor: dict[str, Any] = {"coef_": np.vstack([state.coef_, row.reshape(1, -1)]).astype(state.dtype)}
-    else:
-        products = _extended_inner_products(state, inputs, functions, beta, own)
-        predictor = _extended_dual(state, inputs, state.dual_coef_ @ old * new.std, own * new.std)
-        predictor["inner_products"] = products
-    A = _extended_structure(state.structure_.astype(float, copy=False), beta, prior.own_variance).astype(state.dtype)
-    keep = None if relation is not None else prior
-    return _appended(state, new, b, structure_=A, new_task_prior=keep or state.new_task_prior, **predictor)
+        row = np.asarray((old @ state.coef_ + own @ inputs) * new.scale.std)
+        found: dict[str, Any] = {"coef_": np.vstack([state.coef_, row.reshape(1, -1)]).astype(state.dtype)}
+    else:  # a column for the new task, and rows for its inputs if it has a task-specific part
+        C, X, products = (
+            np.column_stack([state.dual_coef_, state.dual_coef_ @ old * new.scale.std]),
+            state.X_fit_,
+            state.inner_products,
+        )
+        corner, cross = 0.0, own @ functions
+        if np.any(own):
+            if isinstance(products, FactoredStructure):
+                raise ValueError("a task with a task-specific part cannot be added to so many tasks of a kernel; fit again")
+            corner = float(2 * cross @ beta + own @ state.kernel(inputs, inputs) @ own)
+            C = np.vstack([C, np.zeros((len(own), C.shape[1]))])
+            C[-len(own) :, -1] = own * new.scale.std
+            X = (sparse_vstack if issparse(inputs) else np.vstack)([X, inputs])
+        found = {"dual_coef_": C.astype(state.dtype), "X_fit_": X, "inner_products": _bordered(products, beta, corner, cross)}
+    A = _bordered(state.structure_.astype(float, copy=False), beta, prior.own_variance).astype(state.dtype)
+    return b, found | {"structure_": A, "new_task_prior": prior if relation is None else state.new_task_prior}
 
 
-def _add_under_feature_structure(state: FittedState, new: NewTask, settings: SolveSettings) -> FittedState:
+def _under_feature_structure(state: FittedState, new: NewTask) -> tuple[float, dict[str, Any]]:
     """Under a structure on the features the new task has the same ``D`` and is otherwise independent of the others."""
     d = np.diag(state.feature_structure_).astype(float)
     root = np.sqrt(d / (1 + state.ridge / state.alpha * d))
-    W, b = _solve_task(np.asarray(new.inputs @ np.diag(root)), new.seen, new.loss, state.alpha, settings)
+    W, b = _solve_task(state, np.asarray(new.inputs @ np.diag(root)), new, new.seen, new.loss)
     weights = root * W[:, 0]
-    W_all = np.vstack([state.weights, weights])
-    coef = np.vstack([state.coef_, weights * new.std]).astype(state.dtype)
-    A = implied_tasks(W_all.T, state.feature_structure_.astype(float)).astype(state.dtype)
-    return _appended(state, new, b, coef_=coef, structure_=A)
+    A = implied_tasks(np.vstack([state.weights, weights]).T, state.feature_structure_.astype(float))
+    coef = np.vstack([state.coef_, weights * new.scale.std])
+    return b, {"coef_": coef.astype(state.dtype), "structure_": A.astype(state.dtype)}
 
 
-def _appended(state: FittedState, new: NewTask, b: float, **fields: Any) -> FittedState:
-    """Append the new task, in the units of its targets."""
-    names = [*state.tasks_.tolist(), new.name]
-    same = np.array(names)
-    scale = TargetScale(np.append(state.scale.mean, new.mean), np.append(state.scale.std, new.std))
-    return replace(
-        state,
-        tasks_=same if same.dtype.kind == state.tasks_.dtype.kind else _objects(names),
-        classes_=new.classes,
-        intercept_=np.append(state.intercept_, b * new.std + new.mean).astype(state.dtype),
-        scale=scale,
-        added_tasks_=[*(state.added_tasks_ or []), new.name],
-        **fields,
-    )
-
-
-def _prior_of_new_task(state: FittedState, relation: Array | None) -> NewTaskPrior:
+def _prior_of_new_task(state: FittedState, relation: Any) -> NewTaskPrior:
     """The prior given the tasks of the fit; tasks added later are left out, so that the order of additions does not matter."""
-    if relation is None and state.new_task_prior is not None:
-        return state.new_task_prior.extended(state.n_tasks)
-    n_old = state.n_tasks - (0 if relation is not None else len(state.added_tasks_ or []))
-    A, W = state.structure_[:n_old, :n_old].astype(float, copy=False), state.weights
-    if W is None and isinstance(state.inner_products, FactoredStructure):
-        W = state.inner_products.L  # weights in an orthonormal basis
+    n_old, W, products = state.n_tasks, state.weights, state.inner_products
+    if relation is not None:
+        relation = np.asarray(entries_by_task(relation, state.tasks_, "relation"), dtype=float)
+        if not (relation.shape == (n_old,) and bool(np.isfinite(relation).all())):
+            raise ValueError(f"relation needs one finite number for each of the {n_old} tasks, got shape {relation.shape}")
+    elif state.new_task_prior is not None:
+        return state.new_task_prior.extended(n_old)
+    else:
+        n_old -= len(state.added_tasks_ or [])
+    if isinstance(products, FactoredStructure):
+        W = products.L  # weights in an orthonormal basis
     W = None if W is None else W[:n_old]
-    gram = partial(_inner_products_of, state, n_old)
-    return (
-        new_task_prior(state.learned, A, gram, relation, W).with_ridge(state.ridge / state.alpha, gram).extended(state.n_tasks)
-    )
 
+    def gram() -> Any:
+        return W @ W.T if W is not None and products is None else products[:n_old, :n_old]
 
-def _relation(state: FittedState, relation: Any) -> Array | None:
-    if relation is None:
-        return None
-    a = np.asarray(entries_by_task(relation, state.tasks_, "relation"), dtype=float)
-    if not (a.shape == (state.n_tasks,) and bool(np.isfinite(a).all())):
-        raise ValueError(f"relation needs one finite number for each of the {state.n_tasks} tasks, got shape {a.shape}")
-    return a
-
-
-def _inner_products_of(state: FittedState, n_tasks: int) -> Array:
-    """Inner products of the functions of the first tasks."""
-    W = state.weights
-    return state.inner_products[:n_tasks, :n_tasks] if W is None else W[:n_tasks] @ W[:n_tasks].T
+    prior = new_task_prior(state.learned, state.structure_[:n_old, :n_old].astype(float, copy=False), gram, relation, W)
+    return prior.with_ridge(state.ridge / state.alpha, gram).extended(state.n_tasks)
 
 
 def _fit_new_task(
-    state: FittedState, inputs: Any, functions: Array, new: NewTask, prior: NewTaskPrior, settings: SolveSettings
+    state: FittedState, inputs: Any, functions: Array, new: NewTask, prior: NewTaskPrior
 ) -> tuple[Array, Array, float]:
     """Coefficients of the fitted tasks, of the kernel at the new inputs, and the intercept."""
     shared, offset, seen, loss = functions @ prior.loadings, functions @ prior.mean, new.seen, new.loss
@@ -235,24 +254,24 @@ def _fit_new_task(
         loss = Shifted(loss, offset[seen.row])
     else:
         seen = replace(seen, y=seen.y - offset[seen.row])
-    W, b = _solve_task(features.phi, seen, loss, state.alpha, settings)
+    W, b = _solve_task(state, features.phi, new, seen, loss)
     if isinstance(features, LinearFeatures):
         return prior.mean + prior.loadings @ features.coef(W)[:, 0], np.zeros(len(functions)), b
     dual = features.dual_coef(W)[:, 0]
     return prior.mean + prior.loadings @ (shared.T @ dual), prior.own_variance * dual, b
 
 
-def _solve_task(phi: Any, seen: Observations, loss: Loss, alpha: float, settings: SolveSettings) -> tuple[Array, float]:
+def _solve_task(state: FittedState, phi: Any, new: NewTask, seen: Observations, loss: Loss) -> tuple[Array, float]:
     """One small system for the squared loss, a certified solve for others."""
+    alpha, centred = state.alpha, new.model.fit_intercept
     if not loss.quadratic:
-        problem = Problem(phi, seen, loss, Independent(), alpha, 0.0, settings.fit_intercept)
-        solution = solve(problem, tol=settings.tol, max_iter=settings.max_iter)
+        problem = Problem(phi, seen, loss, Independent(), alpha, 0.0, centred)
+        solution = solve(problem, tol=new.model.tol, max_iter=new.model.max_iter)
         if not solution.certificate.optimal:
             warn(solution.certificate.message, ConvergenceWarning)
         return solution.W, solution.b[0]
-    rows, share = phi[seen.row], seen.weight / seen.weight.sum()
-    x_mean, y_mean = (share @ rows, share @ seen.y) if settings.fit_intercept else (np.zeros(phi.shape[1]), 0.0)
-    root = np.sqrt(seen.weight)
+    rows, share, root = phi[seen.row], seen.weight / seen.weight.sum(), np.sqrt(seen.weight)
+    x_mean, y_mean = (share @ rows, share @ seen.y) if centred else (np.zeros(phi.shape[1]), 0.0)
     X, y = root[:, None] * (rows - x_mean), root * (seen.y - y_mean)
     if X.shape[0] < X.shape[1]:
         w = X.T @ np.linalg.solve(X @ X.T + alpha * np.eye(len(X)), y)
@@ -261,75 +280,11 @@ def _solve_task(phi: Any, seen: Observations, loss: Loss, alpha: float, settings
     return w[:, None], y_mean - x_mean @ w
 
 
-def _extended_inner_products(state: FittedState, inputs: Any, functions: Array, beta: Array, own: Array) -> Any:
-    g, cross = state.inner_products, own @ functions
-    if isinstance(g, FactoredStructure):
-        if np.any(own):
-            raise ValueError("a task with a task-specific part cannot be added to so many tasks of a kernel; fit again")
-        return g.bordered(beta, 0.0)
-    norm = float(beta @ g @ beta + 2 * cross @ beta)
-    norm += float(own @ state.kernel(inputs, inputs) @ own) if np.any(own) else 0.0
-    return _bordered(g, g @ beta + cross, norm)
-
-
-def _extended_dual(state: FittedState, inputs: Any, old: Array, own: Array) -> dict[str, Any]:
-    """A column for the new task, and rows for its inputs if it has a task-specific part."""
-    C, X = np.column_stack([state.dual_coef_, old]), state.X_fit_
-    if np.any(own):
-        C = np.vstack([C, np.zeros((len(own), C.shape[1]))])
-        C[-len(own) :, -1] = own
-        X = (sparse_vstack if issparse(inputs) else np.vstack)([X, inputs])
-    return {"dual_coef_": C.astype(state.dtype), "X_fit_": X}
-
-
-def check_new_name(state: FittedState, name: Any) -> None:
-    """A label that no task has."""
-    if state.kernel.several:
-        raise ValueError("add_task needs one kernel; with a list of them, fit again")
-    if not isinstance(name, Hashable):
-        raise ValueError(f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
-    if name in state.tasks_.tolist():
-        raise ValueError(f"there is a task {shown(name)} already; choose another name")
-
-
-def inputs_of_task(model: Any, X: Any) -> Any:
-    """Inputs without the task column, whether or not they came with one."""
-    X = as_table(X)
-    if model.task_column is None or np.shape(X)[1] == model.n_features_in_:
-        return new_inputs(model, X)[0]
-    inputs = as_matrix(model, X)
-    if inputs.shape[1] != model.n_features_in_ - 1:
-        raise ValueError(f"X has {inputs.shape[1]} features, the fit had {model.n_features_in_} with the task column")
-    if hasattr(X, "columns") and hasattr(model, "feature_names_in_"):
-        names = model.feature_names_in_.tolist()
-        del names[names.index(model.task_column) if isinstance(model.task_column, str) else model.task_column]
-        if list(X.columns) != names:
-            raise ValueError(f"X must have the columns {names} (the task column is not needed)")
-    return inputs
-
-
-def observations_of_task(name: Any, values: Array, weight: Array | None) -> Observations:
-    """The observations of a new task."""
-    row = np.flatnonzero(~np.isnan(values))
-    live = row.size > 0 if weight is None else bool((weight[row] > 0).any())
-    if not live:
-        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
-    return Observations.build(row, np.zeros(row.size, int), values[row], 1, None if weight is None else weight[row])
-
-
-def _extended_structure(A: Any, beta: Array, own: float) -> Any:
-    """``A`` extended by the covariances ``A beta`` and the variance ``beta'A beta + own``."""
+def _bordered(A: Any, beta: Array, own: float, cross: Any = 0.0) -> Any:
+    """``A`` extended by the covariances ``A beta + cross`` and the variance ``beta'A beta + own``."""
     if isinstance(A, FactoredStructure):
         return A.bordered(beta, own)
-    return _bordered(A, A @ beta, float(beta @ A @ beta) + own)
-
-
-def _bordered(A: Array, edge: Array, corner: float) -> Array:
-    """``A`` with one more row and column."""
+    edge = A @ beta
+    corner = float(beta @ edge) + own
+    edge = edge + cross
     return np.block([[A, edge[:, None]], [edge[None, :], np.array([[corner]])]])
-
-
-def _objects(names: list) -> Array:
-    out = np.empty(len(names), dtype=object)
-    out[:] = names
-    return out

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from .._component import warn
+from .._array_api import on_card
 from ..features.approximate import MappedFeatures
-from ..features.kernels import LinearFeatures, SumFeatures, build_features
+from ..features.kernels import SumFeatures, build_features
 from ..losses import as_loss, mixed_loss
 from ..metrics import TaskScores, mean_score
 from ..problem import Problem
@@ -26,30 +25,23 @@ from ..problem.solution import History
 from ..solvers import solve
 from ..structures import Structure, TermSum, as_structure
 from ..structures.factored_matrix import FactoredStructure
+from ..structures.simplex import SumToZero
 from ..tables.layout import as_table, code_labels, sorted_labels
-from .add_task import NewTask, SolveSettings, add_task, check_new_name, inputs_of_task, observations_of_task
+from .add_task import add_task
 from .approximate_kernel import approximate_features, map_rows
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .decision import decision_values, own_task, responses
+from .device_fit import device_for, fit_on_device
 from .exact_kernel_bound import ExactBound, bound_exact
 from .fitted import Features, FittedAttribute, FittedState, Kernel, Prepared, show_fields
 from .inspection import relations
 from .model_files.save_load import save
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
-from .validation import (
-    TargetInfo,
-    as_structures,
-    labels_of_rows,
-    losses_by_task,
-    names_its_class,
-    new_inputs,
-    position_of_tasks,
-    training_inputs,
-    training_observations,
-)
+from .validation import TargetInfo, as_structures, labels_of_rows, losses_by_task, names_its_class, new_rows, training_data
 
 Array = np.ndarray
+_WHOLE = Interval(Integral, 1, None, closed="left")
 _TAKE_SPARSE = {"linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosine"}
 
 
@@ -67,15 +59,11 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         "degree": [Interval(Real, 0, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
         "approximation": [StrOptions({"nystroem", "leverage", "fourier"}), HasMethods(["fit", "transform"]), None],
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-        ],
+        "n_components": [_WHOLE, Interval(RealNotInt, 0, 1, closed="neither"), StrOptions({"auto"})],
         "fit_intercept": ["boolean"],
         "unseen": [StrOptions({"raise", "mean"})],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [_WHOLE],
         "time_limit": [Interval(Real, 0, None, closed="neither"), None],
         "warm_start": ["boolean"],
         "verbose": ["verbose"],
@@ -146,9 +134,14 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
             The fitted model.
         """
+        if hasattr(self, "device") and (self.device is not None or on_card(X)):
+            device = device_for(self, X)
+            if device is not None:
+                self._state = fit_on_device(self, X, y, sample_weight, device)
+                return self
         data = self._prepare(X, y, sample_weight)
         watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
-        solution = self._solve(data, watch)
+        solution = solve(data.problem, self.solver, **self._settings(data, watch))
         self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
         if watch is not None:
             watch.end(dict)
@@ -157,13 +150,9 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _prepare(self, X, y, sample_weight=None, feature_map=None) -> Prepared:
         """Validate data and parameters, and state the problem; with the features of ``feature_map`` if one is given."""
         self._validate_params()
-        inputs, labels, columns = training_inputs(self, X)
-        observations, targets = training_observations(self, inputs, labels, y, sample_weight)
-        if feature_map is None:
-            features = self._features(inputs, np.unique(observations.row), len(targets.tasks_))
-        else:
-            features = MappedFeatures(feature_map, map_rows(feature_map, inputs))
-        return self._pose(columns, targets, inputs, features, observations)
+        columns, targets, inputs, observations = training_data(self, X, y, sample_weight)
+        features = None if feature_map is None else MappedFeatures(feature_map, map_rows(feature_map, inputs))
+        return self._pose(columns, targets, inputs, observations, features)
 
     def _chosen(self) -> MultiTaskEstimator:
         """The estimator with the alpha and the structure of the fit, which a search may have chosen."""
@@ -172,25 +161,22 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _kernel(self) -> Kernel:
         return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
 
-    def _features(self, inputs, live, n_tasks) -> Features:
-        """The features of the kernel on the training inputs: exact, or approximated with the observed rows ``live``."""
-        structure = as_structures(self.structure, self.kernel)
-        several = isinstance(structure, list)
-        keep = any(each.keeps_columns for each in structure) if several else structure.keeps_columns
-        if keep and not (self._kernel().linear and self.approximation is None):
+    def _pose(self, columns, targets, inputs, observations, features: Features | None = None) -> Prepared:
+        """The problem of these observations; with the features of the kernel on the inputs, unless others are given."""
+        structure, kernel, n_tasks = as_structures(self.structure, self.kernel), self._kernel(), len(targets.tasks_)
+        keep = any(each.keeps_columns for each in structure) if isinstance(structure, list) else structure.keeps_columns
+        if keep and not (kernel.linear and self.approximation is None):
             raise ValueError(
                 f"{structure!r} acts on the columns of X and needs kernel='linear', got kernel={self.kernel!r} "
                 f"and approximation={self.approximation!r}"
             )
-        if self.approximation is not None:
-            return approximate_features(self, inputs, live)
-        X, parameters = inputs.astype(np.float64, copy=False), {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        return build_features(X, self.kernel, keep, self.fit_intercept, n_tasks, **parameters)
-
-    def _pose(self, columns, targets, inputs, features, observations) -> Prepared:
-        """The problem of these features and observations."""
+        if features is None and self.approximation is not None:
+            features = approximate_features(self, inputs, np.unique(observations.row))
+        elif features is None:
+            X = inputs.astype(np.float64, copy=False)
+            features = build_features(X, keep_columns=keep, centred=self.fit_intercept, n_tasks=n_tasks, **vars(kernel))
         losses = losses_by_task(self.loss, targets.tasks_)
-        scale = TargetScale.none(observations.n_tasks)
+        scale = TargetScale(np.zeros(n_tasks), np.ones(n_tasks))
         if getattr(self, "standardize_targets", False):  # a regressor
             scale = TargetScale.of(observations, losses)
             observations = scale.apply(observations)
@@ -198,60 +184,48 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             features.phi,
             observations,
             mixed_loss(losses, observations.task) if isinstance(self.loss, dict) else losses[0],
-            self._posed(as_structures(self.structure, self.kernel), features, targets),
+            self._coded_structure(structure, targets, features),
             float(self.alpha),
             float(self.ridge),
             self.fit_intercept,
         )
-        return Prepared(columns, targets, inputs, features, problem, scale, self._kernel())
+        return Prepared(columns, targets, inputs, features, problem, scale, kernel)
 
-    def _solve(self, data: Prepared, watch: Watch | None = None, start: tuple[Array, Array] | None = None):
-        """The certified solution, with a warning if it did not converge."""
+    def _coded_structure(self, structure: Any, targets: TargetInfo, features: Any = None) -> Structure:
+        """The structure of the problem: bound to the names of the tasks, and to the coding of classes.
+
+        With several kernels there is one for each, or the same one for all. With simplex coding the functions of the classes
+        add up to zero, and the structure acts on that subspace.
+        """
+        several = isinstance(features, SumFeatures)
+        bound = []
+        for each in structure if isinstance(structure, list) else [structure] * (len(features.widths) if several else 1):
+            each.check_size(len(targets.tasks_))
+            bound.append(each.bind(targets.tasks_.tolist()))
+        if targets.one_vs_rest and self.coding == "simplex":
+            bound = [SumToZero(each) for each in bound]
+        return TermSum.of(bound, features.widths, len(targets.tasks_)) if several else bound[0]
+
+    def _under(self, structure: Any, data: Prepared) -> Problem:
+        """The problem of the same data under another structure."""
+        return data.problem.with_structure(self._coded_structure(structure, data.targets, data.features))
+
+    def _settings(self, data: Prepared, watch: Watch | None = None, last: FittedState | None = None) -> dict[str, Any]:
+        """How far to solve, from where (with ``warm_start``: the last fit), and whom to tell about each iteration."""
 
         def report(history: History) -> bool:
             if self.verbose and (line := show(history)):
                 sys.stdout.write(line + "\n")
             return watch is not None and watch.part("iteration").end(lambda: {"_state": predictor(data, *history.best())})
 
-        solution = solve(
-            data.problem,
-            self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            time_limit=self.time_limit,
-            start=self._start(data) if start is None and self.warm_start else start,
-            callback=report if self.verbose or watch is not None else None,
-        )
-        if not solution.certificate.converged and solution.certificate.status != "callback":
-            warn(solution.certificate.message, ConvergenceWarning)
-        return solution
-
-    def _posed(self, structure: Any, features: Any, targets: TargetInfo) -> Structure:
-        """The structure of the problem; with several kernels, one for each, or the same one for all."""
-        if not isinstance(features, SumFeatures):
-            return self._coded_structure(structure, targets)
-        each = structure if isinstance(structure, list) else [structure] * len(features.widths)
-        return TermSum.of([self._coded_structure(one, targets) for one in each], features.widths, len(targets.tasks_))
-
-    def _coded_structure(self, structure: Structure, targets: TargetInfo) -> Structure:
-        """The structure of the problem for the given one: bound to the names of the tasks, and to the coding of classes."""
-        structure.check_size(len(targets.tasks_))
-        return structure.bind(targets.tasks_.tolist())
-
-    def _start(self, data: Prepared):
-        """The weights of the last fit for ``warm_start``, if their shape is that of the data."""
-        last = vars(self).get("_state")
-        if last is None:
-            return None
-        linear = isinstance(data.features, LinearFeatures)
-        coef = last.coef_ if linear else last.dual_coef_
-        if coef is None or isinstance(coef, list):  # the terms of a sum are not unique: a cold start is as fast
-            return None
-        coef = (coef.T if linear else coef).astype(float)
-        if coef.shape != (data.features.n_inputs, data.problem.n_tasks):
-            return None
-        scale = data.scale
-        return data.features.weights(coef / scale.std), (last.intercept_ - scale.mean) / scale.std
+        last = vars(self).get("_state") if last is None and self.warm_start else last
+        return {
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "time_limit": self.time_limit,
+            "start": None if last is None else data.weights_of(last),
+            "callback": report if self.verbose or watch is not None else None,
+        }
 
     # --- targets, encoded by subclasses ------------------------------------------------------------------------
 
@@ -261,15 +235,14 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _labelled(self, known: TargetInfo) -> Array:
         """Which tasks have two labels."""
-        return np.array([loss.targets == "signs" for loss in losses_by_task(self.loss, known.tasks_)])
+        return np.array(list(map(attrgetter("targets"), losses_by_task(self.loss, known.tasks_)))) == "signs"
 
     def _coded(self, known: TargetInfo, y, labels) -> Array:
         """The targets of known tasks as numbers, NaN where unobserved: ``n x T``, or ``n`` for a long table."""
         raise NotImplementedError
 
-    def _targets_of_task(self, state: FittedState, y, name, weight):
-        """The encoded targets of a new task, its loss, the mean and standard deviation that were removed, and the classes
-        of all tasks including it."""
+    def _targets_of_task(self, state: FittedState, y, name) -> tuple[Array, Any]:
+        """The encoded targets of a new task, and the classes of all tasks including it."""
         raise NotImplementedError
 
     # --- predictions and scores -----------------------------------------------------------------------------------
@@ -277,9 +250,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _decision(self, X):
         """Predicted values, ``n x T`` or one for each row of a long table."""
         state = self._fitted()
-        inputs, labels = new_inputs(self, X)
-        task = None if labels is None else position_of_tasks(state, labels, self.unseen)
-        return decision_values(state, inputs, task, getattr(self, "device", None))
+        return decision_values(state, *new_rows(self, state, X), getattr(self, "device", None))
 
     def predict_terms(self, X: Any) -> list[np.ndarray]:
         """The term of each kernel, with ``kernel=[k1, k2, ...]``; their sum plus the intercepts is the prediction.
@@ -297,20 +268,49 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         state = self._fitted()
         if not state.kernel.several:
             raise ValueError(f"predict_terms needs a list of kernels, got kernel={self.kernel!r}")
-        inputs, labels = new_inputs(self, X)
-        task = None if labels is None else position_of_tasks(state, labels, self.unseen)
+        inputs, task = new_rows(self, state, X)
         return [own_task(term, task) for term in responses(state, inputs)]
 
     predict_addends = predict_terms  # the former name
 
     def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
-        """The score of each task, by name."""
+        """The coefficient of determination of each task (accuracy, where a task has labels), by name; NaN is left out.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            Targets; NaN where unobserved.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            Weights of the observations.
+
+        Returns
+        -------
+        dict
+            By task; tasks without any observed target are left out.
+        """
         values = self._decision(X)
         coded = self._coded(self._state, as_table(y), labels_of_rows(X, self.task_column))
         return self._task_scores(self._state, X, coded, sample_weight)(values[~np.isnan(coded)])
 
-    def score(self, X, y, sample_weight=None):
-        """The mean over tasks of ``score_per_task``; missing targets are left out."""
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The mean over tasks of the coefficient of determination, or of the accuracy, where a task has labels.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Inputs, with the task column where the model has one.
+        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
+            Targets; NaN (or None, for labels) where unobserved: these are left out.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
+            Weights of the observations.
+
+        Returns
+        -------
+        float
+            The mean; 1 is best.
+        """
         return mean_score(self.score_per_task(X, y, sample_weight))
 
     def _task_scores(self, known: TargetInfo, X, Y: Array, sample_weight=None) -> TaskScores:
@@ -380,16 +380,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
             The model with one more task.
         """
-        state = self._fitted()
-        check_new_name(state, name)
-        inputs = inputs_of_task(self, X)
-        y = np.asarray(as_table(y)).ravel()
-        check_consistent_length(inputs, y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
-        values, loss, (mean, std), classes = self._targets_of_task(state, y, name, weight)
-        new = NewTask(name, inputs, observations_of_task(name, values, weight), loss, mean, std, classes)
-        state = add_task(state, new, relation, SolveSettings(self.fit_intercept, self.tol, self.max_iter))
-        self._state = replace(state, wide=state.wide or self.task_column is None)  # predictions of two tasks have two columns
+        self._state = add_task(self, self._fitted(), X, y, name, sample_weight, relation)
         return self
 
     def bound_exact(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> ExactBound:

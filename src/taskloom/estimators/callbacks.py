@@ -70,8 +70,6 @@ except ImportError:  # scikit-learn before 1.9
         return managed
 
 
-__all__ = ["CallbackSupportMixin", "Watch", "with_callbacks"]
-
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 

@@ -12,10 +12,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import StrOptions
 
-from ..losses import Logistic, Loss, RowLoss, Softmax, as_loss
+from ..losses import Logistic, RowLoss, Softmax, as_loss
 from ..metrics import accuracy, observed, per_task
 from ..solvers import Solver
-from ..structures.simplex import SumToZero
 from ..tables.layout import align_targets, as_table, column_names, shown, sorted_labels
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
@@ -23,13 +22,8 @@ from .target_encoding import check_label_type, distinct, signs_of, two_classes
 from .validation import TargetInfo, available_if
 
 
-def loss_of(estimator: MultiTaskEstimator) -> Loss:
-    """The loss object that an estimator's ``loss`` stands for."""
-    return as_loss(estimator.loss)
-
-
 def _has_probabilities(estimator) -> bool:
-    if not isinstance(loss_of(estimator), (Logistic, Softmax)):
+    if not isinstance(as_loss(estimator.loss), (Logistic, Softmax)):
         raise AttributeError(f"predict_proba needs loss='logistic' or 'softmax', got loss={estimator.loss!r}")
     return True
 
@@ -111,7 +105,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         if raw.dtype.kind == "f":
             check_array(raw, ensure_2d=False, ensure_all_finite="allow-nan", input_name="y")
         wide = raw.ndim == 2
-        whole_rows = isinstance(loss_of(self), RowLoss)
+        whole_rows = isinstance(as_loss(self.loss), RowLoss)
         if whole_rows and (long or wide):
             raise ValueError(
                 f"loss={self.loss!r} compares the classes of one target: it needs a one-dimensional y and no task_column, got "
@@ -143,12 +137,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
     def _labelled(self, known):
         return np.ones(len(known.tasks_), bool)
 
-    def _coded_structure(self, structure, targets):
-        """With simplex coding the functions of the classes add up to zero, and the structure acts on that subspace."""
-        structure = super()._coded_structure(structure, targets)
-        return SumToZero(structure) if self.coding == "simplex" and targets.one_vs_rest else structure
-
-    def _targets_of_task(self, state, y, name, weight):
+    def _targets_of_task(self, state, y, name):
         """A new task has the classes of the others."""
         if state.one_vs_rest:
             raise ValueError("add_task needs binary tasks; here the tasks are the classes of one target")
@@ -158,7 +147,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
             raise ValueError(
                 f"task {shown(name)} has the classes {classes.tolist()}, the others have {list(map(shown, state.classes_))}"
             )
-        return signs, loss_of(self), (0.0, 1.0), [*state.classes_, classes] if own else state.classes_
+        return signs, [*state.classes_, classes] if own else state.classes_
 
     # --- predict ------------------------------------------------------------------------------------------------
 
@@ -226,7 +215,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         ndarray of shape (n_samples, n_classes)
             Or (n_samples, n_tasks) for a two-dimensional ``Y``: those of the second class of each task.
         """
-        if isinstance(loss_of(self), Softmax):
+        if isinstance(as_loss(self.loss), Softmax):
             return softmax(self._decision(X), axis=1)
         p = expit(self.decision_function(X))
         if self._state.wide:
@@ -286,30 +275,13 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         own = [known.classes_] * y.shape[1] if isinstance(known.classes_, np.ndarray) else known.classes_
         return np.column_stack([signs_of(y[:, t], classes) for t, classes in enumerate(own)])
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The mean over tasks of the accuracy; missing labels are left out.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Inputs, with the task column where the model has one.
-        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
-            Labels; NaN or None where unobserved.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
-            Weights of the observations.
-
-        Returns
-        -------
-        float
-            The mean; 1 is best.
-        """
-        return MultiTaskEstimator.score(self, X, y, sample_weight)
+    score = MultiTaskEstimator.score
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.task_column is None
         tags.classifier_tags.multi_label = self.task_column is None
         with suppress(ValueError, TypeError):  # fit refuses an invalid loss
-            if isinstance(loss_of(self), RowLoss):
+            if isinstance(as_loss(self.loss), RowLoss):
                 tags.target_tags.multi_output = tags.classifier_tags.multi_label = False
         return tags

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from .._component import warn
 from .._linalg import psd_eigh
 from ..features.approximate import Landmarks, pieces
 from ..features.kernels import to_dense
@@ -72,12 +74,14 @@ def bound_exact(model: Any, state: FittedState, X: Any, y: Any, sample_weight: A
     data = twin._prepare(X, y, sample_weight, feature_map=state.feature_map_)
     if not np.array_equal(data.targets.tasks_, state.tasks_):
         raise ValueError(f"bound_exact needs the tasks of the fit, got {data.targets.tasks_[:10].tolist()}")
-    problem, scale = data.problem, data.scale
-    W = data.features.weights(state.coef_.T.astype(float) / scale.std)
-    start = (W, (state.intercept_.astype(float) - scale.mean) / scale.std)
-    solution = twin._solve(data, start=start)
+    problem, inputs = data.problem, data.inputs
+    solution = solve(problem, twin.solver, **twin._settings(data, last=state))
+    if not solution.certificate.converged:
+        warn(solution.certificate.message, ConvergenceWarning)
     G = problem.observations.scatter(solution.G, problem.n_rows)
-    exact = restricted(problem, _kernel_times(state, data.inputs, G), solution.G)
+    some = pieces(inputs.shape[0], inputs.shape[0])
+    KG = np.concatenate([to_dense(state.kernel(inputs[rows], inputs)) @ G for rows in some])
+    exact = restricted(problem, KG, solution.G)
     best = solve(exact, tol=min(model.tol, 1e-6), max_iter=model.max_iter)
     lower = exact.dual(solution.G, best.W, None if problem.structure.on_features else best.A)
     upper = best.certificate.primal
@@ -85,9 +89,3 @@ def bound_exact(model: Any, state: FittedState, X: Any, y: Any, sample_weight: A
         upper = min(upper, solution.certificate.primal)
     lower = min(lower, upper)
     return ExactBound(lower, upper, solution.certificate.primal, upper - lower, problem.relative(upper - lower, abs(upper)))
-
-
-def _kernel_times(state: FittedState, inputs: Any, G: Array) -> Array:
-    """The exact kernel matrix times ``G``, some rows at a time."""
-    parts = [to_dense(state.kernel(inputs[rows], inputs)) @ G for rows in pieces(inputs.shape[0], inputs.shape[0])]
-    return np.concatenate(parts)

@@ -17,8 +17,7 @@ import numpy as np
 from ..design import Observations
 from ..features.kernels import KernelFeatures, LinearFeatures, SumFeatures, kernel_function
 from ..problem import Problem
-from ..problem.solution import Solution
-from .inspection.contributions import contributions
+from .inspection.contributions import contributions_of
 from .target_encoding import TargetScale
 from .validation import InputColumns, TargetInfo, described
 
@@ -78,17 +77,6 @@ class Training:
     b: Array
     A: Array
 
-    @classmethod
-    def of(cls, inputs: Any, features: Any, problem: Problem, solution: Solution) -> Training:
-        seen = problem.observations
-        complete = seen.grouping.full_rows == problem.n_rows
-        first = seen.weight[seen.starts[:-1]]
-        weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
-        settings = {"loss": problem.loss, "structure": problem.structure, "alpha": problem.alpha, "ridge": problem.ridge}
-        settings["fit_intercept"] = problem.fit_intercept
-        row, task = (None, None) if complete else (seen.row, seen.task)
-        return cls(inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A)
-
     @property
     def observations(self) -> Observations:
         T, row, task, weight = len(self.b), self.row, self.task, self.weight
@@ -113,6 +101,18 @@ class Prepared:
     problem: Problem
     scale: TargetScale
     kernel: Kernel
+
+    def weights_of(self, last: FittedState) -> tuple[Array, Array] | None:
+        """The weights and intercepts of a fitted model in this problem, if their shape is that of the data."""
+        linear = isinstance(self.features, LinearFeatures)
+        coef = last.coef_ if linear else last.dual_coef_
+        if coef is None or isinstance(coef, list):  # the terms of a sum are not unique: a cold start is as fast
+            return None
+        coef = (coef.T if linear else coef).astype(float)
+        if coef.shape != (self.features.n_inputs, self.problem.n_tasks):
+            return None
+        mean, std = self.scale.mean, self.scale.std
+        return self.features.weights(coef / std), (last.intercept_.astype(float) - mean) / std
 
     def with_decision_values(self, values: Array) -> FittedState:
         """A state that has decision values in place of a predictor, for the scorers of cross-validation."""
@@ -176,10 +176,8 @@ class FittedState(InputColumns, TargetInfo):
     decision_values: Array | None = field(default=None, metadata=NOT_SAVED)  # of the test rows of a fold
     new_task_prior: Any = field(default=None, metadata=NOT_SAVED)  # of a further task, once one was added
 
-    @cached_property
-    def contributions(self) -> Any:
-        """What the data of each task (rows) contribute to each task of the fit (columns), for ``explain``."""
-        return contributions(self)
+    # what the data of each task (rows) contribute to each task of the fit (columns), for ``explain``
+    contributions = cached_property(contributions_of)
 
     @cached_property
     def posteriors(self) -> dict[tuple[float | None, bool], Any]:

@@ -19,6 +19,7 @@ from ..design.sufficient_statistics import Moments
 from ..features.approximate import MappedFeatures, mapped, pieces
 from ..features.kernels import to_dense
 from ..losses import as_loss
+from ..solvers import solve
 from ..tables.layout import rows_by_task, shown, sorted_labels
 from .approximate_kernel import approximation_of, reservoir_of
 from .fitted import FittedState, with_state
@@ -58,22 +59,20 @@ class Statistics:
 
     def add_wide(self, inputs: Any, names: Array, Y: Array, S: Array) -> None:
         """Rows that may have seen any of the tasks; ``S`` has the shape of ``Y``."""
-        seen = ~np.isnan(Y)
-        known = set(self.names.tolist())
-        new = [name for name in names.tolist() if name not in known]
+        seen, before = ~np.isnan(Y), self.names.tolist()
         same = np.array_equal(self.names, names)
-        first = not len(self.names)
-        if not (same or first or names.dtype.kind == "O"):
+        if not (same or not before or names.dtype.kind == "O"):
             raise ValueError(
-                f"y has {len(names)} columns, the blocks before had {len(self.names)}; data frames may bring new tasks by name"
+                f"y has {len(names)} columns, the blocks before had {len(before)}; data frames may bring new tasks by name"
             )
         if not same:
-            self.names = names if first else np.array([*self.names.tolist(), *new], dtype=object)
+            known = set(before)
+            new = [name for name in names.tolist() if name not in known]
+            self.names = np.array([*before, *new], dtype=object) if before else names
         together = bool(seen.all()) and bool((S[:, :1] == S).all()) and not self.own
         if self.shared is None and together:
             self.shared = Moments.empty(self.width, len(names))
         elif self.shared is not None and not (together and same):
-            before = [name for name in self.names.tolist() if name not in set(new)]
             self.own = dict(zip(before, self.shared.split(), strict=True))
             self.shared = None
         for some in pieces(len(Y), self.width):
@@ -146,44 +145,38 @@ def with_block(model: Any, X: Any, y: Any, sample_weight: Any = None) -> FittedS
 
 
 def of_blocks(model: Any, blocks: Any) -> FittedState:
-    """The state of a fit to all blocks."""
+    """The state of a fit to all blocks; with an approximation, its map is drawn from a sample of all rows first."""
     model._validate_params()
-    statistics = None
+    statistics = reservoir = columns = None
     if model.approximation is not None:
         if not callable(blocks) and iter(blocks) is blocks:
             raise ValueError(
                 "blocks is a generator, which can be read once, and approximation= takes two passes: pass the function "
                 "that makes it (lambda: ...), a list, or parquet_blocks(...)"
             )
-        statistics = _first_pass(model, _read(blocks))
-    for block in _read(blocks):
-        statistics = _add_block(model, statistics, *block)
+        reservoir = reservoir_of(model)
+        for given in _read(blocks):
+            inputs, _, Y, weights, columns, _ = _validated(model, columns, *given)
+            reservoir.add(_observed_rows(inputs, Y, weights))
+    for X, y, sample_weight in _read(blocks):
+        statistics = _add_block(model, statistics, X, y, sample_weight, reservoir)
     if statistics is None:
         raise ValueError("blocks is empty: there is nothing to learn from")
     return _solved(model, statistics)
 
 
-def _first_pass(model: Any, blocks: Any) -> Statistics | None:
-    """Empty statistics with a feature map that was drawn from a sample of all rows."""
-    reservoir, first, columns = reservoir_of(model), None, None
-    for block in blocks:
-        inputs, _, Y, weights, columns, _ = _validated(model, columns, *block)
-        first = inputs[:1] if first is None else first
-        reservoir.add(_observed_rows(inputs, Y, weights))
-    return None if columns is None else _empty_statistics(model, columns, first, reservoir)
+def _read(blocks):
+    """Blocks as inputs, targets and weights, or ``None`` for those."""
+    for block in blocks() if callable(blocks) else blocks:
+        if not (isinstance(block, (tuple, list)) and len(block) in (2, 3)):
+            raise ValueError(
+                f"a block is (X, y) or (X, y, sample_weight), got {type(block).__name__}"
+                f"{f' of length {len(block)}' if isinstance(block, (tuple, list)) else ''}"
+            )
+        yield (*block, None)[:3]
 
 
-def _empty_statistics(model: Any, columns: InputColumns, inputs: Any, reservoir: Any = None) -> Statistics:
-    """Empty statistics; a feature map is drawn from the sample in ``reservoir``."""
-    if reservoir is None:
-        return Statistics(columns, inputs.shape[1], inputs.dtype)
-    if len(reservoir.keys) == 0:
-        raise ValueError(NO_OBSERVATION)
-    feature_map, error = approximation_of(model).draw(reservoir.kept, reservoir.seed)
-    return Statistics(columns, mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
-
-
-def _validated(model: Any, columns: InputColumns | None, X: Any, y: Any, sample_weight: Any = None) -> tuple:
+def _validated(model: Any, columns: InputColumns | None, X: Any, y: Any, sample_weight: Any) -> tuple:
     """Validate one block: inputs, task labels, targets and weights of the same shape; then columns and targets."""
     if getattr(model, "device", None) is not None:
         raise ValueError("partial_fit and fit_blocks run on the CPU; leave device=None, or call fit")
@@ -191,33 +184,45 @@ def _validated(model: Any, columns: InputColumns | None, X: Any, y: Any, sample_
         inputs, labels, columns = training_inputs(model, X)
     else:
         inputs, labels = new_inputs(with_state(model, columns), X)
-    Y, known = read_targets(model, y, labels)
+    Y, targets = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
-    nothing = sample_weight is not None and not np.any(np.asarray(sample_weight, dtype=float))
-    if nothing or sample_weight is None:  # unlike a fit, a block may have zero weight
-        weights = np.full(Y.shape, 0.0 if nothing else 1.0)
-    else:
-        weights = sample_weights(sample_weight, inputs, Y, known)
-    return inputs, labels, Y, weights, columns, known
+    weights = np.ones(Y.shape)
+    if sample_weight is not None:  # unlike a fit, a block may have zero weight
+        nothing = not np.any(np.asarray(sample_weight, dtype=float))
+        weights = np.zeros(Y.shape) if nothing else sample_weights(sample_weight, inputs, Y, targets)
+    return inputs, labels, Y, weights, columns, targets
 
 
-def _add_block(model: Any, statistics: Statistics | None, X: Any, y: Any, sample_weight: Any = None) -> Statistics:
-    """Add one block to the statistics."""
-    columns = None if statistics is None else statistics.columns
-    inputs, labels, Y, weights, columns, known = _validated(model, columns, X, y, sample_weight)
-    if statistics is None:
-        reservoir = None if model.approximation is None else reservoir_of(model)
-        if reservoir is not None:
+def _observed_rows(inputs: Any, Y: Array, weights: Array) -> Any:
+    """The rows in which something was observed."""
+    live = np.any(~np.isnan(Y) & (weights > 0), axis=1)
+    return inputs if live.all() else inputs[live]
+
+
+def _add_block(
+    model: Any, statistics: Statistics | None, X: Any, y: Any, sample_weight: Any, reservoir: Any = None
+) -> Statistics:
+    """Add one block to the statistics; the map of an approximation is drawn from ``reservoir``, or from the first block."""
+    before = None if statistics is None else statistics.columns
+    inputs, labels, Y, weights, columns, targets = _validated(model, before, X, y, sample_weight)
+    if statistics is None and model.approximation is None:
+        statistics = Statistics(columns, inputs.shape[1], inputs.dtype)
+    elif statistics is None:
+        if reservoir is None:
+            reservoir = reservoir_of(model)
             reservoir.add(_observed_rows(inputs, Y, weights))
-        statistics = _empty_statistics(model, columns, inputs, reservoir)
-    if len(statistics.names) and statistics.wide != known.wide:
+        if len(reservoir.keys) == 0:
+            raise ValueError(NO_OBSERVATION)
+        feature_map, error = approximation_of(model).draw(reservoir.kept, reservoir.seed)
+        statistics = Statistics(columns, mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
+    if len(statistics.names) and statistics.wide != targets.wide:
         raise ValueError("y must be one-dimensional in every block, or in none")
-    statistics.wide = known.wide
+    statistics.wide = targets.wide
     statistics.dtype = np.result_type(statistics.dtype, inputs.dtype)
     if not np.any(weights[~np.isnan(Y)]):
         return statistics
     if labels is None:
-        statistics.add_wide(inputs, known.tasks_, Y, weights)
+        statistics.add_wide(inputs, targets.tasks_, Y, weights)
     else:
         rows = np.flatnonzero(~np.isnan(Y[:, 0]))
         statistics.add_long(inputs[rows], labels[rows], Y[rows, 0], weights[rows, 0])
@@ -230,27 +235,9 @@ def _solved(model: Any, statistics: Statistics) -> FittedState:
     if len(targets.tasks_) == 0:
         raise ValueError(NO_OBSERVATION)
     rows, seen = statistics.small(targets.tasks_, entries_by_task(model.task_weight, targets.tasks_, "task_weight"))
-    if statistics.map is None:
-        features = model._features(rows, (), len(targets.tasks_))
-    else:
-        features = MappedFeatures(statistics.map, rows, statistics.error)
-    data = model._pose(statistics.columns, targets, np.zeros((0, rows.shape[1]), statistics.dtype), features, seen)
-    state = fitted_state(data, model._solve(data), model.tol, approximation=model.approximation, rows=False)
+    features = None if statistics.map is None else MappedFeatures(statistics.map, rows, statistics.error)
+    data = model._pose(statistics.columns, targets, rows, seen, features)
+    data = replace(data, inputs=np.zeros((0, rows.shape[1]), statistics.dtype))
+    solution = solve(data.problem, model.solver, **model._settings(data))
+    state = fitted_state(data, solution, model.tol, approximation=model.approximation, rows=False)
     return replace(state, statistics=statistics)
-
-
-def _observed_rows(inputs, Y: Array, weights: Array):
-    """The rows in which something was observed."""
-    live = np.any(~np.isnan(Y) & (weights > 0), axis=1)
-    return inputs if live.all() else inputs[live]
-
-
-def _read(blocks):
-    """Blocks as inputs, targets and perhaps weights."""
-    for block in blocks() if callable(blocks) else blocks:
-        if not (isinstance(block, (tuple, list)) and len(block) in (2, 3)):
-            raise ValueError(
-                f"a block is (X, y) or (X, y, sample_weight), got {type(block).__name__}"
-                f"{f' of length {len(block)}' if isinstance(block, (tuple, list)) else ''}"
-            )
-        yield block

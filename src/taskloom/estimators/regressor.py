@@ -12,17 +12,16 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
 
-from .._array_api import following, on_card, to_numpy
+from .._array_api import following
 from ..losses import RowLoss, as_loss
 from ..solvers import Solver
-from ..tables.layout import align_targets, column_names, rows_by_task, shown, sorted_labels
+from ..tables.layout import align_targets, column_names, shown, sorted_labels
 from . import partial_fit as blocks_fit
 from .base import MultiTaskEstimator
-from .device_fit import device_for, fit_on_device
+from .decision import posterior_of, predict_std
 from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
-from .predict_std import noise_of, posterior_of, predict_std
-from .target_encoding import signs_of, two_classes
-from .validation import TargetInfo, available_if, losses_by_task, names_its_class, new_inputs, position_of_tasks
+from .target_encoding import places, signs_of, two_classes
+from .validation import TargetInfo, available_if, losses_by_task, names_its_class, new_rows
 
 
 class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
@@ -172,19 +171,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     ):
         self._keep(locals())
 
-    # --- fit ----------------------------------------------------------------------------------------------------
-
-    @names_its_class
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        if self.device is None and not on_card(X):
-            return super().fit(X, y, sample_weight)
-        device = device_for(self, X)
-        if device is None:
-            return super().fit(*map(to_numpy, (X, y, sample_weight)))
-        self._state = fit_on_device(self, X, y, sample_weight, device)
-        return self
-
-    fit.__doc__ = MultiTaskEstimator.fit.__doc__
+    # --- fit in blocks --------------------------------------------------------------------------------------------
 
     @available_if(blocks_fit.is_incremental)
     @names_its_class
@@ -240,57 +227,39 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     # --- targets ------------------------------------------------------------------------------------------------
 
     def _targets(self, y, labels):
-        """``Y`` as a float matrix with NaN where unobserved."""
-        losses = [as_loss(each) for each in self.loss.values()] if isinstance(self.loss, dict) else [as_loss(self.loss)]
-        if any(isinstance(loss, RowLoss) for loss in losses):
-            raise ValueError(f"loss={self.loss!r} compares the classes of one target; use MultiTaskClassifier")
-        if isinstance(self.loss, dict):
-            return self._mixed_targets(y, labels)
-        Y = _numbers(y)
-        if labels is not None:
-            Y = column_or_1d(Y, warn=True)
-        wide = Y.ndim == 2
-        Y = Y[:, None] if Y.ndim == 1 else Y
-        if losses[0].targets == "signs":
-            values = np.unique(Y[~np.isnan(Y)])
-            if not np.isin(values, (-1, 1)).all():
-                raise ValueError(
-                    f"{type(losses[0]).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
-                    "use MultiTaskClassifier for labels"
-                )
-        return Y, TargetInfo(tasks_=column_names(y, Y.shape[1]) if labels is None else sorted_labels(labels), wide=wide)
-
-    def _mixed_targets(self, y, labels):
-        """The targets of each task, encoded for its loss: numbers, or two labels."""
-        raw = np.asarray(y)
+        """``Y`` as a float matrix with NaN where unobserved; with a loss for each task, encoded for it."""
+        mixed = isinstance(self.loss, dict)
+        for loss in map(as_loss, self.loss.values() if mixed else [self.loss]):
+            if isinstance(loss, RowLoss):
+                raise ValueError(f"loss={self.loss!r} compares the classes of one target; use MultiTaskClassifier")
+        raw = np.asarray(y) if mixed else _numbers(y)
         if raw.ndim not in (1, 2):
             raise ValueError(f"y should be a 1d or 2d array, got shape {raw.shape}")
         raw = column_or_1d(raw, warn=True) if labels is not None else raw
         wide = raw.ndim == 2
-        raw = raw[:, None] if raw.ndim == 1 else raw
+        raw = raw if wide else raw[:, None]
         tasks = column_names(y, raw.shape[1]) if labels is None else sorted_labels(labels)
-        Y = np.full(raw.shape, np.nan)
-        classes: list[Any] = [None] * len(tasks)
-        own = None if labels is None else rows_by_task(labels, tasks)
-        for t, (name, loss) in enumerate(zip(tasks, losses_by_task(self.loss, tasks), strict=True)):
-            place = (slice(None), t) if own is None else (own[t], 0)
-            if loss.targets == "signs":
-                classes[t], Y[place] = two_classes(raw[place], f"task {shown(name)}")
-            else:
-                Y[place] = _numbers(raw[place], f"y of task {shown(name)}")
-        return Y, TargetInfo(tasks_=tasks, wide=wide, classes_=classes)
+        if mixed:
+            classes: list[Any] = [None] * len(tasks)
+            Y = np.full(raw.shape, np.nan)
+            for t, (place, loss) in enumerate(zip(places(labels, tasks), losses_by_task(self.loss, tasks), strict=True)):
+                if loss.targets == "signs":
+                    classes[t], Y[place] = two_classes(raw[place], f"task {shown(tasks[t])}")
+                else:
+                    Y[place] = _numbers(raw[place], f"y of task {shown(tasks[t])}")
+            return Y, TargetInfo(tasks_=tasks, wide=wide, classes_=classes)
+        if loss.targets == "signs" and not (np.isnan(raw) | (np.abs(raw) == 1)).all():
+            values = np.unique(raw[~np.isnan(raw)])
+            raise ValueError(
+                f"{type(loss).__name__} needs targets -1 and +1 in a regressor, got {values[:5].tolist()}; "
+                "use MultiTaskClassifier for labels"
+            )
+        return raw, TargetInfo(tasks_=tasks, wide=wide)
 
-    def _targets_of_task(self, state, y, name, weight):
+    def _targets_of_task(self, state, y, name):
         if isinstance(self.loss, dict):
             raise ValueError("add_task cannot know the loss of a new task where each has its own")
-        values, loss = _numbers(y), as_loss(self.loss)
-        seen = ~np.isnan(values)
-        weight = (np.ones(len(values)) if weight is None else weight)[seen]
-        mean, std = 0.0, 1.0
-        if self.standardize_targets and loss.of_differences and weight.sum() > 0:
-            mean = float(np.average(values[seen], weights=weight))
-            std = float(np.sqrt(np.average((values[seen] - mean) ** 2, weights=weight))) or 1.0
-        return (values - mean) / std, loss, (mean, std), None
+        return _numbers(y), None
 
     # --- predict ------------------------------------------------------------------------------------------------
 
@@ -324,10 +293,8 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     def _deviation(self, X, return_std):
         if isinstance(return_std, str) and return_std != "joint":
             raise ValueError(f'return_std must be True, False or "joint", got {return_std!r}')
-        state = self._fitted()
-        posterior = posterior_of(state, self.noise, self._no_posterior(), joint=isinstance(return_std, str))
-        inputs, labels = new_inputs(self, X)
-        return predict_std(state, inputs, None if labels is None else position_of_tasks(state, labels, self.unseen), posterior)
+        posterior = posterior_of(self._fitted(), self.noise, self._no_posterior(), joint=isinstance(return_std, str))
+        return predict_std(self._state, *new_rows(self, self._state, X), posterior)
 
     def _no_posterior(self) -> str:
         """Why this fit has no posterior, although its rows are at hand."""
@@ -336,32 +303,13 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     @property
     def noise_(self) -> np.ndarray:
         """Standard deviation of the noise of each task."""
-        return noise_of(self._fitted(), self.noise, self._no_posterior())
+        return posterior_of(self._fitted(), self.noise, self._no_posterior()).noise * self._state.scale.std
 
     def _respond(self, values):
         """Decision values in the shape of the targets."""
         return values[:, 0] if values.ndim == 2 and not self._state.wide else values
 
     # --- scores -------------------------------------------------------------------------------------------------
-
-    def score_per_task(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> dict[Any, float]:
-        """The coefficient of determination of each task (accuracy, where a task has labels), by name; NaN is left out.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Inputs, with the task column where the model has one.
-        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
-            Targets; NaN where unobserved.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
-            Weights of the observations.
-
-        Returns
-        -------
-        dict
-            By task; tasks without any observed target are left out.
-        """
-        return super().score_per_task(X, y, sample_weight)
 
     def _coded(self, known, y, labels):
         """Numbers, and labels as -1 and +1 where a task has them."""
@@ -372,30 +320,11 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         raw = np.asarray(y)
         raw = raw[:, None] if raw.ndim == 1 else raw
         Y = np.full(raw.shape, np.nan)
-        own = None if labels is None else rows_by_task(labels, known.tasks_)
-        for t, classes in enumerate(known.classes_):
-            place = (slice(None), t) if own is None else (own[t], 0)
+        for place, classes in zip(places(labels, known.tasks_), known.classes_, strict=True):
             Y[place] = _numbers(raw[place]) if classes is None else signs_of(raw[place], classes)
         return Y if labels is None else Y[:, 0]
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The mean over tasks of the coefficient of determination (accuracy, where a task has labels); NaN is left out.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Inputs, with the task column where the model has one.
-        y : array-like or data frame of shape (n_samples,) or (n_samples, n_tasks)
-            Targets; NaN where unobserved.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_tasks), default=None
-            Weights of the observations.
-
-        Returns
-        -------
-        float
-            The mean; 1 is best.
-        """
-        return MultiTaskEstimator.score(self, X, y, sample_weight)
+    score = MultiTaskEstimator.score
 
 
 def _numbers(y, name="y"):

@@ -19,7 +19,6 @@ from .._linalg import fits_single
 from ..equivalences import implied_tasks
 from ..features.approximate import MappedFeatures
 from ..features.kernels import LinearFeatures
-from ..problem import Problem
 from ..problem.solution import STATUS, Certificate, Solution, SolvedTerms, reached
 from ..structures import Robust
 from ..structures import factored_matrix as factors
@@ -36,13 +35,23 @@ ROUNDING_SHARE = 0.1  # of tol: predictions are not computed where a bound on th
 
 def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None) -> FittedState:
     """The fields that predictions need; in the precision of the inputs if the numbers are in its range."""
-    std, b = data.scale.std, b * data.scale.std + data.scale.mean
-    linear = isinstance(data.features, LinearFeatures)
-    C: Any = data.features.coef(W) if isinstance(data.features, LinearFeatures) else data.features.dual_coef(W)
-    each = [c * std for c in (C if isinstance(C, list) else [C])]
-    dtype = dtype or (data.inputs.dtype if all(map(fits_single, (*each, b))) else np.dtype(float))
-    state = FittedState(
+    features, std, b = data.features, data.scale.std, b * data.scale.std + data.scale.mean
+    if isinstance(features, LinearFeatures):
+        coef = [features.coef(W) * std]
+    else:
+        duals: Any = features.dual_coef(W)
+        coef = [dual * std for dual in (duals if isinstance(duals, list) else [duals])]
+    dtype = dtype or (data.inputs.dtype if all(map(fits_single, (*coef, b))) else np.dtype(float))
+    if isinstance(features, LinearFeatures):
+        found: dict[str, Any] = {"coef_": np.ascontiguousarray(coef[0].T, dtype=dtype)}
+    else:
+        many = W.shape[1] > max(factors.DENSE_TASKS, W.shape[0])
+        coef = [each.astype(dtype) for each in coef]
+        found = {"dual_coef_": coef if isinstance(duals, list) else coef[0], "X_fit_": data.inputs}
+        found["inner_products"] = FactoredStructure(W.T) if many else W.T @ W
+    return FittedState(
         **described(data.columns, data.targets),
+        **found,
         scale=data.scale,
         kernel=data.kernel,
         alpha=data.problem.alpha,
@@ -50,40 +59,29 @@ def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None)
         dtype=dtype,
         intercept_=b.astype(dtype),
         feature_map_=data.features.map if isinstance(data.features, MappedFeatures) else None,
-        coef_=np.ascontiguousarray(each[0].T, dtype=dtype) if linear else None,
-    )
-    if linear:
-        return state
-    each = [c.astype(dtype) for c in each]
-    many = W.shape[1] > max(factors.DENSE_TASKS, W.shape[0])
-    return replace(
-        state,
-        dual_coef_=each if isinstance(C, list) else each[0],
-        X_fit_=data.inputs,
-        inner_products=FactoredStructure(W.T) if many else W.T @ W,
     )
 
 
 def fitted_state(
     data: Prepared, solution: Solution, tol: float, *, approximation: Any = None, rows: bool = True
 ) -> FittedState:
-    """The state after a fit; ``rows=False`` where the rows are not at hand (a cluster, sufficient statistics)."""
+    """The state after a fit; ``rows=False`` where the rows are not at hand (a cluster, sufficient statistics).
+
+    Warns where the fit did not converge.
+    """
     problem, features = data.problem, data.features
     state, certificate = predictor(data, solution.W, solution.b), solution.certificate
     if state.dual_coef_ is not None:
         state, certificate = _with_rounding(state, solution, data, tol)
     if isinstance(features, MappedFeatures):
         certificate = approximation_note(certificate, features, approximation)
-    if certificate.status == "rounding":
+    if not certificate.converged and certificate.status != "callback":
         warn(certificate.message, ConvergenceWarning)
     A, dtype = solution.A, state.dtype
     on_features = problem.structure.on_features
-    implied = implied_tasks(solution.W, A) if on_features else A
-    kept = rows and problem.loss.quadratic and not isinstance(A, FactoredStructure)
-    found: dict[str, Any] = {
-        "structure_": implied.astype(dtype if fits_single(implied) else float),
-        "feature_structure_": A.astype(dtype if fits_single(A) else float) if on_features else None,
-    }
+    found: dict[str, Any] = {"structure_": in_precision(implied_tasks(solution.W, A) if on_features else A, dtype)}
+    if on_features:
+        found["feature_structure_"] = in_precision(A, dtype)
     if solution.terms is not None:
         found |= _fitted_terms(data, solution, dtype)
     if not problem.structure.keeps_columns:  # for explain
@@ -91,6 +89,7 @@ def fitted_state(
             found["dual"] = features.coef(problem.correlate(solution.G) if solution.Z is None else solution.Z)
         else:
             found["dual"] = problem.observations.scatter(solution.G, problem.n_rows)
+    kept = rows and problem.loss.quadratic and not isinstance(A, FactoredStructure)
     return replace(
         state,
         **found,
@@ -99,16 +98,33 @@ def fitted_state(
         certificate_=replace(certificate, message=" ".join(filter(None, (certificate.message, features.note)))),
         n_iter_=solution.n_iter,
         history_=solution.history.as_dict(),
-        training=Training.of(data.inputs, features, problem, solution) if kept else None,
+        training=_training(data, solution) if kept else None,
         training_left_out=not rows,
     )
+
+
+def _training(data: Prepared, solution: Solution) -> Training:
+    """References to the training data of a squared-loss fit, for its posterior; what repeats is stored once."""
+    problem, seen = data.problem, data.problem.observations
+    row, task = (None, None) if seen.grouping.full_rows == problem.n_rows else (seen.row, seen.task)
+    first = seen.weight[seen.starts[:-1]]
+    weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
+    settings: dict[str, Any] = {"loss": problem.loss, "structure": problem.structure, "fit_intercept": problem.fit_intercept}
+    settings |= {"alpha": problem.alpha, "ridge": problem.ridge}
+    found: Any = data.features
+    return Training(data.inputs, found, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A)
+
+
+def in_precision(A: Any, dtype: Any) -> Any:
+    """A structure in the precision of the model if its numbers are in range, else in double precision."""
+    return A.astype(dtype if fits_single(A) else float)
 
 
 def _fitted_terms(data: Any, solution: Solution, dtype: Any) -> dict[str, Any]:
     """The fields of a sum of terms: a structure for each kernel; or the shared and the task-specific coefficients."""
     terms: SolvedTerms = solution.terms  # type: ignore[assignment]
     if data.problem.structure.is_sum:
-        return {"structure_": [A.astype(dtype if fits_single(A) else float) for A in terms.structures]}
+        return {"structure_": [in_precision(A, dtype) for A in terms.structures]}
     attributes: dict[str, Any] = {"term_structures": terms.structures}
     shared, own = terms.weights
     if isinstance(data.features, LinearFeatures):
@@ -133,7 +149,21 @@ def _with_rounding(state: FittedState, solution: Solution, data: Prepared, tol: 
     if state.dtype == np.float32 and problem.relative(abs(error)) > tol:
         state = predictor(data, solution.W, solution.b, np.dtype(float))
         error = _rounding_error(state, data, z)
-    return state, _widened(certificate, problem, error, tol)
+    if problem.relative(abs(error)) <= tol:
+        return state, certificate
+    # the loss is an upper bound of the minimum; the lower bound is about the kernel before rounding, and no more exact
+    primal, dual = certificate.primal + max(error, 0.0), certificate.dual - abs(error)
+    measure = reached(certificate.relative_gap, certificate.stationarity)
+    message = STATUS["rounding"].format(off=problem.relative(abs(error)), measure=measure, tol=tol)
+    return state, replace(
+        certificate,
+        primal=primal,
+        dual=dual,
+        gap=primal - dual,
+        relative_gap=problem.relative(primal - dual, abs(primal)),
+        status="rounding" if certificate.converged else certificate.status,
+        message=f"{message}." if certificate.converged else f"{certificate.message} {message}.",
+    )
 
 
 def _rounding_bound(state: FittedState, data: Any, W: Array, z: Array) -> float:
@@ -155,24 +185,3 @@ def _rounding_error(state: FittedState, data: Prepared, z: Array) -> float:
     problem, seen = data.problem, data.problem.observations
     values = (sum(responses(state, data.inputs)) + state.intercept_ - data.scale.mean) / data.scale.std
     return problem.loss_term(values[seen.row, seen.task]) - problem.loss_term(z)
-
-
-def _widened(certificate: Certificate, problem: Problem, error: float, tol: float) -> Certificate:
-    """The certificate for a loss with this error; unchanged where that is within the tolerance.
-
-    The loss is an upper bound of the minimum. The lower bound is about the kernel before rounding, and no more exact.
-    """
-    if problem.relative(abs(error)) <= tol:
-        return certificate
-    primal, dual = certificate.primal + max(error, 0.0), certificate.dual - abs(error)
-    measure = reached(certificate.relative_gap, certificate.stationarity)
-    message = STATUS["rounding"].format(off=problem.relative(abs(error)), measure=measure, tol=tol)
-    return replace(
-        certificate,
-        primal=primal,
-        dual=dual,
-        gap=primal - dual,
-        relative_gap=problem.relative(primal - dual, abs(primal)),
-        status="rounding" if certificate.converged else certificate.status,
-        message=f"{message}." if certificate.converged else f"{certificate.message} {message}.",
-    )

@@ -11,8 +11,23 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..design import Observations
 from ..losses import Loss
 from ..metrics import observed
+from ..tables.layout import rows_by_task
 
 Array = np.ndarray
+
+
+def places(labels: Array | None, tasks: Array) -> list[tuple]:
+    """Where the targets of each task are: in a column of its own, or in some rows of the only one (long tables)."""
+    if labels is None:
+        return [(slice(None), t) for t in range(len(tasks))]
+    return [(rows, 0) for rows in rows_by_task(labels, tasks)]
+
+
+def objects(names: list) -> Array:
+    """An array of objects; NumPy would take tuples for rows."""
+    out = np.empty(len(names), dtype=object)
+    out[:] = names
+    return out
 
 
 def distinct(labels: Array) -> Array:
@@ -78,9 +93,8 @@ class TargetScale:
             hint = "set of_differences=True if it is one"
             raise ValueError(f"standardize_targets=True needs losses of differences y - z, got {wrong!r}; {hint}")
         numeric = np.array([loss.of_differences for loss in losses])
-        total = seen.sum_by_task(seen.weight)
-        mean = seen.sum_by_task(seen.weight * seen.y) / total
-        std = np.sqrt(seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total)
+        mean = seen.task_means(seen.y)
+        std = np.sqrt(seen.task_means((seen.y - mean[seen.task]) ** 2))
         std = np.where(std > 1e-12 * np.maximum(np.abs(mean), np.finfo(float).tiny), std, 1.0)
         return cls(np.where(numeric, mean, 0.0), np.where(numeric, std, 1.0))
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_array, metaestimators
 from sklearn.utils.validation import (
     _check_feature_names,
-    _check_n_features,
     _check_sample_weight,
     _get_feature_names,
     check_consistent_length,
 )
 
+from .._array_api import to_numpy
 from ..design import Observations
 from ..losses import Loss, as_loss
 from ..structures import as_structure
@@ -55,7 +55,9 @@ class TargetInfo:
 
 def described(columns: InputColumns, targets: TargetInfo) -> dict[str, Any]:
     """The fields of both, as a fitted state takes them."""
-    return {each.name: getattr(part, each.name) for part in (columns, targets) for each in fields(part)}
+    found = vars(columns) | vars(targets)
+    found.pop("positions", None)  # which the state has of its own
+    return found
 
 
 def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
@@ -82,52 +84,23 @@ def names_its_class(method: Method) -> Method:
 # --- inputs -------------------------------------------------------------------------------------------------------------
 
 
-def _refuse_other_tables(X: Any) -> None:
-    """Refuse a table per task and lazy frames; the message says how to make one table."""
-    several = type(X) is dict or (isinstance(X, (list, tuple)) and len(X) > 0 and all(np.ndim(x) == 2 for x in X[:2]))
-    if several:
+def training_inputs(model: Any, X: Any, fitted: bool = False) -> tuple[Any, Array | None, InputColumns]:
+    """Inputs as a float matrix, the task label of each row if there is a task column, and a description of the columns.
+
+    The names of the columns must be those of a ``fitted`` model.
+    """
+    if type(X) is dict or (isinstance(X, (list, tuple)) and len(X) > 0 and all(np.ndim(x) == 2 for x in X[:2])):
         raise ValueError("X is one table, got one for each task: X, y = taskloom.stack(Xs, ys), then task_column=-1")
     if hasattr(X, "collect") and hasattr(X, "lazy"):
         raise ValueError(f"X is a {type(X).__name__}, which holds no data yet: pass X.collect()")
-
-
-def training_inputs(model: Any, X: Any) -> tuple[Any, Array | None, InputColumns]:
-    """Inputs as a float matrix, the task label of each row if there is a task column, and a description of the columns."""
-    _refuse_other_tables(X)
     X = as_table(X)
-    names = _get_feature_names(X)
+    names = _check_feature_names(model, X, reset=False) if fitted else _get_feature_names(X)
     table = split_table(X, model.task_column)
-    inputs = as_matrix(model, table.X)
-    return (
-        inputs,
-        table.labels,
-        InputColumns(n_features_in_=inputs.shape[1] + (table.labels is not None), feature_names_in_=names),
-    )
-
-
-def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
-    """The same for a fitted model, whose columns these must be."""
-    _refuse_other_tables(X)
-    X = as_table(X)
-    _check_feature_names(model, X, reset=False)
-    table = split_table(X, model.task_column)
-    inputs = as_matrix(model, table.X)
-    if model.task_column is None:
-        _check_n_features(model, inputs, reset=False)
-    elif inputs.shape[1] + 1 != model.n_features_in_:
-        raise ValueError(
-            f"X has {inputs.shape[1] + 1} features, but {type(model).__name__} is expecting {model.n_features_in_} "
-            "features as input (the task column counts)"
-        )
-    return inputs, table.labels
-
-
-def as_matrix(model: Any, X: Any) -> Any:
-    """Inputs as finite numbers, in single or double precision."""
+    X = table.X
     if hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes):
         X = X.to_numpy()  # for few rows, the checks of a frame take longer than the prediction
     try:
-        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=model)
+        inputs = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X", estimator=model)
     except (TypeError, ValueError) as error:
         odd = isinstance(error, TypeError) and not hasattr(X, "columns")  # an array of objects
         if odd or (column := column_of_words(X)) is None:
@@ -138,6 +111,25 @@ def as_matrix(model: Any, X: Any) -> Any:
             f"column {column!r} of X holds no numbers ({why}): encode it (TablePreprocessor, OneHotEncoder), leave "
             f"it out{tasks}"
         ) from None
+    width = inputs.shape[1] + (table.labels is not None)
+    return inputs, table.labels, InputColumns(n_features_in_=width, feature_names_in_=names)
+
+
+def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
+    """The same for a fitted model, whose columns these must be."""
+    inputs, labels, columns = training_inputs(model, X, fitted=True)
+    if columns.n_features_in_ != model.n_features_in_:
+        raise ValueError(
+            f"X has {columns.n_features_in_} features, but {type(model).__name__} is expecting {model.n_features_in_} "
+            f"features as input{'' if labels is None else ' (the task column counts)'}"
+        )
+    return inputs, labels
+
+
+def new_rows(model: Any, known: TargetInfo, X: Any) -> tuple[Any, Any]:
+    """Inputs for a fitted model, and the position of the task of each row of a long table."""
+    inputs, labels = new_inputs(model, X)
+    return inputs, position_of_tasks(known, labels, model.unseen)
 
 
 def labels_of_rows(X: Any, task_column: Any) -> Array | None:
@@ -145,22 +137,22 @@ def labels_of_rows(X: Any, task_column: Any) -> Array | None:
     return split_table(as_table(X), task_column).labels
 
 
-def position_of_tasks(known: TargetInfo, labels: Array, unseen: str) -> Array:
-    """The position of each label among the tasks of a fit; -1 for one that was not seen, unless that is refused."""
+def position_of_tasks(known: TargetInfo, labels: Array | None, unseen: str) -> Any:
+    """The position of each label among the tasks of a fit; -1 for one that was not seen, unless that is refused.
+
+    ``None`` for a wide table, which has no labels.
+    """
+    if labels is None:
+        return None
     task = known.positions(labels)
     if unseen == "raise" and (task < 0).any():
-        unknown = labels[int(np.argmax(task < 0))]
+        unknown, names = labels[int(np.argmax(task < 0))], known.tasks_[:10].tolist()
+        more = f" and {len(known.tasks_) - 10} more" if len(known.tasks_) > 10 else ""
         raise ValueError(
-            f"task {shown(unknown)} was not seen in training; the tasks are {_few(known.tasks_)}. Add it with add_task, "
-            'or set unseen="mean" to predict with the mean of the tasks'
+            f"task {shown(unknown)} was not seen in training; the tasks are {names}{more}. Add it with add_task, or set "
+            'unseen="mean" to predict with the mean of the tasks'
         )
     return task
-
-
-def _few(tasks: Array) -> str:
-    """The names of the tasks, or the first of them."""
-    names = tasks[:10].tolist()
-    return f"{names}" if len(tasks) <= 10 else f"{names} and {len(tasks) - 10} more"
 
 
 # --- targets ------------------------------------------------------------------------------------------------------------
@@ -169,26 +161,37 @@ def _few(tasks: Array) -> str:
 def observations(
     known: TargetInfo, Y: Array, task: Array | None, weights: Array | None, labelled: Array, task_weight: Any
 ) -> Observations:
-    """Targets (NaN where unobserved) as observations; ``task`` has the position of each row's task, for long tables."""
-    if task is None:
-        row, task = np.nonzero(~np.isnan(Y))
-        values, s = Y[row, task], None if weights is None else weights[row, task]
-    else:
-        row = np.flatnonzero(~np.isnan(Y[:, 0]))
-        task, values, s = task[row], Y[row, 0], None if weights is None else weights[row, 0]
-    _check_observed(known.tasks_, task, values, s, labelled)
-    return Observations.build(
-        row, task, values, len(known.tasks_), s, entries_by_task(task_weight, known.tasks_, "task_weight")
-    )
+    """Targets (NaN where unobserved) as observations; ``task`` has the position of each row's task, for long tables.
+
+    Every task needs an observation, and a binary task both classes; the message names the task.
+    """
+    row, column = np.nonzero(~np.isnan(Y))
+    y, s = Y[row, column], None if weights is None else weights[row, column]
+    task, tasks, live = column if task is None else task[row], known.tasks_, slice(None) if s is None else s > 0
+    if y.size == 0:
+        raise ValueError("y holds nothing but NaN: no task was observed")
+    seen = np.bincount(task[live], minlength=len(tasks))
+    if (seen == 0).any():
+        name = tasks[int(np.argmax(seen == 0))]
+        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
+    positive = np.bincount(task[live], weights=y[live] > 0, minlength=len(tasks))
+    one_class = labelled & ((positive == 0) | (positive == seen))
+    if one_class.any():
+        raise ValueError(
+            f"task {shown(tasks[int(np.argmax(one_class))])} has one class only among its observations; a binary task "
+            "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
+        )
+    return Observations.build(row, task, y, len(tasks), s, entries_by_task(task_weight, tasks, "task_weight"))
 
 
-def training_observations(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Observations, TargetInfo]:
-    """The targets of a fit as observations, and their description."""
+def training_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[InputColumns, TargetInfo, Any, Observations]:
+    """The columns and the targets of a fit, its inputs as a matrix, and its targets as observations."""
+    inputs, labels, columns = training_inputs(model, X)
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
     weights = None if sample_weight is None else sample_weights(sample_weight, inputs, Y, known)
     task = None if labels is None else code_labels(labels, known.tasks_)
-    return observations(known, Y, task, weights, model._labelled(known), model.task_weight), known
+    return columns, known, inputs, observations(known, Y, task, weights, model._labelled(known), model.task_weight)
 
 
 def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, TargetInfo]:
@@ -200,6 +203,7 @@ def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, TargetInfo]:
 
 def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: TargetInfo) -> Array:
     """Sample weights in the shape of ``Y``; one for each entry is accepted if ``y`` was two-dimensional."""
+    sample_weight = to_numpy(sample_weight)
     weights = np.asarray(sample_weight, dtype=float)
     if weights.ndim == 2 and known.wide:
         names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []
@@ -218,24 +222,6 @@ def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: TargetInfo)
     return np.broadcast_to(weights, Y.shape)
 
 
-def _check_observed(tasks: Array, task: Array, y: Array, s: Array | None, labelled: Array) -> None:
-    """Every task needs an observation, and a binary task both classes; the message names the task."""
-    if y.size == 0:
-        raise ValueError("y holds nothing but NaN: no task was observed")
-    live = np.ones(y.size, bool) if s is None else s > 0
-    seen = np.bincount(task[live], minlength=len(tasks))
-    if (seen == 0).any():
-        name = tasks[int(np.argmax(seen == 0))]
-        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
-    positive = np.bincount(task[live & (y > 0)], minlength=len(tasks))
-    one_class = labelled & ((positive == 0) | (positive == seen))
-    if one_class.any():
-        raise ValueError(
-            f"task {shown(tasks[int(np.argmax(one_class))])} has one class only among its observations; a binary task "
-            "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
-        )
-
-
 def losses_by_task(loss: Any, tasks: Array) -> list[Loss]:
     """One loss for each task."""
     if not isinstance(loss, dict):
@@ -251,11 +237,9 @@ def entries_by_task(given: Any, tasks: Array, what: str) -> Any:
         return given
     names = tasks.tolist()
     known = set(names)
-    unknown = [name for name in given if name not in known]
-    if unknown:
+    if unknown := [name for name in given if name not in known]:
         raise ValueError(f"{what} names {shown(unknown[0])}, which is not a task of the data")
-    missing = [name for name in names if name not in given]
-    if missing:
+    if missing := [name for name in names if name not in given]:
         raise ValueError(f"{what} has no entry for task {shown(missing[0])}")
     return [given[name] for name in names]
 

@@ -18,18 +18,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.name == "corrections":
         errata.show()
-        return
-    if options.name == "variants":
+    elif options.name == "variants":
         sarcos_variants.show(options.data, options.repetitions or 10)
-        return
-    reproduce(
-        options.name,
-        options.data,
-        options.output,
-        options.quick,
-        repetitions=options.repetitions,
-        n_jobs=options.jobs,
-    )
+    else:
+        how = {"repetitions": options.repetitions, "n_jobs": options.jobs}
+        reproduce(options.name, options.data, options.output, options.quick, **how)
 
 
 if __name__ == "__main__":

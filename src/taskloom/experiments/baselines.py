@@ -179,12 +179,7 @@ def jacob_gradient(
 
 
 def paper_alternation(
-    tasks: TaskList,
-    alpha: float,
-    target: float,
-    time_limit: float,
-    clusters: ClusterSet | None = None,
-    delta: float = 1e-4,
+    tasks: TaskList, alpha: float, target: float, time_limit: float, clusters: ClusterSet | None = None, delta: float = 1e-4
 ) -> tuple[Array, Trace]:
     """Algorithm 1 of the paper with ``A_0 = I``: the trace penalty, or clusters; both steps exact, a fixed barrier.
 

@@ -11,49 +11,25 @@ uses one strength for all tasks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .. import methods
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
-from ..structures import Fixed, LogDet, Structure
+from ..structures import Fixed, LogDet
 
 Array = np.ndarray
 SINGLE = "STL"
-
-
-@dataclass(frozen=True)
-class GridPoint:
-    """A method with a value of its second parameter."""
-
-    structure: Structure
-    ridge: float = 0.0
-
-
-@dataclass(frozen=True)
-class Method:
-    """A name in the tables, and the candidates of cross-validation beside ``alpha``."""
-
-    name: str
-    candidates: list[GridPoint] = field(default_factory=list)
-
-
-def _of(recipe: Callable[..., MultiTaskRegressor], **options: Any) -> Structure:
-    return recipe(**options).structure
-
-
-METHODS = [
-    Method("STL, one strength", [GridPoint(_of(methods.STL))]),
-    Method("MTFL", [GridPoint(_of(methods.MTFL))]),
-    Method("MTRL", [GridPoint(_of(methods.MTRL), ridge) for ridge in (0.0, 0.01)]),
-    Method("OKL", [GridPoint(_of(methods.OKL))]),
-    Method("MTCL", [GridPoint(_of(methods.MTCL, n_clusters=n, mean=1.0)) for n in (2, 4)]),
-    Method("LogDet", [GridPoint(LogDet(mu)) for mu in (0.01, 0.1)]),
-]
-NAMES = [SINGLE, *(method.name for method in METHODS)]
+METHODS: dict[str, list[tuple[Any, float]]] = {  # the candidates of cross-validation beside alpha: structure and ridge
+    "STL, one strength": [(methods.STL().structure, 0.0)],
+    "MTFL": [(methods.MTFL().structure, 0.0)],
+    "MTRL": [(methods.MTRL().structure, ridge) for ridge in (0.0, 0.01)],
+    "OKL": [(methods.OKL().structure, 0.0)],
+    "MTCL": [(methods.MTCL(n_clusters=n, mean=1.0).structure, 0.0) for n in (2, 4)],
+    "LogDet": [(LogDet(mu), 0.0) for mu in (0.01, 0.1)],
+}
+NAMES = [SINGLE, *METHODS]
 
 
 class TaskErrors:
@@ -68,27 +44,36 @@ class TaskErrors:
         return -float(errors.mean())
 
 
-def _single_task(X: Array, y: Array, settings: dict[str, Any], seed: int, cv: Any, options: dict[str, Any]) -> dict[str, Any]:
+def _single_task(X: Array, y: Array, search: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Every task at the ``alpha`` with the least squared error in its own folds: ``A = diag(alpha / alpha_t)``."""
     began, errors = time.perf_counter(), TaskErrors("task_column" in options)
-    search = {"alphas": settings["n_alphas"], "random_state": seed, "cv": cv, "scoring": errors}
-    found = MultiTaskRegressorCV(methods.STL().structure, **search, **options).fit(X, y)
+    found = MultiTaskRegressorCV(methods.STL().structure, **search | {"scoring": errors}, **options).fit(X, y)
     alphas = found.cv_results_["param_alpha"].astype(float)
     folds = np.reshape(errors.seen, (found.n_splits_, -1, errors.seen[0].size))  # later scores belong to the search itself
-    totals = folds[:, : alphas.size].sum(axis=0)
-    best = alphas[np.argmin(totals, axis=0)]
+    place = np.argmin(folds[:, : alphas.size].sum(axis=0), axis=0)
+    best = alphas[place]
     alpha = float(np.exp(np.log(best).mean()))
-    model = MultiTaskRegressor(Fixed(np.diag(alpha / best)), alpha=alpha, **options).fit(X, y)
+    model = MultiTaskRegressor(Fixed(np.diag(alpha / best)), alpha=alpha, **options)
+    gap, seconds = float(found.cv_results_["max_relative_gap"].max()), time.perf_counter() - began
+    setting = "Independent(), one alpha per task"
+    return _fitted(model, X, y, setting, place.tolist(), gap, seconds, alphas=best.tolist())
+
+
+def _fitted(
+    model: Any, X: Any, y: Any, setting: str, place: Any, gap_in_folds: float, seconds: float, **more: Any
+) -> dict[str, Any]:
+    """The model, fitted, and what the record says about it; the seconds are those of its search."""
+    began = time.perf_counter()
+    model.fit(X, y)
     report = {
-        "setting": "Independent(), one alpha per task",
-        "alpha": alpha,
-        "alphas": best.tolist(),
-        "place_in_grid": np.argmin(totals, axis=0).tolist(),
+        "setting": setting,
+        "alpha": model.alpha,
+        "place_in_grid": place,
         "relative_gap": float(model.certificate_.relative_gap),
-        "relative_gap_in_folds": float(found.cv_results_["max_relative_gap"].max()),
-        "seconds": time.perf_counter() - began,
+        "relative_gap_in_folds": gap_in_folds,
+        "seconds": seconds + time.perf_counter() - began,
     }
-    return {"model": model, "report": report}
+    return {"model": model, "report": report | more}
 
 
 def choose(
@@ -99,55 +84,31 @@ def choose(
     ``cv`` and ``scoring`` are those of :class:`MultiTaskRegressorCV`, ``options`` go to every model. Of the settings it reads
     ``methods``, ``n_alphas`` and ``second_parameters`` (whether to choose these too; otherwise the first value is taken).
     """
-    names, n_alphas, several = settings["methods"], settings["n_alphas"], settings["second_parameters"]
-    chosen = [(method.name, candidate) for method in METHODS for candidate in method.candidates[: None if several else 1]]
-    chosen = [pair for pair in chosen if pair[0] in names]
-    scored: dict[str, list[dict[str, Any]]] = {}
-    ridges = sorted({candidate.ridge for _, candidate in chosen})
-    groups = [[pair for pair in chosen if pair[1].ridge == ridge] for ridge in ridges]  # these share their folds
-    for group in groups:
-        candidates, ridge = [(name, candidate.structure) for name, candidate in group], group[0][1].ridge
-        found = MultiTaskRegressorCV(
-            structures=[structure for _, structure in candidates],
-            alphas=n_alphas,
-            ridge=ridge,
-            random_state=seed,
-            cv=cv,
-            scoring=scoring,
-            **options,
-        )
+    names, most = settings["methods"], None if settings["second_parameters"] else 1
+    search = {"alphas": settings["n_alphas"], "random_state": seed, "cv": cv, "scoring": scoring}
+    fitted = {SINGLE: _single_task(X, y, search, options)} if SINGLE in names else {}
+    candidates = [(name, *each) for name in METHODS if name in names for each in METHODS[name][:most]]
+    scored: dict[str, list[dict[str, Any]]] = {name: [] for name in names if name != SINGLE}
+    for ridge in sorted({ridge for *_, ridge in candidates}):
+        group = [(name, structure) for name, structure, its_own in candidates if its_own == ridge]  # these share their folds
+        found = MultiTaskRegressorCV(structures=[structure for _, structure in group], ridge=ridge, **search, **options)
         results = found.fit(X, y).cv_results_
-        for k, (name, structure) in enumerate(candidates):
-            part = slice(k * n_alphas, (k + 1) * n_alphas)
-            best = int(np.argmax(results["mean_test_score"][part]))
-            scored.setdefault(name, []).append(
+        for k, (name, structure) in enumerate(group):
+            part = slice(k * settings["n_alphas"], (k + 1) * settings["n_alphas"])
+            place = int(np.argmax(results["mean_test_score"][part]))
+            alpha = float(results["param_alpha"][part][place])
+            scored[name].append(
                 {
-                    "score": float(results["mean_test_score"][part][best]),
-                    "alpha": float(results["param_alpha"][part][best]),
-                    "place": best,
-                    "gap_in_folds": float(results["max_relative_gap"][part].max()),
+                    "score": float(results["mean_test_score"][part][place]),
+                    "model": MultiTaskRegressor(structure, alpha=alpha, ridge=ridge, **options),
+                    "setting": f"{structure!r}{f', ridge {ridge:g}' if ridge else ''}",
+                    "place": place,
+                    "gap": float(results["max_relative_gap"][part].max()),
                     "seconds": float(results["mean_fit_time"][part].sum()) * found.n_splits_,
-                    "structure": structure,
-                    "ridge": ridge,
                 }
             )
-    fitted = {SINGLE: _single_task(X, y, settings, seed, cv, options)} if SINGLE in names else {}
-    for name in (name for name in names if name != SINGLE):
-        best_setting = max(scored[name], key=lambda setting: setting["score"])
-        began = time.perf_counter()
-        model = MultiTaskRegressor(
-            best_setting["structure"], alpha=best_setting["alpha"], ridge=best_setting["ridge"], **options
-        )
-        extra = f", ridge {best_setting['ridge']:g}" if best_setting["ridge"] else ""
-        fitted[name] = {
-            "model": model.fit(X, y),
-            "report": {
-                "setting": repr(best_setting["structure"]) + extra,
-                "alpha": best_setting["alpha"],
-                "place_in_grid": best_setting["place"],
-                "relative_gap": float(model.certificate_.relative_gap),
-                "relative_gap_in_folds": max(setting["gap_in_folds"] for setting in scored[name]),
-                "seconds": sum(setting["seconds"] for setting in scored[name]) + time.perf_counter() - began,
-            },
-        }
+    for name, tried in scored.items():
+        best = max(tried, key=lambda candidate: candidate["score"])
+        gap, seconds = max(candidate["gap"] for candidate in tried), sum(candidate["seconds"] for candidate in tried)
+        fitted[name] = _fitted(best["model"], X, y, best["setting"], best["place"], gap, seconds)
     return fitted

@@ -17,27 +17,17 @@ import numpy as np
 from ..design import Observations
 from ..losses import Squared
 from ..problem import Problem
+from ..problem.solution import Solution
 from ..solvers import alpha_max, solve
 from ..structures import Clusters, Trace
-from .baselines import (
-    ClusterSet,
-    TaskList,
-    accelerated_proximal_gradient,
-    argyriou_alternation,
-    jacob_gradient,
-    nuclear,
-    paper_alternation,
-)
+from . import baselines
+from .baselines import ClusterSet, TaskList, nuclear
+from .summary_tables import markdown
 
 TITLE = "Computational times (Figure 1)"
 N_EXAMPLES, NOISE = 30, 0.1
 CLUSTERS = {"n_clusters": 5, "mean": 0.1, "between": 1.0, "within": 10.0}
-PANELS = {
-    "MTCL, d varies": ("MTCL", "d"),
-    "MTFL, d varies": ("MTFL", "d"),
-    "MTCL, T varies": ("MTCL", "T"),
-    "MTFL, T varies": ("MTFL", "T"),
-}
+PANELS = {f"{method}, {axis} varies": (method, axis) for axis in "dT" for method in ("MTCL", "MTFL")}
 
 
 def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
@@ -76,88 +66,82 @@ def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dic
     T, d, limit, tolerance = unit["T"], unit["d"], settings["time_limit"], settings["tolerance"]
     result: dict[str, Any] = {"MTFL": {}, "MTCL": {}}
     for k, share in enumerate(settings["shares_of_alpha_max"]):
-        tasks, problem = make(T, d, 100 * unit["repetition"] + k)
-        alpha = share * alpha_max(problem)
-        clusters = {**CLUSTERS, "n_clusters": min(5, T)}
-        for method, structure in (("MTFL", Trace()), ("MTCL", Clusters(**clusters))):
-            original = problem.with_structure(structure).at(alpha)
-            best = solve(original, tol=1e-6, max_iter=5000, time_limit=60 * limit)
-            target = best.certificate.dual + tolerance * problem.scale
-            fresh = make(T, d, 100 * unit["repetition"] + k)[1].with_structure(structure).at(alpha)  # no cached results
+        seed = 100 * unit["repetition"] + k
+        tasks, problem = make(T, d, seed)
+        alpha, clusters = share * alpha_max(problem), {**CLUSTERS, "n_clusters": min(5, T)}
+        for method, structure, groups in (("MTFL", Trace(), None), ("MTCL", Clusters(**clusters), ClusterSet(**clusters))):
+            best = solve(problem.with_structure(structure).at(alpha), tol=1e-6, max_iter=5000, time_limit=60 * limit)
+            fresh = make(T, d, seed)[1].with_structure(structure).at(alpha)  # no cached results
             began = time.process_time()
             ours = solve(fresh, tol=tolerance, max_iter=5000, time_limit=60 * limit)
             spent = time.process_time() - began
-            seconds: dict[str, float | None] = {
-                "taskloom (auto, certified)": spent if ours.certificate.optimal and spent <= limit else None
+            runs = _others(tasks, alpha, groups, best, tolerance * problem.scale, limit)
+            entries = {
+                "taskloom (auto, certified)": spent if ours.certificate.optimal and spent <= limit else None,
+                **{name: _seconds_to(goal, trace) for name, (goal, (_, trace)) in runs.items()},
+                "relative_gap": float(best.certificate.relative_gap),
             }
-            if method == "MTFL":
-                gamma = np.sqrt(alpha) / max(nuclear(best.W), 1e-12)
-                squared = tasks.loss(best.W) + gamma * nuclear(best.W) ** 2 + tolerance * problem.scale
-                runs = {
-                    "paper's alternation": paper_alternation(tasks, alpha, target, limit),
-                    "Argyriou's alternation": argyriou_alternation(tasks, gamma, squared, limit),
-                    "FISTA": accelerated_proximal_gradient(tasks, 2 * np.sqrt(alpha), target, limit),
-                }
-                goals = {name: squared if name.startswith("Argyriou") else target for name in runs}
-            else:
-                groups = ClusterSet(**clusters)
-                runs = {
-                    "paper's alternation": paper_alternation(tasks, alpha, target, limit, groups),
-                    "Jacob's gradient": jacob_gradient(tasks, alpha, groups, target, limit),
-                }
-                goals = dict.fromkeys(runs, target)
-            for name, (_, trace) in runs.items():
-                hit = [second for second, objective in trace if objective <= goals[name]]
-                seconds[name] = hit[0] if hit else None
-            for name, value in seconds.items():
+            for name, value in entries.items():
                 result[method].setdefault(name, []).append(value)
-            result[method].setdefault("relative_gap", []).append(float(best.certificate.relative_gap))
     return result
+
+
+def _others(
+    tasks: TaskList, alpha: float, groups: ClusterSet | None, best: Solution, near: float, limit: float
+) -> dict[str, tuple[float, tuple[Any, baselines.Trace]]]:
+    """The other algorithms, for MTCL where there are clusters: the objective to reach, weights and trace."""
+    target = best.certificate.dual + near
+    runs = {"paper's alternation": (target, baselines.paper_alternation(tasks, alpha, target, limit, groups))}
+    if groups is not None:
+        return runs | {"Jacob's gradient": (target, baselines.jacob_gradient(tasks, alpha, groups, target, limit))}
+    gamma = np.sqrt(alpha) / max(nuclear(best.W), 1e-12)
+    squared = tasks.loss(best.W) + gamma * nuclear(best.W) ** 2 + near
+    return runs | {
+        "Argyriou's alternation": (squared, baselines.argyriou_alternation(tasks, gamma, squared, limit)),
+        "FISTA": (target, baselines.accelerated_proximal_gradient(tasks, 2 * np.sqrt(alpha), target, limit)),
+    }
+
+
+def _seconds_to(goal: float, trace: baselines.Trace) -> float | None:
+    return next((second for second, objective in trace if objective <= goal), None)
 
 
 def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[str, Any]:
     """Median seconds by panel and algorithm; a run that met the time limit counts as that limit (``at_limit`` counts them)."""
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = {panel: {} for panel in PANELS}
     for panel, (method, axis) in PANELS.items():
         other = "T" if axis == "d" else "d"
-        results[panel] = {}
-        for algorithm in done[0][1][method]:
-            if algorithm == "relative_gap":
-                continue
-            medians, late, repeats = [], [], []
-            for value in settings["values"]:
-                here = [r for unit, r in done if unit[axis] == value and unit[other] == settings["fixed"]]
-                runs = [s for r in here for s in r[method][algorithm]]
-                filled = [settings["time_limit"] if s is None else s for s in runs]
-                medians.append(float(np.median(filled)))
-                late.append(sum(s is None for s in runs))
-                repeats.append(filled)
+        for algorithm in [name for name in done[0][1][method] if name != "relative_gap"]:
+            runs = [
+                [s for unit, r in done if (unit[axis], unit[other]) == (size, settings["fixed"]) for s in r[method][algorithm]]
+                for size in settings["values"]
+            ]
+            filled = [[settings["time_limit"] if s is None else s for s in of_size] for of_size in runs]
             results[panel][algorithm] = {
                 "sizes": settings["values"],
-                "seconds": medians,
-                "at_limit": late,
-                "repetitions": repeats,
+                "seconds": [float(np.median(of_size)) for of_size in filled],
+                "at_limit": [of_size.count(None) for of_size in runs],
+                "repetitions": filled,
             }
     gaps = [gap for _, r in done for method in r.values() for gap in method["relative_gap"]]
     return {"printed": {}, "results": results, "certificates": {"relative_gap": max(gaps)}}
 
 
 def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
-    limit, lines, rows = record["settings"]["time_limit"], [], [["panel", "algorithm", "size", "median_seconds", "at_limit"]]
+    settings = record["settings"]
+    limit, sizes = settings["time_limit"], settings["values"]
+    lines, rows = [], [["panel", "algorithm", "size", "median_seconds", "at_limit"]]
     for panel, algorithms in record["results"].items():
-        sizes = record["settings"]["values"]
-        lines += [f"## {panel} (the other is {record['settings']['fixed']}): median CPU seconds", ""]
-        lines += ["| algorithm | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
+        cells: dict[str, list[str]] = {}
         for name, entry in algorithms.items():
             pairs = list(zip(entry["seconds"], entry["at_limit"], strict=True))
-            cells = [
-                f"> {limit:g}" if s >= limit else f"{s:.3f}" + (f" ({late} at the limit)" if late else "") for s, late in pairs
-            ]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-            rows += [[panel, name, size, s, late] for size, (s, late) in zip(sizes, pairs, strict=True)]
-        lines.append("")
+            late = [f" ({n} at the limit)" if n else "" for _, n in pairs]
+            cells[name] = [f"> {limit:g}" if s >= limit else f"{s:.3f}{more}" for (s, _), more in zip(pairs, late, strict=True)]
+            rows += [[panel, name, size, *pair] for size, pair in zip(sizes, pairs, strict=True)]
+        title = f"## {panel} (the other is {settings['fixed']}): median CPU seconds"
+        lines += [title, "", *markdown("algorithm", sizes, cells), ""]
     lines.append(
-        f"CPU seconds until the objective is within {record['settings']['tolerance']:g} (relative) of the minimum, one thread; "
+        f"CPU seconds until the objective is within {settings['tolerance']:g} (relative) of the minimum, one thread; "
         f"ours includes the proof. The minimum was bracketed to {record['certificates']['relative_gap']:.0e} at worst. "
         "The paper prints curves, no numbers."
     )

@@ -8,8 +8,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,14 +20,13 @@ from threadpoolctl import threadpool_limits
 from taskloom import __version__
 
 from ..datasets import get_data_home
-from ..persistence import atomic_path
+from ..persistence import atomic_path, atomic_write
 from ..versions import versions
 from . import fig1, sarcos, scenes, school
 from .process_pool import end_with_parent
-from .progress_line import Report, shown
-from .result_store import ResultStore, write_atomically
 
 Unit = dict[str, Any]
+Report = Callable[[int, int, str], None]  # units done, units in all, what was done last
 
 
 class Experiment(Protocol):
@@ -102,7 +102,7 @@ def reproduce(
     store = ResultStore(target / f"{name}.results.json", {"experiment": name, "version": __version__, "settings": same})
     units = experiment.units(settings)
     began = time.perf_counter()
-    manner = nullcontext(progress) if progress is not None else shown(name) if verbose else nullcontext(lambda *_: None)
+    manner = nullcontext(progress) if progress is not None else _shown(name) if verbose else nullcontext(lambda *_: None)
     with manner as report:
         _work(experiment, settings, units, folder, store, 1 if name == "fig1" else n_jobs, report)
     record: dict[str, Any] = {
@@ -123,6 +123,52 @@ def reproduce(
     if verbose:
         sys.stdout.write(f"{text}\n\nWritten to {target}{'' if drawn else ' (no plot: matplotlib is not installed)'}\n")
     return record
+
+
+class ResultStore:
+    """Finished results, on disk after each unit of work, so that a run can be interrupted and resumed.
+
+    They are kept by the name of their unit, in one JSON file that is replaced atomically; a different key discards them.
+    """
+
+    def __init__(self, path: Path, key: dict[str, Any]):
+        self.path, self.key = path, json.loads(json.dumps(key))
+        self.done: dict[str, Any] = {}
+        if path.exists():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if kept["key"] == self.key:
+                self.done = kept["done"]
+
+    def add(self, unit: str, result: Any) -> None:
+        self.done[unit] = result
+        write_atomically(self.path, json.dumps({"key": self.key, "done": self.done}))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, text.encode("utf-8"))
+
+
+@contextmanager
+def _shown(title: str) -> Iterator[Report]:
+    """Progress: a bar on a terminal where rich is installed, lines on stderr otherwise."""
+    if sys.stderr.isatty() and find_spec("rich"):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            line = bar.add_task(title, total=None)
+            yield lambda done, total, text: bar.update(line, completed=done, total=total, description=f"{title}: {text}")
+    else:
+        began = time.perf_counter()
+
+        def write(done: int, total: int, text: str) -> None:
+            sys.stderr.write(f"{title}: {done} of {total}, {text} ({time.perf_counter() - began:.0f} s)\n")
+            sys.stderr.flush()
+
+        yield write
 
 
 def _as_csv(rows: list[list[Any]]) -> str:
@@ -163,12 +209,10 @@ def _one(measure: Callable, unit: Unit, settings: dict, folder: Path) -> tuple[U
 def _plot(experiment: Any, record: dict, path: Path) -> bool:
     """Write PNG and SVG; returns whether matplotlib is installed."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return False
     figure = Figure(figsize=(9, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     experiment.draw(record, figure)
     for form in ("png", "svg"):
         with atomic_path(path.with_name(f"{path.name}.{form}")) as temporary:

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from .. import metrics
 from ..datasets import fetch_sarcos
 from .compared_methods import NAMES, choose
-from .summary_tables import Printed, compare_table, curves, summary, worst_of
+from .summary_tables import Printed, Protocol, ScoreTable
 
 Array = np.ndarray
 TITLE = "SARCOS (Table 1)"
@@ -31,7 +31,12 @@ PRINTED: Printed = {
     "MTRL": {"nmse": [0.2314, 0.1653, 0.1421, 0.1303], "nI": [0.0404, 0.0401, 0.0288, 0.0071]},
     "OKL": {"nmse": [0.2284, 0.1604, 0.1410, 0.1301], "nI": [0.0630, 0.0641, 0.0350, 0.0087]},
 }
-PROTOCOLS = {"random": "results", "blocks": "results_blocks"}
+PROTOCOLS = {
+    "random": Protocol("results", "The paper's protocol, random rows", "random rows"),
+    "blocks": Protocol("results_blocks", "Separated in time", "separated in time"),
+}
+_TABLE = ScoreTable("nmse", "nMSE", PROTOCOLS, PRINTED, SIZES, kind="protocol", listed="protocols", recorded="protocols")
+units, summarise, table, draw = _TABLE.units, _TABLE.summarise, _TABLE.table, _TABLE.draw
 
 
 def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
@@ -48,15 +53,6 @@ def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
         "protocols": list(PROTOCOLS),
         "seeds": "the number of the repetition",
     }
-
-
-def units(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"protocol": protocol, "size": size, "repetition": repetition}
-        for protocol in settings["protocols"]
-        for repetition in range(settings["repetitions" if protocol == "random" else "repetitions_blocks"])
-        for size in settings["sizes"]
-    ]
 
 
 def draw_rows(data: Any, unit: dict[str, Any], settings: dict[str, Any]) -> tuple[list[Array], Array]:
@@ -92,30 +88,8 @@ def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dic
     X = np.column_stack([scaler.transform(inputs), task])
     X_test, Y_test = scaler.transform(data.X[test]), data.Y[test]
     fitted = choose(X, y, settings, unit["repetition"], task_column=-1, standardize_targets=True)
-    result = {}
-    for name, found in fitted.items():
-        model = found["model"]
-        result[name] = {"nmse": metrics.macro_nmse(Y_test, X_test @ model.coef_.T + model.intercept_), **found["report"]}
-    return result
 
+    def nmse(model: Any) -> float:
+        return metrics.macro_nmse(Y_test, X_test @ model.coef_.T + model.intercept_)
 
-def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[str, Any]:
-    parts = {
-        key: summary([pair for pair in done if pair[0]["protocol"] == protocol], settings, "nmse")
-        for protocol, key in PROTOCOLS.items()
-        if protocol in settings["protocols"]
-    }
-    certificates = worst_of([part["certificates"] for part in parts.values()])
-    results = {key: part["results"] for key, part in parts.items()}
-    results["baselines"] = {key: part["baselines"] for key, part in parts.items()}
-    return {"printed": PRINTED, "printed_sizes": SIZES, **results, "certificates": certificates, "protocols": PROTOCOLS}
-
-
-def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
-    return compare_table(
-        record, "nmse", {"results": "The paper's protocol, random rows", "results_blocks": "Separated in time"}
-    )
-
-
-def draw(record: dict[str, Any], figure: Any) -> None:
-    curves(record, figure, "nmse", {"results": "random rows", "results_blocks": "separated in time"}, "nMSE")
+    return {name: {"nmse": nmse(found["model"]), **found["report"]} for name, found in fitted.items()}

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..datasets import fetch_sarcos
 from .sarcos import PRINTED, SIZES, draw_rows, settings
+from .summary_tables import markdown
 
 Array = np.ndarray
 ALPHAS = np.logspace(-7, 3, 31)
@@ -53,13 +54,11 @@ def single_task(data: Any, unit: dict[str, Any], scaled: bool, intercept: bool, 
 def show(folder: str | os.PathLike | None, repetitions: int = 10) -> None:
     """Print the mean nMSE of each variant beside the printed one."""
     data = fetch_sarcos(data_home=folder)
-    lines = ["| STL | " + " | ".join(map(str, SIZES)) + " |", "|---" * (1 + len(SIZES)) + "|"]
-    lines.append("| printed | " + " | ".join(f"{value:.4f}" for value in PRINTED["STL"]["nmse"]) + " |")
+    rows = {"printed": [f"{value:.4f}" for value in PRINTED["STL"]["nmse"]]}
     for name, variant in VARIANTS.items():
-        cells = []
+        rows[name] = []
         for size in SIZES:
             units = [{"protocol": "random", "size": size, "repetition": r} for r in range(repetitions)]
             errors = [single_task(data, unit, *variant) for unit in units]
-            cells.append(f"{np.mean(errors):.4f} ± {np.std(errors, ddof=1):.4f}")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    sys.stdout.write("\n".join(lines) + "\n")
+            rows[name].append(f"{np.mean(errors):.4f} ± {np.std(errors, ddof=1):.4f}")
+    sys.stdout.write("\n".join(markdown("STL", SIZES, rows)) + "\n")

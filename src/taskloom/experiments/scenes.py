@@ -17,19 +17,32 @@ from sklearn.model_selection import StratifiedKFold
 
 from ..datasets import fetch_scenes
 from .compared_methods import NAMES, choose
-from .summary_tables import Printed, compare_table, curves, summary, worst_of
+from .summary_tables import Printed, Protocol, ScoreTable
 
 Array = np.ndarray
 TITLE = "15-Scenes (Table 2)"
 SIZES = [50, 100, 150]
-CRITERIA = {"accuracy": "results", "squared error": "results_squared_error"}
-SECTIONS = {"results": "alpha chosen by accuracy", "results_squared_error": "alpha chosen by squared error"}
 PRINTED: Printed = {
     "STL": {"accuracy": [0.7223, 0.7661, 0.7923]},
     "MTFL": {"accuracy": [0.7323, 0.7724, 0.8011]},
     "MTRL": {"accuracy": [0.7313, 0.7753, 0.8021]},
     "OKL": {"accuracy": [0.7225, 0.7706, 0.8003]},
 }
+CRITERIA = {
+    "accuracy": Protocol("results", "alpha chosen by accuracy", "alpha chosen by accuracy"),
+    "squared error": Protocol("results_squared_error", "alpha chosen by squared error", "alpha chosen by squared error"),
+}
+_TABLE = ScoreTable(
+    "accuracy",
+    "mean accuracy of the classes",
+    CRITERIA,
+    PRINTED,
+    SIZES,
+    kind="criterion",
+    listed="criteria",
+    recorded="criteria_of_results",
+)
+units, summarise, table, draw = _TABLE.units, _TABLE.summarise, _TABLE.table, _TABLE.draw
 
 
 def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
@@ -44,15 +57,6 @@ def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
         "n_features": 512 if quick else None,
         "seeds": "the number of the repetition",
     }
-
-
-def units(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"criterion": criterion, "repetition": repetition, "size": size}
-        for criterion in settings["criteria"]
-        for repetition in range(settings["repetitions" if criterion == "accuracy" else "repetitions_squared_error"])
-        for size in settings["sizes"]
-    ]
 
 
 def draw_rows(y: Array, duplicate_of: Array, size: int, seed: int) -> tuple[Array, Array]:
@@ -94,29 +98,3 @@ def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dic
         by_class = [float(right[truth == k].mean()) for k in np.unique(truth)]
         result[name] = {"accuracy": float(np.mean(by_class)), "accuracy_of_images": float(right.mean()), **found["report"]}
     return result
-
-
-def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[str, Any]:
-    parts = {
-        key: summary([pair for pair in done if pair[0]["criterion"] == criterion], settings, "accuracy")
-        for criterion, key in CRITERIA.items()
-        if criterion in settings["criteria"]
-    }
-    certificates = worst_of([part["certificates"] for part in parts.values()])
-    results = {key: part["results"] for key, part in parts.items()}
-    results["baselines"] = {key: part["baselines"] for key, part in parts.items()}
-    return {
-        "printed": PRINTED,
-        "printed_sizes": SIZES,
-        **results,
-        "certificates": certificates,
-        "criteria_of_results": CRITERIA,
-    }
-
-
-def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
-    return compare_table(record, "accuracy", SECTIONS)
-
-
-def draw(record: dict[str, Any], figure: Any) -> None:
-    curves(record, figure, "accuracy", SECTIONS, "mean accuracy of the classes")

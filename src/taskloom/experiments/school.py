@@ -14,9 +14,12 @@ from sklearn.preprocessing import StandardScaler
 
 from ..datasets import fetch_school
 from .compared_methods import NAMES, choose
-from .summary_tables import compare_table, curves, summary
+from .summary_tables import Protocol, ScoreTable
 
 TITLE = "School (explained variance)"
+_SPLITS = Protocol("results", "School, the ten usual splits", "School")
+_TABLE = ScoreTable("explained_variance", "explained variance", {"splits": _SPLITS})
+units, summarise, table, draw = _TABLE.units, _TABLE.summarise, _TABLE.table, _TABLE.draw
 
 
 def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
@@ -30,10 +33,6 @@ def settings(quick: bool, repetitions: int | None) -> dict[str, Any]:
     }
 
 
-def units(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"repetition": r, "size": size} for r in range(settings["repetitions"]) for size in settings["sizes"]]
-
-
 def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     data = fetch_school(data_home=folder)
     train = data.train_split[unit["repetition"]]
@@ -41,21 +40,8 @@ def measure(unit: dict[str, Any], settings: dict[str, Any], folder: Path) -> dic
     X = np.column_stack([scaler.transform(data.X), data.task])
     fitted = choose(X[train], data.y[train], settings, unit["repetition"], task_column=-1, task_weight="size")
     truth = data.y[~train]
-    result = {}
-    for name, found in fitted.items():
-        error = np.mean((found["model"].predict(X[~train]) - truth) ** 2)
-        result[name] = {"explained_variance": float(1 - error / truth.var()), **found["report"]}
-    return result
 
+    def explained(model: Any) -> float:
+        return float(1 - np.mean((model.predict(X[~train]) - truth) ** 2) / truth.var())
 
-def summarise(settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[str, Any]:
-    found = summary(done, settings, "explained_variance")
-    return {"printed": {}, "printed_sizes": [], **found, "baselines": {"results": found["baselines"]}}
-
-
-def table(record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
-    return compare_table(record, "explained_variance", {"results": "School, the ten usual splits"})
-
-
-def draw(record: dict[str, Any], figure: Any) -> None:
-    curves(record, figure, "explained_variance", {"results": "School"}, "explained variance")
+    return {name: {"explained_variance": explained(found["model"]), **found["report"]} for name, found in fitted.items()}

@@ -2,163 +2,191 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..metrics import normalized_improvement
 
+Array = np.ndarray
 Printed = dict[str, dict[str, list[float]]]
 BASELINES = ["STL, one strength"]
 TOLERANCE = 1e-4  # largest relative duality gap of a fit
 
 
-def summary(done: list[tuple[dict, dict]], settings: dict[str, Any], score: str) -> dict[str, Any]:
-    """``results`` by method (means over the repetitions, in the order of the sizes), ``baselines``, and the worst certificates.
+@dataclass(frozen=True)
+class Protocol:
+    """One way to run an experiment: where its results are in the record, and its title in the table and in the plot."""
 
-    A baseline is a second way of single-task learning; the other methods are compared with ``STL``, not with it.
-    ``score`` is ``"nmse"`` (smaller is better; nI is the paper's) or a score where larger is better (then ``gain``).
+    key: str
+    title: str
+    short: str
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """An experiment that compares methods by a score at several sizes, under each of its protocols.
+
+    ``score`` is ``"nmse"`` (smaller is better; nI is the paper's) or a score where larger is better (then ``gain``). With
+    several protocols, units name theirs under ``kind``, ``settings[listed]`` lists those to run, and the record has a list of
+    all under ``recorded``.
     """
-    sizes = settings["sizes"]
-    repetitions = sorted({unit["repetition"] for unit, _ in done})
-    by_place = {(unit["repetition"], unit["size"]): result for unit, result in done}
-    results, certificates = {}, {}
-    values = {
-        name: np.array([[by_place[r, size][name][score] for size in sizes] for r in repetitions])
-        for name in settings["methods"]
-    }
-    n = len(repetitions)
-    for name, mine in values.items():
-        single_task = values["STL"]
-        better = (single_task - mine) if score == "nmse" else (mine - single_task)  # positive: better than single-task learning
-        measure, single = ("nI", normalized_improvement) if score == "nmse" else ("gain", None)
-        entry: dict[str, Any] = {
-            "sizes": sizes,
-            score: mine.mean(axis=0).tolist(),
-            f"{score}_std": (mine.std(axis=0, ddof=1) if n > 1 else np.zeros(len(sizes))).tolist(),
-            measure: [normalized_improvement(single_task[:, k], mine[:, k]) for k in range(len(sizes))]
-            if single
-            else better.mean(axis=0).tolist(),
-            "better_than_STL": better.mean(axis=0).tolist(),
-            "better_than_STL_standard_error": (
-                better.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(sizes))
-            ).tolist(),
-        }
-        entry["repetitions"] = [
-            {
-                "repetition": r,
-                "seed": r,
-                "sizes": sizes,
-                score: mine[i].tolist(),
-                measure: [normalized_improvement([a], [b]) for a, b in zip(single_task[i], mine[i], strict=True)]
-                if single
-                else better[i].tolist(),
-                "setting": [by_place[r, size][name]["setting"] for size in sizes],
-                "alpha": [by_place[r, size][name]["alpha"] for size in sizes],
-            }
-            for i, r in enumerate(repetitions)
+
+    score: str
+    label: str
+    protocols: dict[str, Protocol]
+    printed: Printed = field(default_factory=dict)
+    printed_sizes: list[int] = field(default_factory=list)
+    kind: str | None = None
+    listed: str = ""
+    recorded: str = ""
+
+    @property
+    def measure(self) -> str:
+        return "nI" if self.score == "nmse" else "gain"
+
+    def units(self, settings: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            ({self.kind: name} if self.kind else {}) | {"repetition": repetition, "size": size}
+            for name in self._names(settings)
+            for repetition in range(settings[self.protocols[name].key.replace("results", "repetitions")])
+            for size in settings["sizes"]
         ]
-        results[name] = entry
-        certificates[name] = {
-            key: max(result[name][key] for _, result in done) for key in ("relative_gap", "relative_gap_in_folds")
-        } | {"seconds": round(sum(result[name]["seconds"] for _, result in done), 1)}
-    worst = max(entry["relative_gap"] for entry in certificates.values())
-    return {
-        "results": {name: entry for name, entry in results.items() if name not in BASELINES},
-        "baselines": {name: entry for name, entry in results.items() if name in BASELINES},
-        "certificates": {"all_within_tolerance": worst <= TOLERANCE, "tolerance": TOLERANCE} | certificates,
-    }
 
+    def _names(self, settings: dict[str, Any]) -> list[str]:
+        return [name for name in self.protocols if not self.kind or name in settings[self.listed]]
 
-def worst_of(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The certificates of several summaries: the largest gap of each method, and the sum of its seconds."""
-    whole: dict[str, Any] = {}
-    for name, first in parts[0].items():
-        if not isinstance(first, dict):
-            whole[name] = all(part[name] for part in parts) if isinstance(first, bool) else first
-            continue
-        whole[name] = {key: (sum if key == "seconds" else max)(part[name][key] for part in parts) for key in first}
-    return whole
+    def summarise(self, settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[str, Any]:
+        """Results of each protocol by method, ``baselines`` (other ways of single-task learning), the worst certificates."""
+        parts = {}
+        for name in self._names(settings):
+            here = [pair for pair in done if not self.kind or pair[0][self.kind] == name]
+            parts[self.protocols[name].key] = {method: self._entry(here, settings, method) for method in settings["methods"]}
+        return {
+            "printed": self.printed,
+            "printed_sizes": self.printed_sizes,
+            **{key: {name: entry for name, entry in part.items() if name not in BASELINES} for key, part in parts.items()},
+            "baselines": {key: {name: part[name] for name in BASELINES if name in part} for key, part in parts.items()},
+            "certificates": _worst(settings["methods"], [result for _, result in done]),
+            **({self.recorded: {name: protocol.key for name, protocol in self.protocols.items()}} if self.kind else {}),
+        }
 
+    def _entry(self, done: list[tuple[dict, dict]], settings: dict[str, Any], name: str) -> dict[str, Any]:
+        """The scores of a method: means over the repetitions, in the order of the sizes; compared with ``STL``."""
+        sizes, repetitions = settings["sizes"], sorted({unit["repetition"] for unit, _ in done})
+        by_place = {(unit["repetition"], unit["size"]): result for unit, result in done}
 
-def compare_table(record: dict[str, Any], score: str, sections: dict[str, str]) -> tuple[str, list[list[Any]]]:
-    """Markdown for people, rows for a CSV file."""
-    measure = "nI" if score == "nmse" else "gain"
-    percent = score != "nmse"
-    sizes = record["settings"]["sizes"]
-    unit = 100.0 if percent else 1.0
-    form = "{:.2f}" if percent else "{:.4f}"
-    rows: list[list[Any]] = [
-        ["protocol", "method", "size", score, f"{score}_std", measure, "better_than_STL", "standard_error", "printed"]
-    ]
-    lines = []
-    for key, title in sections.items():
-        if key not in record:
-            continue
-        beside = "; printed in brackets" if key == "results" and record["printed"] else ""
-        repeats = len(next(iter(record[key].values()))["repetitions"])
-        shown_as = f"{score}{' (%)' if percent else ''} ± standard deviation, {measure}{beside}"
-        lines += [f"## {title}: {shown_as} ({repeats} repetitions)", ""]
-        lines += ["| method | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
-        entries = {**record[key], **record["baselines"].get(key, {})}
-        for name, entry in entries.items():
-            cells = []
-            for k, size in enumerate(sizes):
-                known = record["printed"].get(name) if key == "results" and sizes == record["printed_sizes"] else None
-                mean, std = unit * entry[score][k], unit * entry[f"{score}_std"][k]
-                shown = f"{unit * entry[measure][k]:+.2f}" if percent else f"{entry[measure][k]:+.4f}"
-                gain = "0" if name == "STL" else shown
-                cell = f"{form.format(mean)} ± {form.format(std)}, {gain}"
-                printed = unit * known[score][k] if known else None
-                if known and printed is not None:
-                    cell += f" ({form.format(printed)}" + (f", {known['nI'][k]:+.4f})" if "nI" in known else ")")
-                cells.append(cell)
-                rows.append(
-                    [
-                        key,
-                        name,
-                        size,
-                        entry[score][k],
-                        entry[f"{score}_std"][k],
-                        entry[measure][k],
-                        entry["better_than_STL"][k],
-                        entry["better_than_STL_standard_error"][k],
-                        known[score][k] if known else "",
-                    ]
-                )
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-        lines += ["", *_paired(entries, sizes, unit, form), ""]
-    proof = record["certificates"]
-    worst = max(entry["relative_gap"] for entry in proof.values() if isinstance(entry, dict))
-    lines.append(
-        f"Largest relative duality gap of the final fits: {worst:.1e} "
-        f"({'all' if proof['all_within_tolerance'] else 'NOT all'} within {TOLERANCE:g})."
-    )
-    return "\n".join(lines), rows
+        def grid(method: str, what: str) -> list[list[Any]]:
+            return [[by_place[r, size][method][what] for size in sizes] for r in repetitions]
 
+        mine, single = np.array(grid(name, self.score)), np.array(grid("STL", self.score))
+        better = single - mine if self.score == "nmse" else mine - single
+        gain = np.vectorize(lambda a, b: normalized_improvement([a], [b]))(single, mine) if self.score == "nmse" else better
+        single_runs = {
+            self.score: mine.tolist(),
+            self.measure: gain.tolist(),
+            "setting": grid(name, "setting"),
+            "alpha": grid(name, "alpha"),
+        }
+        return {
+            "sizes": sizes,
+            self.score: mine.mean(axis=0).tolist(),
+            f"{self.score}_std": _deviation(mine).tolist(),
+            self.measure: gain.mean(axis=0).tolist(),
+            "better_than_STL": better.mean(axis=0).tolist(),
+            "better_than_STL_standard_error": (_deviation(better) / np.sqrt(len(repetitions))).tolist(),
+            "repetitions": [
+                {"repetition": r, "seed": r, "sizes": sizes, **{what: values[k] for what, values in single_runs.items()}}
+                for k, r in enumerate(repetitions)
+            ],
+        }
 
-def _paired(results: dict[str, Any], sizes: list[Any], unit: float, form: str) -> list[str]:
-    """How much better than single-task learning, on the same repetitions, with its standard error."""
-    lines = ["Better than STL, paired over the repetitions ± standard error:", ""]
-    lines += ["| method | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
-    for name, entry in results.items():
-        if name == "STL":
-            continue
+    def table(self, record: dict[str, Any]) -> tuple[str, list[list[Any]]]:
+        """Markdown for people, rows for a CSV file."""
+        lines, rows, sizes = [], [], record["settings"]["sizes"]
+        columns = [self.score, f"{self.score}_std", self.measure, "better_than_STL", "better_than_STL_standard_error"]
+        for protocol in self._there(record):
+            entries = {**record[protocol.key], **record["baselines"].get(protocol.key, {})}
+            cells: dict[str, list[str]] = {}
+            for name, entry in entries.items():
+                known = self._known(record, protocol, name)
+                cells[name] = [self._cell(entry, known, k, name == "STL") for k in range(len(sizes))]
+                for k, size in enumerate(sizes):
+                    values = [entry[column][k] for column in columns]
+                    rows.append([protocol.key, name, size, *values, known[self.score][k] if known else ""])
+            shown = self.score + ("" if self.score == "nmse" else " (%)")
+            beside = "; printed in brackets" if protocol.key == "results" and record["printed"] else ""
+            repeats = len(next(iter(entries.values()))["repetitions"])
+            title = f"{protocol.title}: {shown} ± standard deviation, {self.measure}{beside} ({repeats} repetitions)"
+            paired = {name: self._paired(entry) for name, entry in entries.items() if name != "STL"}
+            lines += [f"## {title}", "", *markdown("method", sizes, cells), ""]
+            lines += ["Better than STL, paired over the repetitions ± standard error:", ""]
+            lines += [*markdown("method", sizes, paired), ""]
+        proof = record["certificates"]
+        worst = max(entry["relative_gap"] for entry in proof.values() if isinstance(entry, dict))
+        within = f"{'all' if proof['all_within_tolerance'] else 'NOT all'} within {TOLERANCE:g}"
+        lines.append(f"Largest relative duality gap of the final fits: {worst:.1e} ({within}).")
+        header = ["protocol", "method", "size", *columns[:4], "standard_error", "printed"]
+        return "\n".join(lines), [header, *rows]
+
+    def _there(self, record: dict[str, Any]) -> list[Protocol]:
+        return [protocol for protocol in self.protocols.values() if protocol.key in record]
+
+    def _known(self, record: dict[str, Any], protocol: Protocol, name: str) -> dict[str, list[float]]:
+        """The printed numbers of a method; they are those of the first protocol, at the printed sizes."""
+        comparable = protocol.key == "results" and record["settings"]["sizes"] == record["printed_sizes"]
+        return record["printed"].get(name, {}) if comparable else {}
+
+    def _text(self, value: float, sign: str = "") -> str:
+        return f"{value:{sign}.4f}" if self.score == "nmse" else f"{100 * value:{sign}.2f}"
+
+    def _cell(self, entry: dict[str, Any], known: dict[str, list[float]], k: int, single_task: bool) -> str:
+        gain = "0" if single_task else self._text(entry[self.measure][k], "+")
+        cell = f"{self._text(entry[self.score][k])} ± {self._text(entry[f'{self.score}_std'][k])}, {gain}"
+        if known:
+            improvement = f", {known['nI'][k]:+.4f}" if "nI" in known else ""
+            cell += f" ({self._text(known[self.score][k])}{improvement})"
+        return cell
+
+    def _paired(self, entry: dict[str, Any]) -> list[str]:
+        """How much better than single-task learning, on the same repetitions, with its standard error."""
         pairs = zip(entry["better_than_STL"], entry["better_than_STL_standard_error"], strict=True)
-        cells = [form.replace("{:", "{:+").format(unit * mean) + " ± " + form.format(unit * error) for mean, error in pairs]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
+        return [f"{self._text(mean, '+')} ± {self._text(error)}" for mean, error in pairs]
+
+    def draw(self, record: dict[str, Any], figure: Any) -> None:
+        """A panel for each protocol: our means with bars of one standard deviation, printed values as open circles."""
+        there = self._there(record)
+        panels = figure.subplots(1, len(there), squeeze=False)[0]
+        for panel, protocol in zip(panels, there, strict=True):
+            for name, entry in record[protocol.key].items():
+                values, deviations = entry[self.score], entry[f"{self.score}_std"]
+                line = panel.errorbar(entry["sizes"], values, deviations, marker=".", capsize=2, label=name)
+                known = self._known(record, protocol, name)
+                if known:
+                    panel.plot(entry["sizes"], known[self.score], "o", mfc="none", color=line.lines[0].get_color())
+            panel.set(title=protocol.short, xlabel="training examples", ylabel=self.label)
+        panels[0].legend(title="circles: printed", fontsize="small")
 
 
-def curves(record: dict[str, Any], figure: Any, score: str, sections: dict[str, str], label: str) -> None:
-    """A panel for each protocol: our means with bars of one standard deviation, printed values as open circles."""
-    there = [key for key in sections if key in record]
-    panels = figure.subplots(1, len(there), squeeze=False)[0]
-    for panel, key in zip(panels, there, strict=True):
-        for name, entry in record[key].items():
-            line = panel.errorbar(entry["sizes"], entry[score], entry[f"{score}_std"], marker=".", capsize=2, label=name)
-            if key == "results" and name in record["printed"] and entry["sizes"] == record["printed_sizes"]:
-                colour = line.lines[0].get_color()
-                panel.plot(entry["sizes"], record["printed"][name][score], "o", mfc="none", color=colour)
-        panel.set(title=sections[key], xlabel="training examples", ylabel=label)
-    panels[0].legend(title="circles: printed", fontsize="small")
+def markdown(corner: str, columns: list[Any], rows: dict[str, list[str]]) -> list[str]:
+    """The lines of a table; each row begins with its name."""
+    lines = [[corner, *map(str, columns)], *([name, *cells] for name, cells in rows.items())]
+    head, *body = [f"| {' | '.join(line)} |" for line in lines]
+    return [head, "|---" * (1 + len(columns)) + "|", *body]
+
+
+def _deviation(values: Array) -> Array:
+    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
+
+
+def _worst(methods: list[str], results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The largest gaps of each method, the sum of its seconds, and whether all final fits are within the tolerance."""
+    gaps = ("relative_gap", "relative_gap_in_folds")
+    certificates = {
+        name: {key: max(result[name][key] for result in results) for key in gaps}
+        | {"seconds": round(sum(result[name]["seconds"] for result in results), 1)}
+        for name in methods
+    }
+    within = all(entry["relative_gap"] <= TOLERANCE for entry in certificates.values())
+    return {"all_within_tolerance": within, "tolerance": TOLERANCE} | certificates

@@ -13,21 +13,8 @@ from .mixed import Mixed
 from .multiclass import MulticlassHinge, RowLoss, Softmax
 from .regression import Absolute, EpsilonInsensitive, Huber, Quantile, Squared
 
-__all__ = [
-    "Absolute",
-    "CustomLoss",
-    "EpsilonInsensitive",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "MulticlassHinge",
-    "Quantile",
-    "RowLoss",
-    "Softmax",
-    "Squared",
-    "SquaredHinge",
-]
+__all__ = ["Absolute", "CustomLoss", "EpsilonInsensitive", "Hinge", "Huber", "Logistic", "Loss", "MulticlassHinge"]
+__all__ += ["Quantile", "RowLoss", "Softmax", "Squared", "SquaredHinge"]
 
 _CATALOGUE: list[type] = [globals()[name] for name in __all__ if name not in ("Loss", "RowLoss")]
 
@@ -37,7 +24,7 @@ def as_loss(loss: Any) -> Loss:
 
     Any other object with ``value`` and ``gradient`` or ``prox`` becomes a ``CustomLoss``.
     """
-    if not isinstance(loss, Loss) and has_methods(loss):
+    if not isinstance(loss, (Loss, str)) and has_methods(loss):
         return CustomLoss(loss)
     return resolve(loss, Loss, _CATALOGUE, "loss")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +51,12 @@ class CustomLoss(Loss):
                 f"CustomLoss needs an object with the methods value and gradient, or value and prox; got {self.loss!r}"
             )
         self._bounds_cache: tuple[Any, Any] = (None, None)  # cache of gradient_bounds: the last targets, and the result
+        vars(self).update(
+            smooth=bool(getattr(self.loss, "smooth", self._method("gradient") is not None)),
+            targets=getattr(self.loss, "targets", "numbers"),
+            max_curvature=float(getattr(self.loss, "max_curvature", np.inf)),
+            of_differences=bool(getattr(self.loss, "of_differences", False)),
+        )
 
     def fresh(self) -> CustomLoss:
         return CustomLoss(self.loss)
@@ -64,22 +70,6 @@ class CustomLoss(Loss):
 
     def _method(self, name: str) -> Any:
         return method_of(self.loss, name)
-
-    @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        return bool(getattr(self.loss, "smooth", self._method("gradient") is not None))
-
-    @property
-    def targets(self) -> Literal["numbers", "signs", "mixed"]:  # type: ignore[override]
-        return getattr(self.loss, "targets", "numbers")
-
-    @property
-    def max_curvature(self) -> float:  # type: ignore[override]
-        return float(getattr(self.loss, "max_curvature", np.inf))
-
-    @property
-    def of_differences(self) -> bool:  # type: ignore[override]
-        return bool(getattr(self.loss, "of_differences", False))
 
     @property
     def proof(self) -> str:  # type: ignore[override]
@@ -146,10 +136,7 @@ class CustomLoss(Loss):
     def _find_bounds(self, y: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             lower, upper = numeric.interval(self._gradient_at_large_z, y)
-            for edge in (
-                lower,
-                upper,
-            ):  # the conjugate may be infinite at the end of the interval, by rounding or by definition
+            for edge in (lower, upper):  # where the conjugate may be infinite, by rounding or by definition
                 out = np.isfinite(edge) & ~np.isfinite(self.conjugate(y, np.where(np.isfinite(edge), edge, 0.0)))
                 edge[out] *= 1 - 1e-10
         return lower, upper
@@ -170,7 +157,3 @@ class _Envelope(Smoothed):
         u = self.loss.prox(y, shifted, self.width)
         s = (shifted - u) / self.width
         return s * (z - u) + self.loss.value(y, u) - self.width * (s - self.guess) ** 2 / 2
-
-    def pick(self, which: Array | tuple[Array, ...]) -> _Envelope:
-        cut = super().pick(which)
-        return _Envelope(cut.loss, cut.guess, cut.width)

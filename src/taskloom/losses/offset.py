@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from .base import Array, Loss
 
@@ -15,17 +14,8 @@ class Shifted(Loss):
     loss: Loss
     offset: Array
 
-    @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        return self.loss.smooth
-
-    @property
-    def targets(self) -> Literal["numbers", "signs", "mixed"]:  # type: ignore[override]
-        return self.loss.targets
-
-    @property
-    def max_curvature(self) -> float:  # type: ignore[override]
-        return self.loss.max_curvature
+    def check(self) -> None:
+        vars(self).update(smooth=self.loss.smooth, targets=self.loss.targets, max_curvature=self.loss.max_curvature)
 
     def pick(self, which: Array | tuple[Array, ...]) -> Shifted:
         return Shifted(self.loss.pick(which), self.offset[which])

@@ -52,11 +52,8 @@ class Huber(_DifferenceLoss):
     """
 
     width: float = 1.0
+    ranges: ClassVar[dict[str, str]] = {"width": "> 0"}
     max_curvature: ClassVar[float] = 2.0
-
-    def check(self) -> None:
-        if not (is_number(self.width) and self.width > 0):
-            raise ValueError(f"Huber needs a finite width > 0, got width={self.width!r}")
 
     def value(self, y: Array, z: Array) -> Array:
         r = np.abs(z - y)
@@ -89,11 +86,8 @@ class EpsilonInsensitive(_DifferenceLoss):
     """
 
     epsilon: float = 0.1
+    ranges: ClassVar[dict[str, str]] = {"epsilon": ">= 0"}
     smooth: ClassVar[bool] = False
-
-    def check(self) -> None:
-        if not (is_number(self.epsilon) and self.epsilon >= 0):
-            raise ValueError(f"EpsilonInsensitive needs a finite epsilon >= 0, got epsilon={self.epsilon!r}")
 
     def value(self, y: Array, z: Array) -> Array:
         return np.maximum(np.abs(y - z) - self.epsilon, 0.0)

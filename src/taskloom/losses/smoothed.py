@@ -28,7 +28,7 @@ class Smoothed(Loss):
 
     def pick(self, which: Array | tuple[Array, ...]) -> Smoothed:
         width = self.width[which] if isinstance(self.width, np.ndarray) else self.width
-        return Smoothed(self.loss.pick(which), self.guess[which], width)
+        return type(self)(self.loss.pick(which), self.guess[which], width)
 
     @property
     def of_differences(self) -> bool:  # type: ignore[override]

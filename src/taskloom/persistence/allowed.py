@@ -3,85 +3,49 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from .. import losses, solvers, structures
 from ..structures import simplex as coded  # the others are imported with their package
 
-
-def _ours(base: type, package: str) -> dict[str, type]:
-    """Every class of a package of ours that is derived from a base, by name; what users derive lives elsewhere."""
-    found, todo = {}, [base]
-    while todo:
-        cls = todo.pop()
-        todo += cls.__subclasses__()
-        if cls.__module__.startswith(f"{package}.") and not inspect.isabstract(cls):
-            found[cls.__name__] = cls
-    return found
-
-
-COMPONENTS: dict[str, dict[str, type]] = {
-    "structure": _ours(structures.Structure, coded.__package__),
-    "loss": _ours(losses.Loss, losses.__name__),
-    "solver": _ours(solvers.Solver, solvers.__name__),
+OURS = {  # every class of the package that is derived from the base; what users derive lives elsewhere
+    "structure": (coded.__package__, structures.Structure),
+    "loss": (losses.__name__, losses.Loss),
+    "solver": (solvers.__name__, solvers.Solver),
 }
+GP_KERNELS = """CompoundKernel ConstantKernel DotProduct ExpSineSquared Exponentiation Matern PairwiseKernel Product RBF
+    RationalQuadratic Sum WhiteKernel"""
+SPLITTERS = """GroupKFold GroupShuffleSplit KFold LeaveOneGroupOut LeaveOneOut LeavePGroupsOut LeavePOut PredefinedSplit
+    ShuffleSplit StratifiedGroupKFold StratifiedKFold StratifiedShuffleSplit TimeSeriesSplit"""
+FOREIGN = {"kernel": ("sklearn.gaussian_process.kernels", GP_KERNELS), "splitter": ("sklearn.model_selection", SPLITTERS)}
+PACKAGES = {kind: package for kind, (package, _) in (OURS | FOREIGN).items()}  # where the classes of a kind come from
 # Old names of classes and of their parameters, in files that were written with them.
 RENAMED = {("structure", "Parts"): ("TermSum", {"addends": "structures"})}
-GP_KERNELS = (
-    "CompoundKernel",
-    "ConstantKernel",
-    "DotProduct",
-    "ExpSineSquared",
-    "Exponentiation",
-    "Matern",
-    "PairwiseKernel",
-    "Product",
-    "RBF",
-    "RationalQuadratic",
-    "Sum",
-    "WhiteKernel",
-)
-SPLITTERS = (
-    "GroupKFold",
-    "GroupShuffleSplit",
-    "KFold",
-    "LeaveOneGroupOut",
-    "LeaveOneOut",
-    "LeavePGroupsOut",
-    "LeavePOut",
-    "PredefinedSplit",
-    "ShuffleSplit",
-    "StratifiedGroupKFold",
-    "StratifiedKFold",
-    "StratifiedShuffleSplit",
-    "TimeSeriesSplit",
-)
-FOREIGN = {"kernel": ("sklearn.gaussian_process.kernels", GP_KERNELS), "splitter": ("sklearn.model_selection", SPLITTERS)}
+
+
+@cache
+def classes(kind: str) -> dict[str, type]:
+    """The classes of a kind, by name; scikit-learn's are slow to import: only for files that have one."""
+    if kind in OURS:
+        package, base = OURS[kind]
+        derived = [cls for cls in _derived(base) if cls.__module__.startswith(f"{package}.")]
+        return {cls.__name__: cls for cls in derived if not inspect.isabstract(cls)}
+    module, names = FOREIGN[kind]
+    theirs = vars(import_module(module))
+    return {name: theirs[name] for name in names.split() if name in theirs}
+
+
+def _derived(base: Any) -> list[type]:
+    return [base, *(cls for child in base.__subclasses__() for cls in _derived(child))]
 
 
 def kind_of(value: Any) -> str | None:
     """Which list the class of an object is on; the class itself, not one that is derived from it."""
     cls = type(value)
-    for kind, classes in COMPONENTS.items():
-        if classes.get(cls.__name__) is cls:
-            return kind
-    for kind, (module, names) in FOREIGN.items():
-        if cls.__name__ in names and cls.__module__.startswith("sklearn.") and _foreign(module, cls.__name__) is cls:
-            return kind
-    return None
-
-
-def find(kind: str, name: str) -> type | None:
-    """The class that a name on a list stands for."""
-    if kind in COMPONENTS:
-        return COMPONENTS[kind].get(name)
-    module, names = FOREIGN[kind]
-    return _foreign(module, name) if name in names else None
-
-
-def _foreign(module: str, name: str) -> Any:
-    return getattr(import_module(module), name, None)  # slow to import: only for files that have one
+    near = [kind for kind, package in PACKAGES.items() if str(cls.__module__).startswith(package)]
+    return next((kind for kind in near if classes(kind).get(cls.__name__) is cls), None)
 
 
 def parameters(value: Any) -> dict[str, Any]:

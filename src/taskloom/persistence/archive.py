@@ -43,6 +43,12 @@ class ModelFileError(ValueError):
         super().__init__(shorten(plain(message), 1000))
 
 
+def check(condition: bool, message: str) -> None:
+    """Refuse a file in one sentence."""
+    if not condition:
+        raise ModelFileError(message)
+
+
 def _library() -> Any:
     try:
         import safetensors.numpy
@@ -70,8 +76,8 @@ def write(path: str | os.PathLike, tree: Any, arrays: dict[str, Array], written_
     parts = {name: _little_endian(array) for name, array in arrays.items()}
     metadata["sha256"] = _checksum(metadata, parts)
     data = library.numpy.save(parts, metadata)
-    if int.from_bytes(data[:8], "little") > MAX_HEADER:
-        raise ModelFileError(f"names and settings of this model need more than {MAX_HEADER >> 20} MiB, too much for a file")
+    fits = int.from_bytes(data[:8], "little") <= MAX_HEADER
+    check(fits, f"names and settings of this model need more than {MAX_HEADER >> 20} MiB, too much for a file")
     atomic_write(path, data)
 
 
@@ -99,12 +105,11 @@ def read(path: str | os.PathLike) -> tuple[Any, dict[str, Array], dict[str, str]
     library = _library()
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelFileError(f"{path} is not a regular file")
+        check(stat.S_ISREG(status.st_mode), f"{path} is not a regular file")
         start = file.read(8)
         length = int.from_bytes(start, "little")
-        if len(start) < 8 or length > status.st_size - 8 or not 2 <= length <= MAX_HEADER:
-            raise ModelFileError(f"{path} is not a taskloom model file, or it is cut short ({status.st_size} bytes)")
+        whole = len(start) == 8 and 2 <= length <= min(MAX_HEADER, status.st_size - 8)
+        check(whole, f"{path} is not a taskloom model file, or it is cut short ({status.st_size} bytes)")
         header = file.read(length)
         metadata = _metadata(path, header)
         rest = file.read()
@@ -114,12 +119,11 @@ def read(path: str | os.PathLike) -> tuple[Any, dict[str, Array], dict[str, str]
         raise ModelFileError(f"{path} is damaged or cut short: {error}") from None
     arrays = {}
     for name, entry in entries:
-        if entry["dtype"] not in KINDS:
-            raise ModelFileError(f"{path} holds an array of type {entry['dtype']}, which no model has")
+        check(entry["dtype"] in KINDS, f"{path} holds an array of type {entry['dtype']}, which no model has")
         flat = np.frombuffer(bytearray(entry["data"]), dtype=KINDS[entry["dtype"]])
         arrays[name] = flat.reshape(entry["shape"])
-    if _checksum(metadata, arrays) != metadata.get("sha256"):
-        raise ModelFileError(f"{path} is damaged: its content does not match its checksum; copy or save it again")
+    same = _checksum(metadata, arrays) == metadata.get("sha256")
+    check(same, f"{path} is damaged: its content does not match its checksum; copy or save it again")
     return strict_json(path, metadata["model"]), arrays, metadata
 
 
@@ -130,18 +134,16 @@ def _metadata(path: Any, header: bytes) -> dict[str, str]:
     except UnicodeDecodeError:
         raise ModelFileError(f"{path} is not a taskloom model file (its header is not text)") from None
     table = strict_json(path, text)
-    metadata = table.get("__metadata__") if isinstance(table, dict) else None
-    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not a taskloom model file")
+    metadata: Any = table.get("__metadata__") if isinstance(table, dict) else None
+    ours = isinstance(metadata, dict) and metadata.get("format") == FORMAT
+    check(ours, f"{path} is not a taskloom model file")
     version = metadata.get("version")
-    if not (isinstance(version, str) and version.isascii() and version.isdigit() and len(version) < 10 and int(version) > 0):
-        raise ModelFileError(f"{path} is damaged: it has no version number")
-    if int(version) > VERSION:
-        raise ModelFileError(
-            f"{path} was written by a newer taskloom (its format is {int(version)}, ours is {VERSION}); upgrade taskloom"
-        )
-    if not all(isinstance(value, str) for value in metadata.values()) or "model" not in metadata:
-        raise ModelFileError(f"{path} is damaged: its description is incomplete")
+    numbered = isinstance(version, str) and version.isascii() and version.isdigit() and len(version) < 10 and int(version) > 0
+    check(numbered, f"{path} is damaged: it has no version number")
+    newer = f"{path} was written by a newer taskloom (its format is {int(version)}, ours is {VERSION}); upgrade taskloom"
+    check(int(version) <= VERSION, newer)
+    complete = all(isinstance(value, str) for value in metadata.values()) and "model" in metadata
+    check(complete, f"{path} is damaged: its description is incomplete")
     return metadata
 
 

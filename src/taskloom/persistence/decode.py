@@ -12,19 +12,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .allowed import COMPONENTS, FOREIGN, RENAMED, find
+from .allowed import PACKAGES, RENAMED, classes
 from .archive import KINDS, ModelFileError
+from .archive import check as check
 
 Array = np.ndarray
+_TIMES = ("datetime64", "timedelta64")
 _UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns")
 _NUMBERS = {np.dtype(code).name: np.dtype(code).type for code in KINDS.values()}
 _MAX_TEXT = 1 << 30  # bytes of an array of strings, which all take the room of the longest
-
-
-def check(condition: bool, message: str) -> None:
-    """Refuse a file in one sentence."""
-    if not condition:
-        raise ModelFileError(message)
 
 
 class Decoder:
@@ -40,7 +36,7 @@ class Decoder:
 
     def __init__(self, arrays: dict[str, Array], more: dict[str, Callable[[dict, Decoder], Any]] | None = None):
         self.arrays = arrays
-        self._made: dict[tuple[str, str], Array] = {}
+        self._fortran: dict[str, Array] = {}
         self._components: dict[str, Any] = {}  # a search has the same structure at every alpha
         self._readers: dict[str, Callable[[dict, Decoder], Any]] = dict(more or {})
 
@@ -68,7 +64,7 @@ class Decoder:
         kind = node["@"]
         if kind in self._readers:
             return self._readers[kind](node, self)
-        if kind in COMPONENTS or kind in FOREIGN:
+        if kind in PACKAGES:
             return self._component(kind, node)
         reader = getattr(self, f"_read_{kind}", None) if kind.isidentifier() else None
         check(reader is not None, f"there is no kind of value {kind[:40]!r}")
@@ -97,7 +93,7 @@ class Decoder:
             if isinstance(name, str) and (kind, name) in RENAMED:
                 name, new_names = RENAMED[kind, name]
                 params = {new_names.get(param, param): value for param, value in params.items()}
-            cls = find(kind, name) if isinstance(name, str) else None
+            cls = classes(kind).get(name) if isinstance(name, str) else None
             check(cls is not None, f"there is no {kind} {str(name)[:40]!r} that a model file may name")
             self._components[key] = cls(**params)  # type: ignore[misc]
         return self._components[key]
@@ -124,7 +120,7 @@ class Decoder:
         if dtype == "str":
             check(isinstance(value, str), "a text is not readable")
             return np.str_(value)
-        if dtype in ("datetime64", "timedelta64"):
+        if dtype in _TIMES:
             return getattr(np, dtype)(_whole(value), _unit(node))
         check(dtype in _NUMBERS, "a number has an unknown type")
         number = self.decode(value)
@@ -137,14 +133,11 @@ class Decoder:
         check(order in ("C", "F"), "an array has an unknown order")
         array = self.arrays[name]  # type: ignore[index]
         if "time" in node:
-            check(
-                node["time"] in ("datetime64", "timedelta64") and array.dtype == np.int64, "an array of times is not readable"
-            )
+            check(node["time"] in _TIMES and array.dtype == np.int64, "an array of times is not readable")
             return array.view(f"{node['time']}[{_unit(node)}]")
-        key = (name, order)
-        if key not in self._made:
-            self._made[key] = np.asfortranarray(array) if order == "F" else array  # type: ignore[index]
-        return self._made[key]  # type: ignore[index]
+        if order == "F" and name not in self._fortran:
+            self._fortran[name] = np.asfortranarray(array)  # type: ignore[index]
+        return self._fortran[name] if order == "F" else array  # type: ignore[index]
 
     def _read_strings(self, node: dict) -> Array:
         values = _listed(node, "values")
@@ -155,9 +148,7 @@ class Decoder:
 
     def _read_objects(self, node: dict) -> Array:
         values = self.decode(_listed(node, "values"))
-        array = np.empty(len(values), dtype=object)
-        array[:] = values
-        return array.reshape(_shape(node, len(values)))
+        return np.fromiter(values, dtype=object).reshape(_shape(node, len(values)))
 
     def _read_sparse(self, node: dict) -> Any:
         name = str(node.get("class"))
@@ -171,10 +162,9 @@ class Decoder:
         return matrix
 
     def _read_date(self, node: dict) -> datetime.date:
-        return datetime.date.fromisoformat(str(node.get("value")))
+        return getattr(datetime, node["@"]).fromisoformat(str(node.get("value")))
 
-    def _read_datetime(self, node: dict) -> datetime.datetime:
-        return datetime.datetime.fromisoformat(str(node.get("value")))
+    _read_datetime = _read_date
 
     def _read_timestamp(self, node: dict) -> Any:
         try:
@@ -202,9 +192,8 @@ def _unit(node: dict) -> str:
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    check(
-        isinstance(shape, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in shape), "a shape is not readable"
-    )
+    whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in shape)
+    check(whole, "a shape is not readable")
     return tuple(shape)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ Array = np.ndarray
 AXES = {"iteration": "iteration", "seconds": "time (s)"}
 
 
+@dataclass(eq=False, repr=False)
 class ConvergenceDisplay:
     """Objective and dual value, which bracket the minimum, and the duality gap, against iterations and time.
 
@@ -33,9 +35,8 @@ class ConvergenceDisplay:
     figure_
     """
 
-    def __init__(self, history: dict[str, Array], target: float | None = None):
-        self.history = history
-        self.target = target
+    history: dict[str, Array]
+    target: float | None = None
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None, **options: Any) -> Self:
@@ -106,27 +107,23 @@ class ConvergenceDisplay:
         from matplotlib.ticker import MaxNLocator
 
         self.ax_ = self.axes_[0, 0]
-        for column, name in enumerate(against):
-            self._values(self.axes_[0, column], self.history[name], column == 0)
-            self._gap(self.axes_[1, column], self.history[name], column == 0)
-            self.axes_[1, column].set_xlabel(AXES[name])
-            self.axes_[1, column].xaxis.set_major_locator(
-                MaxNLocator(5 if name == "iteration" else 3, integer=name == "iteration")
-            )
+        for (upper, lower), name in zip(self.axes_.T, against, strict=True):
+            self._values(upper, self.history[name])
+            self._gap(lower, self.history[name])
+            lower.set_xlabel(AXES[name])
+            lower.xaxis.set_major_locator(MaxNLocator(5 if name == "iteration" else 3, integer=name == "iteration"))
+        for panel, label in zip(self.axes_[:, 0], ("bounds of the minimum", "duality gap"), strict=True):
+            panel.set_ylabel(label)
+            panel.legend(frameon=False, fontsize=8)
         return self
 
-    def _values(self, ax: Any, x: Array, first: bool) -> None:
+    def _values(self, ax: Any, x: Array) -> None:
         objective, dual = (np.where(np.isfinite(v), v, np.nan) for v in (self.history["objective"], self.history["dual"]))
-        marker = "o" if len(x) <= 40 else None
-        ax.plot(x, objective, color=LOSS, marker=marker, markersize=3.5, linewidth=1.5, label="objective")
-        ax.plot(x, dual, color=GAIN, marker=marker, markersize=3.5, linewidth=1.5, label="dual value")
+        _line(ax, x, objective, LOSS, "objective")
+        _line(ax, x, dual, GAIN, "dual value")
         ax.fill_between(x, dual, objective, color="0.5", alpha=0.15, linewidth=0)
-        low, high = self._range(objective, dual)
-        ax.set_ylim(low, high)
+        ax.set_ylim(*self._range(objective, dual))
         tidy(ax)
-        if first:
-            ax.set_ylabel("bounds of the minimum")
-            ax.legend(frameon=False, fontsize=8)
 
     def _range(self, objective: Array, dual: Array) -> tuple[float, float]:
         """The range of the axis; the first values are cut off where they were far from the minimum."""
@@ -141,14 +138,16 @@ class ConvergenceDisplay:
         margin = 0.06 * max(high - low, 1e-12)
         return low - margin, high + margin
 
-    def _gap(self, ax: Any, x: Array, first: bool) -> None:
+    def _gap(self, ax: Any, x: Array) -> None:
         gap = np.where((self.history["gap"] > 0) & np.isfinite(self.history["gap"]), self.history["gap"], np.nan)
-        ax.plot(x, gap, color="0.2", marker="o" if len(x) <= 40 else None, markersize=3.5, linewidth=1.5, label="duality gap")
+        _line(ax, x, gap, "0.2", "duality gap")
         if np.isfinite(gap).any():
             ax.set_yscale("log")
         if self.target is not None and self.target > 0:
             ax.axhline(self.target, color=GAIN, linestyle="--", linewidth=1, label="tolerance")
         tidy(ax)
-        if first:
-            ax.set_ylabel("duality gap")
-            ax.legend(frameon=False, fontsize=8)
+
+
+def _line(ax: Any, x: Array, y: Array, colour: str, label: str) -> None:
+    """A line with a mark at each value, as long as there are few."""
+    ax.plot(x, y, color=colour, marker="o" if len(x) <= 40 else None, markersize=3.5, linewidth=1.5, label=label)

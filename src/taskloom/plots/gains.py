@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from .canvas import GAIN, LOSS, NEUTRAL, one_axes, points_for_each, tidy
 Array = np.ndarray
 
 
+@dataclass(eq=False, repr=False)
 class TransferDisplay:
     """The gain of each task over its single-task model, sorted, with its interval.
 
@@ -32,10 +34,9 @@ class TransferDisplay:
         The tasks from the bottom to the top, as positions in ``tasks``; those without a score are left out.
     """
 
-    def __init__(self, tasks: Any, gain: Array, standard_error: Array):
-        self.tasks = tasks
-        self.gain = gain
-        self.standard_error = standard_error
+    tasks: Any
+    gain: Array
+    standard_error: Array
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None, **options: Any) -> Self:
@@ -107,28 +108,20 @@ class TransferDisplay:
         height = min(max(1.2, 0.25 * n), max(7.0, 0.105 * n), 60.0)
         self.figure_, self.ax_ = one_axes(type(self).__name__, ax, 6.4, height + 0.9)
         gain, margin = self.gain[self.order_], width * np.nan_to_num(self.standard_error[self.order_])
-        row = np.arange(n)
+        low, high, row = gain - margin, gain + margin, np.arange(n)
         self.ax_.axvline(0, color="0.3", linewidth=1)
         points = 72 * height / n if ax is None else points_for_each(self.ax_, n, "y")
-        for mask, colour, what in (
-            (gain - margin > 0, GAIN, "better with multi-task"),
-            (gain + margin < 0, LOSS, "better with single-task"),
-            ((gain - margin <= 0) & (gain + margin >= 0), NEUTRAL, "not clear"),
-        ):
+        looks = {"better with multi-task": GAIN, "better with single-task": LOSS, "not clear": NEUTRAL}
+        masks = (low > 0, high < 0, (low <= 0) & (high >= 0))
+        for mask, (what, colour) in zip(masks, looks.items(), strict=True):
             if mask.any():
-                self.ax_.hlines(
-                    row[mask],
-                    (gain - margin)[mask],
-                    (gain + margin)[mask],
-                    color=colour,
-                    alpha=0.55,
-                    linewidth=min(2.0, points / 4),
-                )
+                thin = min(2.0, points / 4)
+                self.ax_.hlines(row[mask], low[mask], high[mask], color=colour, alpha=0.55, linewidth=thin)
                 label = f"{mask.sum()} {what}"
                 self.ax_.scatter(gain[mask], row[mask], color=colour, s=min(28.0, 3 * points), zorder=3, label=label)
         self._names(points)
         self.ax_.set(xlabel=f"gain in score over single-task models (± {width:g} standard errors)", ylim=(-0.8, n - 0.2))
-        self._range(gain - margin, gain + margin, gain)
+        self._range(low, high, gain)
         tidy(self.ax_)
         self.ax_.grid(visible=False, axis="y")
         self.ax_.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
@@ -142,15 +135,9 @@ class TransferDisplay:
         left, right = min(left, 0.0) - 0.15 * (right - left), max(right, 0.0) + 0.15 * (right - left)
         self.ax_.set_xlim(left, right)
         for row in np.flatnonzero((gain < left) | (gain > right)):
-            below = gain[row] < left
-            self.ax_.annotate(
-                f"◂ {gain[row]:.2g}" if below else f"{gain[row]:.2g} ▸",
-                (left if below else right, row),
-                fontsize=7,
-                ha="left" if below else "right",
-                va="center",
-                backgroundcolor="white",
-            )
+            value = f"{gain[row]:.2g}"
+            text, x, side = (f"◂ {value}", left, "left") if gain[row] < left else (f"{value} ▸", right, "right")
+            self.ax_.annotate(text, (x, row), fontsize=7, ha=side, va="center", backgroundcolor="white")
 
     def _names(self, points: float) -> None:
         """All names where they fit, else those of the largest and the smallest gains."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ Array = np.ndarray
 LEAST_POINTS = 4.5  # names that would be smaller are left out
 
 
+@dataclass(eq=False, repr=False)
 class TaskStructureDisplay:
     """A heat map of the correlations of tasks, in the order of a dendrogram.
 
@@ -49,12 +51,15 @@ class TaskStructureDisplay:
     >>> display = TaskStructureDisplay.from_matrix(np.eye(3), ["bath", "cork", "dijon"])  # doctest: +SKIP
     """
 
-    def __init__(self, matrix: Array, tasks: Any, tree: Array | None, groups: Array, kind: str = "correlation"):
-        self.matrix = matrix
-        self.tasks = tasks
-        self.tree = tree
-        self.groups = groups
-        self.kind = kind
+    matrix: Array
+    tasks: Any
+    tree: Array | None
+    groups: Array
+    kind: str = "correlation"
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("correlation", "covariance"):
+            raise ValueError(f'kind must be "correlation" or "covariance", got {self.kind!r}')
 
     @classmethod
     def from_estimator(
@@ -80,8 +85,6 @@ class TaskStructureDisplay:
         TaskStructureDisplay
             The display, drawn.
         """
-        if kind not in ("correlation", "covariance"):
-            raise ValueError(f'kind must be "correlation" or "covariance", got {kind!r}')
         C = every_pair(model)
         matrix = C if kind == "correlation" else whole_structure(model)
         groups = model.task_clusters(n_clusters)
@@ -109,8 +112,6 @@ class TaskStructureDisplay:
         TaskStructureDisplay
             The display, drawn.
         """
-        if kind not in ("correlation", "covariance"):
-            raise ValueError(f'kind must be "correlation" or "covariance", got {kind!r}')
         A = np.asarray(A, dtype=float)
         if not (A.ndim == 2 and A.shape[0] == A.shape[1]):
             raise ValueError(f"A must be a square matrix, got shape {A.shape}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,10 +14,7 @@ from .canvas import GAIN, LOSS, panels, tidy
 Array = np.ndarray
 
 
-def _spectrum(A: Any) -> Array:
-    return A.spectrum() if isinstance(A, FactoredStructure) else np.linalg.eigvalsh(A)[::-1]
-
-
+@dataclass(eq=False, repr=False)
 class PathDisplay:
     """The cross-validated score and the eigenvalues of the structure against the regularisation strength ``alpha``.
 
@@ -42,20 +40,12 @@ class PathDisplay:
     figure_
     """
 
-    def __init__(
-        self,
-        alphas: Array,
-        *,
-        score: Array | None = None,
-        standard_error: Array | None = None,
-        spectrum: Array | None = None,
-        chosen: float | None = None,
-    ):
-        self.alphas = alphas
-        self.score = score
-        self.standard_error = standard_error
-        self.spectrum = spectrum
-        self.chosen = chosen
+    alphas: Array
+    _: KW_ONLY
+    score: Array | None = None
+    standard_error: Array | None = None
+    spectrum: Array | None = None
+    chosen: float | None = None
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None, **options: Any) -> Self:
@@ -80,15 +70,8 @@ class PathDisplay:
                 f"PathDisplay needs a cross-validated model (MultiTaskRegressorCV, ...), got {type(model).__name__}"
             )
         check_is_fitted(model, "path_")
-        path = model.path_
-        display = cls(
-            path["alphas"],
-            score=path["score"],
-            standard_error=path["standard_error"],
-            spectrum=path.get("spectrum"),
-            chosen=model.alpha_,
-        )
-        return display.plot(ax, **options)
+        path = {name: model.path_.get(name) for name in ("alphas", "score", "standard_error", "spectrum")}
+        return cls(**path, chosen=model.alpha_).plot(ax, **options)
 
     @classmethod
     def from_solutions(cls, alphas: Any, solutions: Any, *, ax: Any = None, **options: Any) -> Self:
@@ -110,7 +93,10 @@ class PathDisplay:
         PathDisplay
             The display, drawn.
         """
-        spectrum = np.array([_spectrum(solution.A) for solution in solutions])
+        matrices = [solution.A for solution in solutions]
+        spectrum = np.array(
+            [A.spectrum() if isinstance(A, FactoredStructure) else np.linalg.eigvalsh(A)[::-1] for A in matrices]
+        )
         alphas = np.asarray(alphas, dtype=float)
         if len(alphas) != len(spectrum):
             raise ValueError(f"there are {len(alphas)} values of alpha for {len(spectrum)} solutions")
@@ -163,10 +149,9 @@ class PathDisplay:
         shade = colormaps["viridis"](np.minimum(np.arange(n) / max(min(n, 15) - 1, 1), 1.0) * 0.85)
         for k in reversed(range(n)):
             ax.plot(self.alphas, spectrum[:, k], color=shade[k], linewidth=1.5 if n <= 20 else 0.9)
-        top = np.nanmax(spectrum, axis=1)
-        alive = (spectrum > 1e-3 * np.maximum(top, 1e-300)[:, None]).sum(axis=1)
-        where = 0 if self.chosen is None else int(np.argmin(np.abs(np.log(self.alphas / self.chosen))))
         if self.chosen is not None:
-            ax.set_title(f"{alive[where]} of {n} eigenvalues above 0.1 % of the largest, at the chosen alpha", fontsize=9)
+            there = spectrum[np.argmin(np.abs(np.log(self.alphas / self.chosen)))]
+            alive = (there > 1e-3 * max(np.nanmax(there), 1e-300)).sum()
+            ax.set_title(f"{alive} of {n} eigenvalues above 0.1 % of the largest, at the chosen alpha", fontsize=9)
         ax.set_ylabel("eigenvalues of the structure")
         ax.set_ylim(bottom=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ Array = np.ndarray
 ROUND = 2 * np.pi * 0.8  # circumference of the unit circle, less space between names
 
 
+@dataclass(eq=False, repr=False)
 class TaskGraphDisplay:
     """Tasks on a circle, cluster by cluster, and a line for each strong correlation.
 
@@ -36,12 +38,9 @@ class TaskGraphDisplay:
         Correlations above the threshold that are drawn, and that are left out because of ``max_edges``.
     """
 
-    _size: float  # of the letters, in points
-
-    def __init__(self, correlation: Array, tasks: Any, groups: Array):
-        self.correlation = correlation
-        self.tasks = tasks
-        self.groups = groups
+    correlation: Array
+    tasks: Any
+    groups: Array
 
     @classmethod
     def from_estimator(cls, model: Any, *, n_clusters: int | None = None, ax: Any = None, **options: Any) -> Self:
@@ -98,9 +97,9 @@ class TaskGraphDisplay:
         side = 2 * (max(110.0, 8 * T / ROUND, 10 * letters) + 8 * letters) / 72
         self.figure_, self.ax_ = one_axes(type(self).__name__, ax, side + 1.0, side + 0.4)
         room = side * 36 if ax is None else min(self.ax_.get_window_extent().size) * 36 / self.figure_.dpi
-        self._size = min(9.0, room / (letters + T / ROUND))  # radius + names = room, and names do not overlap
-        named = self._size >= 4
-        limit = 1 / max(1 - self._size * letters / room, 0.5) if named else 1.05  # names take at most half of small axes
+        size = min(9.0, room / (letters + T / ROUND))  # radius + names = room, and names do not overlap
+        named = size >= 4
+        limit = 1 / max(1 - size * letters / room, 0.5) if named else 1.05  # names take at most half of small axes
         order = leaf_order(task_tree(self.correlation, self.groups))
         angle = np.empty(T)
         angle[order] = np.pi / 2 - 2 * np.pi * (np.arange(T) + 0.5) / T
@@ -109,7 +108,7 @@ class TaskGraphDisplay:
         colours = [GROUP_COLOURS[g % len(GROUP_COLOURS)] for g in self.groups]
         self.ax_.scatter(*spot.T, c=colours, s=np.clip(2400 / T, 12, 90), zorder=3, edgecolors="white", linewidths=0.6)
         if named:
-            self._names(angle)
+            self._names(angle, size)
         self.ax_.set(aspect="equal", xlim=(-limit, limit), ylim=(-limit, limit))
         self.ax_.set_axis_off()
         return self
@@ -143,20 +142,16 @@ class TaskGraphDisplay:
         which = f"the {self.n_edges_} strongest correlations, " if self.n_hidden_ else f"{self.n_edges_} correlations "
         self.ax_.set_title(f"{which}of absolute value {weakest} or more", fontsize=10)
 
-    def _names(self, angle: Array) -> None:
-        """Names point away from the centre."""
-        T = len(angle)
-        radius = 1.03 + 0.06 * min(1.0, 5 / T)
+    def _names(self, angle: Array, size: float) -> None:
+        """Names point away from the centre; those of a few tasks are horizontal."""
+        few = len(angle) <= 12
+        radius = 1.03 + 0.06 * min(1.0, 5 / len(angle))
         for name, at in zip(self.tasks, angle, strict=True):
-            left = np.cos(at) < -1e-9
-            self.ax_.text(
-                radius * np.cos(at),
-                radius * np.sin(at),
-                name,
-                fontsize=self._size,
-                rotation=np.degrees(at) + (180 if left else 0) if T > 12 else 0,
-                rotation_mode="anchor",
-                ha="center" if T <= 12 and abs(np.cos(at)) < 0.2 else "right" if left else "left",
-                va=("bottom" if np.sin(at) > 0 else "top") if T <= 12 and abs(np.cos(at)) < 0.2 else "center",
-                parse_math=False,
-            )
+            x, y = np.cos(at), np.sin(at)
+            left, middle = x < -1e-9, few and abs(x) < 0.2
+            where = {
+                "rotation": 0 if few else np.degrees(at) + (180 if left else 0),
+                "ha": "center" if middle else "right" if left else "left",
+                "va": "center" if not middle else "bottom" if y > 0 else "top",
+            }
+            self.ax_.text(radius * x, radius * y, name, fontsize=size, rotation_mode="anchor", parse_math=False, **where)

@@ -10,14 +10,14 @@ any other: its bound is computed by ``Problem.dual``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import issparse
 
 from .._array_api import left_vectors, times
-from .._linalg import symmetric
+from .._linalg import conjugate_gradient, symmetric
 
 if TYPE_CHECKING:
     from .problem import Problem
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 Array = np.ndarray
 RELATIVE_RIDGE = 1e-4  # of the least-squares systems of the tasks, which may be underdetermined; relative to the mean diagonal
 MAX_SINGULAR_VALUE = 1.5  # beyond this the iterate is too far from the optimum for a projection to pay
-CG_TOLERANCE = 1e-3  # relative residual; what remains of the excess is removed by scaling the candidate
+RELATIVE_RESIDUAL = 1e-3  # of conjugate gradients; what remains of the excess is removed by scaling the candidate
+MAX_CG_STEPS = 30
 ACTIVE_SINGULAR_VALUE = 0.97  # singular values above this reach the bound 1, or may once the others have changed
 LARGEST_COPY = 2e8  # numbers in the inputs of all observations, up to which they may be stacked by task
 
@@ -84,7 +85,7 @@ def _project_singular_values(problem: Problem, G: Array, U: Array, s: Array, roo
     diagonal = sum(np.einsum("bkk,bk->k", K, V_part**2) for K, V_part in parts)
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
     lift = np.minimum(np.maximum(1 - s, 0.0), diagonal / np.sqrt(problem.alpha) * weight)
-    M = conjugate_gradients(product, np.diag(np.maximum(s - 1, 0.0) - lift), CG_TOLERANCE)
+    M = conjugate_gradient(product, np.diag(np.maximum(s - 1, 0.0) - lift), tol=RELATIVE_RESIDUAL, max_steps=MAX_CG_STEPS)
     change = problem.predict(2 * np.sqrt(problem.alpha) * (V @ M @ U.T).T, np.zeros(problem.n_tasks))
     if problem.fit_intercept:  # the dual variables of each task must add up to zero
         change = change - problem.observations.task_means(change)[problem.observations.task]
@@ -106,24 +107,6 @@ def _moments_along(problem: Problem, U: Array, prepare: bool) -> Iterator[tuple[
         if problem.fit_intercept:
             X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
         yield batch.tasks, np.matmul(X.transpose(0, 2, 1), v[:, :, None] * X)
-
-
-def conjugate_gradients(product: Callable[[Array], Array], target: Array, tol: float, limit: int = 30) -> Array:
-    """``M`` with ``product(M) = target``, until the residual has fallen to a share ``tol`` of the target."""
-    x, r = np.zeros_like(target), target
-    p, size = r, float(np.vdot(r, r))
-    enough = tol**2 * size
-    for _ in range(limit):
-        Hp = product(p)
-        curvature = float(np.vdot(p, Hp))
-        if curvature <= 0:
-            break
-        x, r = x + (size / curvature) * p, r - (size / curvature) * Hp
-        size, last = float(np.vdot(r, r)), size
-        if size <= enough:
-            break
-        p = r + (size / last) * p
-    return x
 
 
 def _project_columns(problem: Problem, G: Array, U: Array, excess: Array) -> Array:

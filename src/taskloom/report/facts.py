@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..tables.layout import as_table
 Array = np.ndarray
 LARGEST_MAP = 2000  # tasks; of more, cells would be smaller than pixels
 CONTRIBUTIONS = 12  # shown for each task
+CLEAR = 2.0  # a gain is clear when it is this many standard errors from 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,19 @@ class ReportData:
     score: Array  # of the model on these data
 
 
+class Gains:
+    """Scores of single-task and multi-task models: one entry per task, or a single one for the classes of one target."""
+
+    def __init__(self, transfer: dict[str, Any]):
+        columns = ("alone", "together", "gain", "standard_error")
+        self.alone, self.together, self.gain, self.error = (np.asarray(transfer[name], dtype=float) for name in columns)
+        self.scored = np.flatnonzero(~np.isnan(self.gain))
+        self.kept = np.broadcast_to(np.asarray(transfer.get("model", "")) == "alone", self.gain.shape)  # single-task models
+        self.margin = CLEAR * np.nan_to_num(self.error)
+        known = np.isfinite(self.error)  # nothing is clear without a standard error
+        self.better, self.worse = known & (self.gain - self.margin > 0), known & (self.gain + self.margin < 0)
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """The content of the page, in the order of ``tasks_``."""
@@ -45,7 +60,7 @@ class Facts:
     alpha: float
     eigenvalues: Array
     contributions: list[list[tuple[int, float]]] | None
-    transfer: dict[str, Array] | None
+    gains: Gains | None
     data: ReportData | None
 
     @property
@@ -76,12 +91,27 @@ class Facts:
     @property
     def by_task(self) -> bool:
         """Whether the comparison has one row per task; that of one target with several classes has a single row."""
-        return self.transfer is not None and len(self.transfer["gain"]) == self.n_tasks
+        return self.gains is not None and len(self.gains.gain) == self.n_tasks
+
+    @cached_property
+    def clusters(self) -> dict[int, list[int]]:
+        """The tasks of each cluster, in the order of the map."""
+        members: dict[int, list[int]] = {}
+        for t in self.order.tolist():
+            members.setdefault(int(self.groups[t]), []).append(t)
+        return members
+
+    @cached_property
+    def pairs(self) -> tuple[Array, Array, Array]:
+        """Every pair of tasks: the earlier one, the later one, their correlation."""
+        later, earlier = np.tril_indices(self.n_tasks, -1)
+        return earlier, later, self.correlation[later, earlier]
 
 
 def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Facts:
     """Read a fitted model."""
     C, groups = every_pair(model), model.task_clusters()
+    transfer = transfer if transfer is not None else getattr(model, "transfer_", None)
     chosen = getattr(model, "best_structure_", model.structure)
     return Facts(
         model=model,
@@ -93,7 +123,7 @@ def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Fac
         alpha=chosen_alpha(model),
         eigenvalues=np.maximum(np.linalg.eigvalsh(whole_structure(model))[::-1], 0.0),
         contributions=_contributions(model),
-        transfer=transfer if transfer is not None else getattr(model, "transfer_", None),
+        gains=None if transfer is None else Gains(transfer),
         data=None if y is None else _describe(model, X, y),
     )
 
@@ -141,18 +171,15 @@ def _describe(model: Any, X: Any, y: Any) -> ReportData:
 
 def payload(facts: Facts) -> dict[str, Any]:
     """The data of the page's script; correlations as 16-bit integers (30 kB for 150 tasks)."""
-    T = facts.n_tasks
-    lower = facts.correlation[np.tril_indices(T, -1)]
-    gain = error = None
-    if facts.by_task:
-        gain, error = (_numbers(facts.transfer[column]) for column in ("gain", "standard_error"))  # type: ignore[index]
+    relations = np.round(facts.pairs[2] * 10000).astype("<i2").tobytes() if facts.has_map else b""
+    shares = facts.contributions
+    gain, error = (_numbers(facts.gains.gain), _numbers(facts.gains.error)) if facts.by_task else (None, None)  # type: ignore[union-attr]
     return {
         "names": facts.names,
         "groups": facts.groups.tolist(),
         "order": facts.order.tolist(),
-        "relations": base64.b64encode(np.round(lower * 10000).astype("<i2").tobytes()).decode() if facts.has_map else "",
-        "contributions": facts.contributions
-        and [[[s, round(1000 * share)] for s, share in row] for row in facts.contributions],
+        "relations": base64.b64encode(relations).decode(),
+        "contributions": shares and [[[s, round(1000 * share)] for s, share in row] for row in shares],
         "counts": None if facts.data is None else facts.data.counts.tolist(),
         "gain": gain,
         "error": error,
@@ -161,4 +188,4 @@ def payload(facts: Facts) -> dict[str, Any]:
 
 def _numbers(column: Array) -> list[float | None]:
     """Rounded to five digits, ``None`` for NaN."""
-    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(column, dtype=float)]
+    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in column]

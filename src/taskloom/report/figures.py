@@ -8,7 +8,7 @@ import numpy as np
 
 from .charts import Chart, Line
 from .facts import Facts
-from .sentences import CLEAR, minus, verdicts
+from .sentences import minus, signed
 
 Array = np.ndarray
 
@@ -61,41 +61,34 @@ def path(facts: Facts) -> list[Chart]:
 
 def gains(facts: Facts) -> tuple[list[dict[str, Any]], str]:
     """One row per scored task, largest gain first, with its interval in percent of the axis; and the range of the axis."""
-    if facts.transfer is None:
+    found = facts.gains
+    if found is None or found.scored.size == 0:
         return [], ""
-    transfer = {name: np.asarray(facts.transfer[name], dtype=float) for name in ("alone", "together", "gain", "standard_error")}
-    gain, error = transfer["gain"], transfer["standard_error"]
-    scored = np.flatnonzero(~np.isnan(gain))
-    if scored.size == 0:
-        return [], ""
-    margin = CLEAR * np.nan_to_num(error)
-    better, worse = verdicts(gain, error)
-    low, high = _span((gain - margin)[scored], (gain + margin)[scored])
+    gain, left, right = found.gain, found.gain - found.margin, found.gain + found.margin
+    low, high = _span(left[found.scored], right[found.scored])
 
     def place(value: float) -> float:
         return round(float(np.clip(100 * (value - low) / (high - low), 0, 100)), 1)
 
     names = facts.names if facts.by_task else ["all classes"]
-    model = facts.transfer.get("model", np.full(len(gain), "together"))
     rows = [
         {
             "name": names[t],
-            "alone": minus(f"{transfer['alone'][t]:.3f}"),
-            "together": minus(f"{transfer['together'][t]:.3f}"),
+            "alone": minus(f"{found.alone[t]:.3f}"),
+            "together": minus(f"{found.together[t]:.3f}"),
             "gain": minus(f"{gain[t]:+.3f}"),
             "raw": f"{gain[t]:.6g}",
-            "error": f"{error[t]:.3f}" if np.isfinite(error[t]) else "",
-            "look": "better" if better[t] else "worse" if worse[t] else "unsure",
+            "look": "better" if found.better[t] else "worse" if found.worse[t] else "unsure",
             "zero": place(0.0),
-            "from": place(gain[t] - margin[t]),
-            "to": place(gain[t] + margin[t]),
+            "from": place(left[t]),
+            "to": place(right[t]),
             "at": place(gain[t]),
             "cut": bool(gain[t] < low or gain[t] > high),
-            "single_model": model[t] == "alone",
+            "single_model": found.kept[t],
         }
-        for t in scored[np.argsort(-gain[scored], kind="stable")]
+        for t in found.scored[np.argsort(-gain[found.scored], kind="stable")]
     ]
-    return rows, minus(f"{low:+.2f} to {high:+.2f}")
+    return rows, f"{signed(low)} to {signed(high)}"
 
 
 def _span(low: Array, high: Array) -> tuple[float, float]:
@@ -111,21 +104,18 @@ def strongest(facts: Facts, n: int = 12) -> list[dict[str, str]]:
     """The largest correlations in absolute value."""
     if facts.n_tasks < 2 or facts.vanished:
         return []
-    one, other = np.tril_indices(facts.n_tasks, -1)
-    value = facts.correlation[one, other]
+    one, other, value = facts.pairs
     order = [k for k in np.argsort(-np.abs(value), kind="stable")[:n] if abs(value[k]) >= 0.005]
     names = facts.names
-    return [{"one": names[other[k]], "other": names[one[k]], "value": minus(f"{value[k]:+.2f}")} for k in order]
+    return [{"one": names[one[k]], "other": names[other[k]], "value": signed(value[k])} for k in order]
 
 
 def groups(facts: Facts) -> tuple[list[dict[str, Any]], list[str]]:
     """Clusters of two tasks or more, largest first, and the tasks in no cluster."""
-    members: dict[int, list[str]] = {}
-    for t in facts.order:
-        members.setdefault(int(facts.groups[t]), []).append(facts.names[t])
-    real = sorted((g for g in members if len(members[g]) > 1), key=lambda g: (-len(members[g]), g))
-    single = [members[g][0] for g in members if len(members[g]) == 1]
-    return [{"number": g + 1, "colour": g % 8, "names": members[g]} for g in real], single
+    names = {g: [facts.names[t] for t in members] for g, members in facts.clusters.items()}
+    real = sorted((g for g in names if len(names[g]) > 1), key=lambda g: (-len(names[g]), g))
+    single = [members[0] for members in names.values() if len(members) == 1]
+    return [{"number": g + 1, "colour": g % 8, "names": names[g]} for g in real], single
 
 
 def tasks(facts: Facts) -> list[dict[str, str]]:

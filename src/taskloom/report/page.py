@@ -20,7 +20,7 @@ from ..persistence import atomic_write
 from ..versions import versions
 from . import figures, settings
 from .facts import LARGEST_MAP, Facts, gather, payload
-from .sentences import count, percent, prove_model, tell, verdicts
+from .sentences import count, percent, prove_model, tell
 
 
 def write_report(
@@ -137,13 +137,11 @@ def _tiles(facts: Facts) -> list[tuple[str, str]]:
     tiles = [(f"{facts.n_tasks:,}", facts.noun)]
     if facts.data is not None:
         tiles.append((f"{facts.data.n_observations:,}", "observations"))
-    if facts.n_tasks > 1 and not facts.vanished:
-        n = len(figures.groups(facts)[0])
-        if n:
-            tiles.append((f"{n:,}", f"{'cluster' if n == 1 else 'clusters'} of {facts.noun}"))
+    n = sum(len(members) > 1 for members in facts.clusters.values())
+    if n and not facts.vanished:
+        tiles.append((f"{n:,}", f"{'cluster' if n == 1 else 'clusters'} of {facts.noun}"))
     if facts.by_task:
-        better, _ = verdicts(facts.transfer["gain"], facts.transfer["standard_error"])  # type: ignore[index]
-        tiles.append((f"{int(better.sum()):,}", "clearly better with multi-task"))
+        tiles.append((f"{int(facts.gains.better.sum()):,}", "clearly better with multi-task"))  # type: ignore[union-attr]
     gap = facts.model.certificate_.relative_gap
     tiles.append((percent(gap) if 0 <= gap < float("inf") else "unknown", "duality gap"))
     return tiles

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
@@ -11,9 +10,7 @@ import numpy as np
 
 from ..labels import clean_text, shorten
 from ..problem.solution import Certificate
-from .facts import Facts
-
-CLEAR = 2.0  # a gain is clear when it is this many standard errors from 0
+from .facts import CLEAR, Facts
 
 
 @dataclass(frozen=True)
@@ -58,13 +55,13 @@ def signed(value: float) -> str:
 def prove(certificate: Certificate, tol: float, baseline: str = "the intercept-only (null) model") -> Proof:
     """The certificate in words. ``baseline`` is the model whose loss scales the relative gap."""
     gap = float(certificate.relative_gap)
+    said = certificate.message if certificate.message.endswith(".") else f"{certificate.message}."
     if not np.isfinite(gap):
-        return Proof(
-            "No duality gap: at best a stationary point",
-            "none",
+        meaning = (
             "The problem is not convex, or the dual value is not finite, so the distance to the minimum is unknown: another "
-            f"start or solver may reach a lower objective. {_sentence(certificate.message)}",
+            f"start or solver may reach a lower objective. {said}"
         )
+        return Proof("No duality gap: at best a stationary point", "none", meaning)
     means = (
         f"The objective is {certificate.primal:.6g}; the dual value {certificate.dual:.6g} is a lower bound of the minimum. No "
         f"coefficients and no structure can lower the objective by more than the gap, {percent(gap)} of the loss of {baseline}."
@@ -74,31 +71,18 @@ def prove(certificate: Certificate, tol: float, baseline: str = "the intercept-o
     if certificate.optimal:
         exact = "Converged: duality gap 0, up to rounding" if gap <= 0 else f"Converged: duality gap {percent(gap)}"
         return Proof(exact, "good", f"{means} The tolerance is {percent(tol)}.")
-    return Proof(
-        f"Not converged: duality gap {percent(gap)}, tolerance {percent(tol)}",
-        "fair",
-        f"{means} {_sentence(certificate.message)}",
-    )
-
-
-def _sentence(message: str) -> str:
-    return message if message.endswith(".") else f"{message}."
+    return Proof(f"Not converged: duality gap {percent(gap)}, tolerance {percent(tol)}", "fair", f"{means} {said}")
 
 
 def prove_model(model: Any) -> Proof:
     """The certificate of a fitted model in words, with its limits."""
-    proof = prove(
-        model.certificate_, model.tol, "the intercept-only (null) model" if model.fit_intercept else "the zero predictor"
-    )
+    baseline = "the intercept-only (null) model" if model.fit_intercept else "the zero predictor"
+    proof, limit = prove(model.certificate_, model.tol, baseline), ""
     if len(getattr(model, "fallback_tasks_", [])):
-        return replace(
-            proof, meaning=f"{proof.meaning} It is the gap of the multi-task fit, before tasks fell back to single-task models."
-        )
-    if len(getattr(model, "added_tasks_", [])):
-        return replace(
-            proof, meaning=f"{proof.meaning} It is the gap of the last fit, without the tasks that were added since."
-        )
-    return proof
+        limit = " It is the gap of the multi-task fit, before tasks fell back to single-task models."
+    elif len(getattr(model, "added_tasks_", [])):
+        limit = " It is the gap of the last fit, without the tasks that were added since."
+    return replace(proof, meaning=proof.meaning + limit)
 
 
 # --- summary --------------------------------------------------------------------------------------------------------
@@ -152,15 +136,14 @@ def _correlations(facts: Facts) -> str:
         return "The tasks are uncorrelated: this is single-task learning" + (", as specified." if given else ".")
     text = ["The structure was specified, not learned."] if given else []
     text.append(_groups(facts))
-    one, other = np.tril_indices(T, -1)
-    value = C[one, other]
-    best, worst = int(np.argmax(value)), int(np.argmin(value))
-    if value[best] > 0:
-        pair = f"{quoted(facts.names[other[best]])} and {quoted(facts.names[one[best]])}"
-        text.append(f"Most correlated are {pair} ({signed(value[best])}).")
-    if value[worst] < -0.1:
-        pair = f"{quoted(facts.names[other[worst]])} and {quoted(facts.names[one[worst]])}"
-        text.append(f"Most negatively correlated are {pair} ({signed(value[worst])}).")
+    one, other, value = facts.pairs
+    for k, what, shown in (
+        (np.argmax(value), "Most correlated", value.max() > 0),
+        (np.argmin(value), "Most negatively correlated", value.min() < -0.1),
+    ):
+        if shown:
+            pair = f"{quoted(facts.names[one[k]])} and {quoted(facts.names[other[k]])}"
+            text.append(f"{what} are {pair} ({signed(value[k])}).")
     needed = int(np.searchsorted(np.cumsum(facts.eigenvalues) / facts.eigenvalues.sum(), 0.95)) + 1
     if T > 2:
         explain = "explains" if needed == 1 else "explain"
@@ -194,10 +177,9 @@ def _inputs(model: Any, size: Any) -> str:
 
 
 def _groups(facts: Facts) -> str:
-    sizes = Counter(facts.groups.tolist())
-    real = sorted(n for n in sizes.values() if n > 1)
-    single = len(sizes) - len(real)
-    noun = facts.noun
+    sizes = sorted(map(len, facts.clusters.values()))
+    real = [n for n in sizes if n > 1]
+    single, noun = len(sizes) - len(real), facts.noun
     same = facts.groups[:, None] == facts.groups[None, :]
     off = ~np.eye(facts.n_tasks, dtype=bool)
     if len(sizes) == 1:
@@ -216,42 +198,31 @@ def _groups(facts: Facts) -> str:
 
 
 def _gains(facts: Facts) -> str:
-    if facts.transfer is None:
+    found = facts.gains
+    if found is None:
         return ""
-    gain, error = (np.asarray(facts.transfer[column], dtype=float) for column in ("gain", "standard_error"))
-    alone, together = (np.asarray(facts.transfer[column], dtype=float) for column in ("alone", "together"))
-    scored = np.flatnonzero(~np.isnan(gain))
+    scored, gain = found.scored, found.gain[found.scored]
     if scored.size == 0:
         return "No task could be scored by cross-validation, so gains are unknown."
-    single, multi = (minus(f"{score[scored].mean():.3f}") for score in (alone, together))
+    single, multi = (minus(f"{score[scored].mean():.3f}") for score in (found.alone, found.together))
     change = f"the mean score is {single} single-task and {multi} multi-task"
     if not facts.by_task or scored.size == 1:
         return f"In cross-validation {change}."
-    better, worse = verdicts(gain, error)
-    mean, error_of_mean = float(gain[scored].mean()), float(gain[scored].std(ddof=1)) / scored.size**0.5
-    clear = abs(mean) > CLEAR * error_of_mean
+    better, worse = int(found.better.sum()), int(found.worse.sum())
+    mean, error = float(gain.mean()), float(gain.std(ddof=1)) / scored.size**0.5
+    clear = abs(mean) > CLEAR * error
     verdict = ("helps" if mean > 0 else "hurts") if clear else "makes no clear difference on average"
-    unsure = scored.size - int(better.sum()) - int(worse.sum())
+    unsure = scored.size - better - worse
     text = (
-        f"Multi-task learning {verdict}: of {count(scored.size, 'task')}, {int(better.sum()):,} "
-        f"{'is' if better.sum() == 1 else 'are'} predicted clearly better than by single-task models, {int(worse.sum()):,} "
-        f"clearly worse, and for {unsure:,} the difference is within the noise; {change} (standard error over tasks "
-        f"{error_of_mean:.3f})."
+        f"Multi-task learning {verdict}: of {count(scored.size, 'task')}, {better:,} {'is' if better == 1 else 'are'} "
+        f"predicted clearly better than by single-task models, {worse:,} clearly worse, and for {unsure:,} the difference is "
+        f"within the noise; {change} (standard error over tasks {error:.3f})."
     )
-    top, low = scored[np.argmax(gain[scored])], scored[np.argmin(gain[scored])]
-    if gain[top] > 0:
-        text += f" {quoted(facts.names[top])} gains most ({signed(gain[top])})"
-        text += f", {quoted(facts.names[low])} loses most ({signed(gain[low])})." if gain[low] < 0 else "."
-    fallen = getattr(facts.model, "fallback_tasks_", [])
-    if len(fallen):
-        text += (
-            f" {count(len(fallen), 'task')} with a loss {'keeps its' if len(fallen) == 1 else 'keep their'} single-task model."
-        )
+    if gain.max() > 0:
+        text += f" {quoted(facts.names[scored[np.argmax(gain)]])} gains most ({signed(gain.max())})"
+        least = f", {quoted(facts.names[scored[np.argmin(gain)]])} loses most ({signed(gain.min())})"
+        text += f"{least if gain.min() < 0 else ''}."
+    fallen = len(getattr(facts.model, "fallback_tasks_", []))
+    if fallen:
+        text += f" {count(fallen, 'task')} with a loss {'keeps its' if fallen == 1 else 'keep their'} single-task model."
     return text
-
-
-def verdicts(gain: Any, error: Any) -> tuple[Any, Any]:
-    """The tasks for which multi-task, and those for which single-task is clearly better; none without a standard error."""
-    margin = np.where(np.isfinite(error), CLEAR * np.nan_to_num(error), np.inf)
-    with np.errstate(invalid="ignore"):
-        return gain - margin > 0, gain + margin < 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import losses, solvers, structures
 from .._component import Component
 from ..estimators.inspection.model_facts import one_target
 from .facts import Facts
@@ -24,16 +25,16 @@ def reproduce(facts: Facts, preprocessor: Any = None) -> str:
         settings = {"structure": facts.structures[0], "alpha": facts.alpha, **shared}
         parts.append("# the chosen model, without the search\n" + _code(plain.__name__, settings, _fit(model)))
     body = "\n\n".join(parts)
-    used = sorted({type(value).__name__ for value in _components(facts)})
-    names = _classes(model)
+    names = sorted({type(model).__name__, getattr(type(model), "_plain_class", type(model)).__name__})
     if preprocessor is not None:
         names.append(type(preprocessor).__name__)
         body = f"X = {_value(preprocessor)}.fit_transform(X)  # encode the columns of the table\n\n{body}"
     imports = [f"from taskloom import {', '.join(names)}"]
-    for module in ("losses", "solvers", "structures"):
-        names = [name for name in used if name in _members(module) and f"{name}(" in body]
+    used = sorted({type(value).__name__ for value in _components(facts)})
+    for module in (losses, solvers, structures):
+        names = [name for name in used if name in module.__all__ and f"{name}(" in body]
         if names:
-            imports.append(f"from taskloom.{module} import {', '.join(names)}")
+            imports.append(f"from {module.__name__} import {', '.join(names)}")
     return "\n".join(imports) + "\n\n" + body
 
 
@@ -80,14 +81,3 @@ def _components(facts: Facts) -> list[Any]:
         several = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
         found.extend(one for one in several if isinstance(one, Component) or type(one).__module__.startswith("taskloom."))
     return found
-
-
-def _classes(model: Any) -> list[str]:
-    plain = getattr(type(model), "_plain_class", None)
-    return sorted({type(model).__name__} | ({plain.__name__} if plain is not None else set()))
-
-
-def _members(module: str) -> list[str]:
-    import taskloom
-
-    return list(getattr(taskloom, module).__all__)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
@@ -13,11 +16,13 @@ from ..problem import Problem
 from ..problem.evidence import Iterate
 from ..problem.solution import Start
 from ..structures import factored_matrix as factors
+from ..structures.spectral import EitherSide
 from .alternating import Extrapolation, UnsupervisedStep
 from .base import Run, Solver, needs_convex
 from .supervised.sides import FeatureSide, TaskSide
 
 Array = np.ndarray
+Solve: TypeAlias = Callable[[Array, Array], Array]  # ``(lipschitz + 2 alpha A^-1)^-1`` times a target, at some structure
 
 
 @dataclass(eq=False, repr=False)
@@ -26,7 +31,8 @@ class Block(Solver):
 
     The step on the weights minimises a quadratic bound of the loss (its Lipschitz constant task by task) plus the
     structured norm. The step on the structure is its closed form, the proximal step of infinite length, or with
-    ``structure_step="gradient"`` one proximal gradient step on (S^delta).
+    ``structure_step="gradient"`` one proximal gradient step on (S^delta). A structure of low rank that may sit on either
+    side is put on the tasks and on the features in turn, with both steps on each.
 
     Parameters
     ----------
@@ -101,8 +107,11 @@ class _BlockRun(Run):
         self.objective = np.inf
         self.plain: Array | None = None
         self.steps, self.curvature = 0, 0.0  # of the last step, for a loss of unbounded curvature
+        two_sided = isinstance(problem.structure, EitherSide) and problem.structure.low_rank
+        self.two_sided = two_sided and settings.structure_step == "closed"
+        self.A = np.eye(self.side.dim)
         if start is None and not problem.structure.known:
-            self.x = self._weights_step(np.eye(self.side.dim))
+            self.x = self._weights_step(self.x, self._at_structure)
         self.A = self.structure_step(self.x[:-1])
         self.length = 0.0
 
@@ -120,19 +129,51 @@ class _BlockRun(Run):
         b = x[-1] - np.einsum("rt,rt->t", self.centred.mean, W) if self.problem.fit_intercept else np.zeros(x.shape[1])
         return W, b, self.problem.predict(W, b)
 
-    def _weights_step(self, A: Array) -> Array:
-        """One proximal gradient step at structure ``A``, with a backtracked curvature if the loss has no bound on it."""
+    def _sweep(self) -> Array:
+        """A step on the weights at the structure; if that is of low rank, another one with the structure on the other side.
+
+        A small eigenvalue of ``A`` (``D``) all but freezes rotations of the right (left) singular vectors of the weights, and
+        leaves those of the left (right) ones free: after both steps no rotation is frozen.
+        """
+        image = self._weights_step(self.x, self._at_structure)
+        if not self.two_sided:
+            return image
+        U, s, _ = np.linalg.svd(image[:-1], full_matrices=False)
+        squares = np.zeros(self.problem.n_tasks)
+        squares[: s.size] = s**2
+        d = self.problem.structure.f_best(self.problem.alpha * (squares + self.structure_step.height))  # type: ignore[attr-defined]
+        return self._weights_step(image, partial(self._along, d[: s.size], U, d.min()))
+
+    def _at_structure(self, target: Array, lipschitz: Array) -> Array:
+        """``target (lipschitz + 2 alpha A^-1)^-1`` in the coordinates of a root of ``A``: a singular ``A`` needs no inverse."""
+        if self.problem.structure.on_features:
+            return self._along(*psd_eigh(self.A), 0.0, target, lipschitz)
+        root = psd_root(self.A)
+        inner = root.T @ (lipschitz[:, None] * root) + 2 * self.problem.alpha * np.eye(root.shape[1])
+        return np.linalg.solve(symmetric(inner), (target @ root).T).T @ root.T
+
+    def _along(self, d: Array, U: Array, rest: float, target: Array, lipschitz: Array) -> Array:
+        """The same for ``D`` with eigenvalues ``d`` along ``U``, and ``rest`` elsewhere."""
+
+        def inverse(d: Array) -> Array:
+            return d[:, None] / (np.outer(d, lipschitz) + 2 * self.problem.alpha)
+
+        elsewhere = inverse(np.array([rest]))
+        return elsewhere * target + U @ ((inverse(d) - elsewhere) * (U.T @ target))
+
+    def _weights_step(self, x: Array, solve: Solve) -> Array:
+        """One proximal gradient step from ``x``, with a backtracked curvature if the loss has no bound on it."""
         problem, obs = self.problem, self.problem.observations
-        W, _, z = self._at(self.x)
+        z = self._at(x)[2]
         g = obs.weight * problem.loss.gradient(obs.y, z)
         if np.isfinite(problem.loss.max_curvature):
-            return self._bounded_step(A, W, g, problem.loss.max_curvature)
+            return self._bounded_step(x, g, solve, problem.loss.max_curvature)
         before, now = self.curvature, problem.loss_term(z)
         self.steps += 1
         if self.curvature == 0 or self.steps % 100 == 0:  # rarely, since it changes the fixed-point map
             self.curvature = float(problem.loss.curvature(obs.y, z).max())
         for _ in range(60):
-            image = self._bounded_step(A, W, g, self.curvature)
+            image = self._bounded_step(x, g, solve, self.curvature)
             move = self._at(image)[2] - z
             with np.errstate(over="ignore"):
                 there = problem.loss_term(z + move)
@@ -143,28 +184,17 @@ class _BlockRun(Run):
             self._map_changed()
         return image
 
-    def _bounded_step(self, A: Array, W: Array, g: Array, curvature: float) -> Array:
+    def _bounded_step(self, x: Array, g: Array, solve: Solve, curvature: float) -> Array:
         """The proximal gradient step for a loss whose second derivative is at most ``curvature``."""
         problem, centred = self.problem, self.centred
         total = problem.observations.sum_by_task(g)
         gradient = problem.correlate(g) - centred.mean * total
         lipschitz = curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
-        # (lipschitz + 2 alpha A^-1 + 2 ridge) is inverted in the coordinates of a root of A: a singular A needs no inverse
-        target, lipschitz = W * lipschitz - gradient, lipschitz + 2 * problem.ridge
-        if problem.structure.on_features:
-            a, V = psd_eigh(A)
-            new = V @ (a[:, None] / (np.outer(a, lipschitz) + 2 * problem.alpha) * (V.T @ target))
-        else:
-            root = psd_root(A)
-            inner = root.T @ (lipschitz[:, None] * root) + 2 * problem.alpha * np.eye(root.shape[1])
-            new = np.linalg.solve(symmetric(inner), (target @ root).T).T @ root.T
-        offsets = self.x[-1]
-        if problem.fit_intercept:
-            offsets = offsets - total / (curvature * centred.total)
-        return np.vstack([new, offsets])
+        new = solve(x[:-1] * lipschitz - gradient, lipschitz + 2 * problem.ridge)
+        return np.vstack([new, x[-1] - total / (curvature * centred.total) if problem.fit_intercept else x[-1]])
 
     def step(self, gap: float | None) -> None:
-        image = self._weights_step(self.A)
+        image = self._sweep()
         W, b, z = self._at(image)
         penalty = (
             self._penalty_at_hand(W) if self.problem.structure.iterative else None

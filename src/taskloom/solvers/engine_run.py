@@ -68,7 +68,7 @@ class RemoteNewtonRun(FactorNewton):
             tasks = engine.eliminate(engine.known_factor())
             self.here = Point(tasks, tasks.Q, problem.alpha, p=0)
             return
-        super().__init__(engine, problem.alpha, int(power or 1), problem.scale, TUNING, start)
+        super().__init__(engine, problem.alpha, int(power or 1), problem.scale, self.tol, TUNING, start)
 
     def step(self, gap: float | None) -> None:
         known, stalled = self.problem.structure.known, False

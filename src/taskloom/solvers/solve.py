@@ -247,10 +247,13 @@ class _Schedule:
     def certified(self, run: Run, gap: float) -> None:
         """A certificate left this gap: the next one waits until the estimate is smaller."""
         self.steps = 0
+        if run.certificate_interval == 1:
+            return
+        estimate = run.estimated_gap()
         if self.smoothed:
-            self.goal = min(SMOOTHED_GAP_SHARE * gap, MAX_SMOOTHED_GAP * self.scale)
-        elif run.certificate_interval > 1 and (estimate := run.estimated_gap()) <= self.goal:
-            self.goal = min(GAP_DECAY * self.goal, 0.3 * estimate)
+            self.goal = min(SMOOTHED_GAP_SHARE * gap, MAX_SMOOTHED_GAP * self.scale, GAP_DECAY * estimate)
+        elif estimate <= self.goal:
+            self.goal = GAP_DECAY * estimate
 
 
 def _certified(status: str, run: Run | None, record: Record, gap: float | None) -> str:

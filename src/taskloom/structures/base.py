@@ -5,12 +5,11 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._component import Component
+from .._component import Component, is_number
 from .._linalg import inverse_quadratic, psd_root, symmetric
 from . import factored_matrix as factors
 
@@ -51,6 +50,12 @@ def largest_finite(bound: Callable[[float], float], n_steps: int = 200) -> float
     return low
 
 
+def penalty_with(F: Any, R: Array, A: Array) -> float:
+    """``tr(A^-1 R'R) + F(A)``; infinite where ``R`` is not in the range of ``A``."""
+    norm = inverse_quadratic(R, *np.linalg.eigh(symmetric(A)))
+    return norm + F.value(A) if np.isfinite(norm) else np.inf
+
+
 class Structure(Component, ABC):
     """A penalty ``F(A)``, convex on the positive semidefinite ``T x T`` matrices.
 
@@ -61,8 +66,8 @@ class Structure(Component, ABC):
     Solvers and estimators never ask for the class of a structure, but for what it declares:
 
     - ``convex``, ``known``, ``interior``, ``low_rank``, ``iterative``, ``is_singleton``: what a fit may expect of ``A``;
-    - ``either_side``, ``on_features``, ``keeps_columns``, ``is_sum``, ``task_factor``: where ``A`` lives;
-    - ``schatten_power``: the ``p`` of ``F(A) = tr A^p``, else ``None``;
+    - ``either_side``, ``on_features``, ``keeps_columns``, ``is_sum``, ``splits_weights``, ``task_factor``: where ``A`` lives;
+    - ``spectral``, ``schatten_power`` (the ``p`` of ``F(A) = tr A^p``) and ``mu_and_l1``: which formula ``F`` has;
     - ``smooth_norm``: the penalty of the best structure is a smooth function of the weights, which ``weight_norm`` computes.
     """
 
@@ -141,11 +146,14 @@ class Structure(Component, ABC):
     on_features: ClassVar[bool] = False  # penalises the features (r x r), not the tasks
     keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not a rotation of them
     is_sum: ClassVar[bool] = False  # a sum of terms, each with its own structure variable
+    splits_weights: ClassVar[bool] = False  # splits the weights into several terms on the same features
     task_factor: ClassVar[bool] = False  # parametrised by a factor on the tasks
     zeroes_relations: ClassVar[bool] = False  # sets off-diagonal entries of A to zero
     precision_graph: ClassVar[bool] = False  # the edges between tasks are the nonzero entries of A^-1
     smooth_norm: ClassVar[bool] = False  # min_A tr(A^-1 W'W) + F(A) is smooth in W: weight_norm gives its derivatives
     schatten_power: float | None = None  # the p of F(A) = tr A^p
+    mu_and_l1: tuple[float, float] | None = None  # of F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|
+    spectral: bool = False  # a function f of the eigenvalues, with f_best, f_conjugate and f_prox
     proof: ClassVar[str] = ""  # a remark on the accuracy of F* for the message of the certificate
 
     @property
@@ -238,17 +246,24 @@ class Structure(Component, ABC):
         """The structure for one run of a solver: a copy that keeps warm starts between steps, where these help."""
         return self
 
+    @property
+    def summands(self) -> list[tuple[float, Structure]]:
+        """Weights and penalties whose sum this is: one, unless it is a ``Sum``."""
+        return [(1.0, self)]
+
     def __add__(self, other: Any) -> Structure:
         """The sum of both penalties, on the same ``A``."""
-        from .penalty_sum import added  # a sum is a structure itself
+        from .penalty_sum import Sum  # a sum is a structure itself
 
-        return added(self, other) if isinstance(other, Structure) else NotImplemented
+        return Sum.of([*self.summands, *other.summands]) if isinstance(other, Structure) else NotImplemented
 
     def __rmul__(self, factor: Any) -> Structure:
         """The penalty times a positive number."""
-        from .penalty_sum import scaled
+        from .penalty_sum import Sum
 
-        return scaled(self, factor)
+        if not (is_number(factor) and factor > 0):
+            raise ValueError(f"a structure can be multiplied by a positive number, got {factor!r}")
+        return Sum.of([(factor * weight, structure) for weight, structure in self.summands])
 
     # --- optional: best structures, from a root R of S = R'R ----------------------------------------------------
 
@@ -272,8 +287,7 @@ class Structure(Component, ABC):
         S = R.T @ R
         lift = max(floor, 1e-24 * float(np.trace(S)))
         A = self.best_structure(S + lift * np.eye(len(S)))
-        norm = inverse_quadratic(R, *np.linalg.eigh(A))
-        return A, norm + self.value(A) if np.isfinite(norm) else np.inf
+        return A, penalty_with(self, R, A)
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
         """``best_of_root`` for the end of a fit; with many tasks the matrix is returned in factored form.
@@ -490,9 +504,9 @@ class Structure(Component, ABC):
         tuple of Term
             The terms, whose predictions are added.
         """
-        from .terms import Term, variable_of  # a term holds a structure
+        from .terms import FeatureMatrix, TaskMatrix, Term  # a term holds a structure
 
-        return (Term(slice(0, width), variable_of(self)),)
+        return (Term(slice(0, width), FeatureMatrix(self) if self.on_features else TaskMatrix(self)),)
 
     def new_task_conditional(self, n_tasks: int) -> tuple[Array, float] | None:
         """The conditional distribution of one more task given ``n_tasks`` others; ``None`` if the structure has none.
@@ -510,8 +524,7 @@ class Structure(Component, ABC):
         return None
 
 
-@dataclass
-class Multipliers:
+class Multipliers(NamedTuple):
     """The multipliers ``N`` that one run found last, from which its next inner iteration starts."""
 
     N: Array | None = None
@@ -523,17 +536,33 @@ class IterativeStructure(Structure):
 
     _run: Multipliers | None = None  # of a copy that for_run made
 
-    @property
-    def gradient_size(self) -> float:
-        """The size of the gradients of the penalty's summands, the unit of the multipliers."""
-        return 1.0
+    @abstractmethod
+    def _prox_and_multipliers(
+        self, A: Array, step: float, N: Array | None = None, origin: Array | None = None
+    ) -> tuple[Array, Array | None]:
+        """The prox and its multipliers, from these multipliers on; inexact for a step from an ``origin``."""
+
+    def prox(self, A: Array, step: float) -> Array:
+        return self._prox_and_multipliers(A, step)[0]
+
+    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
+        """An inexact prox, accurate relative to the length of the step, from the multipliers of the step before."""
+        B, N = self._prox_and_multipliers(A - step * gradient, step, self._last_multipliers, A)
+        self._keep(N, from_prox=True)
+        return B
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        return self.ray(S, near).conjugate(1.0)
 
     def longest_step(self, A: Array, least: float = 0.0) -> float:
         """A multiple of the norm of ``A``: one inner iteration moves the multipliers by ``A / step``."""
         size = float(np.linalg.norm(A))
-        return 3 * max(size, least) / self.gradient_size if size > 0 and self.iterative else np.inf
+        unit = sum(weight for weight, _ in self.summands)
+        return 3 * max(size, least) / unit if size > 0 and self.iterative else np.inf
 
     def for_run(self) -> Structure:
+        if not self.iterative:
+            return self
         twin = copy.copy(self)
         twin._run = Multipliers()
         return twin
@@ -547,11 +576,13 @@ class IterativeStructure(Structure):
         if self._run is not None:
             self._run = Multipliers(N, from_prox or self._run.from_prox)
 
-    def _multipliers_for_bound(self, zeros: Array, find: Callable[[Array | None], Array | None]) -> Array | None:
-        """Those of the last proximal step; before the first step of a run zeros; otherwise those that ``find`` computes."""
+    def _multipliers_for_bound(self, S: Array, near: Array | None) -> Array | None:
+        """Those of the last proximal step; before the first step of a run none; otherwise those of the prox around ``near``."""
         run, last = self._run, self._last_multipliers
         if run is not None and (last is None or run.from_prox):
-            return zeros if last is None else last
-        N = find(last)
+            return last
+        A = np.zeros_like(S) if near is None else near
+        size = max(float(np.trace(A)), 1e-12)
+        N = self._prox_and_multipliers(A + size * S, size, last)[1]
         self._keep(N)
         return N

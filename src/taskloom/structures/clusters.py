@@ -6,19 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.linalg import helmert
 
-from .._component import is_number
 from .._linalg import column_squares, project_box_sum, symmetric
 from .base import Array, Ray, Structure, linear_ray
 from .cluster_norm import MIN_SIGMA, ClusterNorm
-
-
-def _complement_of_mean(T: int) -> Array:
-    """An orthonormal basis of the vectors that add up to zero (Helmert's)."""
-    k = np.arange(1, T)
-    H = np.triu(np.ones((T, T - 1)))
-    H[k, k - 1] = -k
-    return H / np.sqrt(k * (k + 1))
 
 
 def _clipped_sums(rising: Array, levels: Array, low: float, high: float) -> Array:
@@ -53,16 +45,14 @@ class Clusters(Structure):
     mean: float = 0.1
     between: float = 1.0
     within: float = 10.0
+    ranges: ClassVar[dict[str, str]] = {"mean": "> 0", "between": "> 0", "within": "> 0"}
     interior: ClassVar[bool] = True
     smooth_norm: ClassVar[bool] = True
 
     def check(self) -> None:
         if not (isinstance(self.n_clusters, (int, np.integer)) and self.n_clusters >= 1):
             raise ValueError(f"Clusters needs a whole number n_clusters >= 1, got n_clusters={self.n_clusters!r}")
-        for name in ("mean", "between", "within"):
-            weight = getattr(self, name)
-            if not (is_number(weight) and weight > 0):
-                raise ValueError(f"Clusters needs {name} > 0, got {weight!r}")
+        super().check()
         if not self.within >= self.between:
             raise ValueError(
                 f"Clusters needs within >= between to mean clusters, got within={self.within!r}, between={self.between!r}"
@@ -86,7 +76,7 @@ class Clusters(Structure):
 
     def _off_mean(self, S: Array) -> tuple[float, Array, Array]:
         """``1'S1/T``, and the eigenvalues and eigenvectors of ``S`` on the complement of the mean."""
-        H = _complement_of_mean(len(S))
+        H = helmert(len(S)).T  # an orthonormal basis of the vectors that add up to zero
         s, V = np.linalg.eigh(symmetric(H.T @ S @ H))
         return float(S.sum() / len(S)), s, H @ V
 
@@ -115,7 +105,7 @@ class Clusters(Structure):
         """From the eigenvalues of ``RR'`` if there are fewer rows than tasks and rounding permits, else of ``R'R``."""
         T = R.shape[1]
         if not np.any(R):
-            return self._add_off_mean(np.full((T, T), 1 / (T * self.mean)), self._total(T - 1) / max(T - 1, 1)), 0.0
+            return self.from_eigen(np.zeros(0), np.zeros((T, 0)), self._total(T - 1) / max(T - 1, 1)), 0.0
         if floor > 0 or R.shape[0] >= T:
             return self._best_of_large_root(R, floor)
         mean = R.mean(axis=1)
@@ -146,11 +136,7 @@ class Clusters(Structure):
         ndarray of shape (n_tasks, n_tasks)
             The structure.
         """
-        return self._add_off_mean(self._assemble(a - lowest, V), lowest)
-
-    def _add_off_mean(self, A: Array, lowest: float) -> Array:
-        """Add ``lowest (I - 11'/T)``, in place."""
-        A -= lowest / len(A)
+        A = self._assemble(a - lowest, V) - lowest / len(V)
         A[np.diag_indices(len(A))] += lowest
         return A
 
@@ -199,10 +185,7 @@ class Clusters(Structure):
             a = np.full(root.size, high)
             a[root <= 0] = (total - high * positive.size) / max(root.size - positive.size, 1)
             return a
-        k = min(max(int(sums.searchsorted(total)), 1), breaks.size - 1)
-        rise = sums[k] - sums[k - 1]
-        share = (total - sums[k - 1]) / rise if rise > 0 else 0.0
-        return np.minimum(np.maximum((breaks[k - 1] + share * (breaks[k] - breaks[k - 1])) * root, low), high)
+        return np.clip(np.interp(total, sums, breaks) * root, low, high)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         means = S.mean(axis=0)

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._component import is_number
 from .._linalg import column_squares, inverse_quadratic
 from . import factored_matrix as factors
 from .base import Array, Ray, Structure, linear_ray
@@ -85,17 +84,8 @@ class KnownStructure(Structure):
         return self._known(len(A)).A.copy()
 
 
-class _AnyNumberOfTasks(KnownStructure):
-    """A known structure with a matrix for every number of tasks."""
-
-    def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
-        A = self.matrix(n_tasks + 1)
-        beta = np.linalg.solve(A[:-1, :-1], A[:-1, -1])
-        return beta, float(A[-1, -1] - beta @ A[:-1, -1])
-
-
 @dataclass(eq=False, repr=False)
-class Independent(_AnyNumberOfTasks):
+class Independent(KnownStructure):
     """``A = I``: independent tasks (single-task learning, STL)."""
 
     either_side: ClassVar[bool] = True
@@ -144,7 +134,7 @@ class Rooted(KnownStructure):
 
 
 @dataclass(eq=False, repr=False)
-class SharedMean(_AnyNumberOfTasks):
+class SharedMean(KnownStructure):
     """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks close to their mean.
 
     Parameters
@@ -154,11 +144,13 @@ class SharedMean(_AnyNumberOfTasks):
     """
 
     gamma: float = 1.0
-
-    def check(self) -> None:
-        if not (is_number(self.gamma) and self.gamma >= 0):
-            raise ValueError(f"SharedMean needs gamma >= 0, got gamma={self.gamma!r}")
+    ranges: ClassVar[dict[str, str]] = {"gamma": ">= 0"}
 
     def matrix(self, n_tasks: int) -> Array:
         mean = np.full((n_tasks, n_tasks), 1 / n_tasks)
         return mean + (np.eye(n_tasks) - mean) / (1 + self.gamma)
+
+    def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
+        A = self.matrix(n_tasks + 1)
+        beta = np.linalg.solve(A[:-1, :-1], A[:-1, -1])
+        return beta, float(A[-1, -1] - beta @ A[:-1, -1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from numbers import Integral
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._component import is_number
+from .._component import Component
 from .._linalg import psd_root, symmetric
 from .base import Array, Structure
 from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, shared_branch
@@ -72,9 +71,9 @@ class _MatrixOfTasks(KnownStructure):
     described_by: ClassVar[str]  # the parameter with a row and a column, or just a column, for each task
     rows_too: ClassVar[bool] = True
 
-    @abstractmethod
     def _given(self) -> Array:
-        """``A``."""
+        """``A``: the parameter itself, unless a subclass computes it."""
+        return _positive_semidefinite(getattr(self, self.described_by), type(self).__name__, self.described_by)
 
     def bind(self, tasks: Any) -> Structure:
         """Reorder a data frame by the names of the tasks."""
@@ -108,9 +107,6 @@ class Fixed(_MatrixOfTasks):
     A: Any
     described_by: ClassVar[str] = "A"
 
-    def _given(self) -> Array:
-        return _positive_semidefinite(self.A, "Fixed", "A")
-
 
 @dataclass(eq=False, repr=False)
 class TaskGraph(_MatrixOfTasks):
@@ -129,6 +125,7 @@ class TaskGraph(_MatrixOfTasks):
 
     adjacency: Any
     gamma: float = 1.0
+    ranges: ClassVar[dict[str, str]] = {"gamma": "> 0 (with gamma=0 the mean of a component is not penalised)"}
     described_by: ClassVar[str] = "adjacency"
 
     @classmethod
@@ -207,21 +204,11 @@ class TaskGraph(_MatrixOfTasks):
         return cls([(a, b, w) for a, b in combinations(paths, 2) if (w := shared_branch(paths[a], paths[b])) > 0], gamma)
 
     def check(self) -> None:
-        if not (is_number(self.gamma) and self.gamma > 0):
-            raise ValueError(
-                f"TaskGraph needs gamma > 0 (with gamma=0 the mean of a component is not penalised), got gamma={self.gamma!r}"
-            )
+        Component.check(self)
         if is_matrix(self.adjacency):
             self._given()
         else:
             edges_of(self.adjacency)
-
-    def check_tasks(self, n_tasks: int) -> None:
-        if is_matrix(self.adjacency):
-            super().check_tasks(n_tasks)
-        else:
-            KnownStructure.check_tasks(self, n_tasks)
-            self._known(n_tasks)
 
     def bind(self, tasks: Any) -> Structure:
         """The adjacency matrix in the order of the tasks, from edges between names or positions."""
@@ -256,9 +243,6 @@ class OutputMetric(_MatrixOfTasks):
 
     theta: Any
     described_by: ClassVar[str] = "theta"
-
-    def _given(self) -> Array:
-        return _positive_semidefinite(self.theta, "OutputMetric", "theta")
 
 
 @dataclass(eq=False, repr=False)

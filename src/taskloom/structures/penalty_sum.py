@@ -10,24 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
-from .base import Array, IterativeStructure, Ray, Structure, largest_finite
-from .sparse import INNER_STEPS, L1Structure, LogDet, Sparse, off_diagonal
-from .spectral import TINY, Schatten, SchattenNorm, SpectralStructure
-from .term_sum import SplitStructure
+from .base import TINY, Array, IterativeStructure, Ray, Structure, largest_finite
+from .inner_solvers import accelerated, proximal_gradient
+from .sparse import INNER_STEPS, LogDet, Sparse, off_diagonal
 
 MAX_PROXES = 5_000  # inner iterations of one best structure; a median problem needs some hundreds
-
-
-class _Part(NamedTuple):
-    weight: float
-    structure: Structure
 
 
 class _Parts(NamedTuple):
@@ -36,13 +30,13 @@ class _Parts(NamedTuple):
     The first member is the one with the smallest domain, so that its prox has a finite ``F``.
     """
 
-    parts: list[_Part]
+    parts: list[tuple[float, Structure]]
     l1: float
 
     @property
     def invariant(self) -> bool:
         """Whether every member is a function of the eigenvalues."""
-        return all(isinstance(part.structure, SpectralStructure) for part in self.parts)
+        return all(member.spectral for _, member in self.parts)
 
     @property
     def spectral(self) -> bool:
@@ -51,28 +45,26 @@ class _Parts(NamedTuple):
     def value(self, A: Array) -> float:
         """``F(A)`` of a matrix, or of a vector of eigenvalues."""
         if A.ndim == 1:
-            return sum(part.weight * part.structure.f(A) for part in self.parts)  # type: ignore[attr-defined]
+            return sum(weight * member.f(A) for weight, member in self.parts)  # type: ignore[attr-defined]
         off = self.l1 * float(np.abs(off_diagonal(A)).sum())
-        return sum((part.weight * part.structure.value(A) for part in self.parts), start=off)
+        return sum((weight * member.value(A) for weight, member in self.parts), start=off)
 
 
-def _summands(members: Sequence[Structure], weights: Sequence[float], n_tasks: int) -> _Parts:
+def _merged(summands: list[tuple[float, Structure]], n_tasks: int) -> _Parts:
     """The summands, where all members of the form ``tr A - mu log det A`` are merged into one."""
     parts, traces, mu, l1 = [], 0.0, 0.0, 0.0
-    for weight, member in zip(map(float, weights), members, strict=True):
-        if isinstance(member, L1Structure):
-            traces, mu, l1 = traces + weight, mu + weight * member.mu_and_l1[0], l1 + weight * member.mu_and_l1[1]
-        elif isinstance(member, (Schatten, SchattenNorm)) and member.p == 1:
-            traces += weight
+    for weight, member in summands:
+        if member.mu_and_l1 is None:
+            parts.append((weight, member))
         else:
-            parts.append(_Part(weight, member))
+            traces, mu, l1 = traces + weight, mu + weight * member.mu_and_l1[0], l1 + weight * member.mu_and_l1[1]
     if traces > 0:
-        parts.append(_Part(traces, LogDet(mu / traces) if mu > 0 else Sparse(0.0)))
+        parts.append((traces, LogDet(mu / traces) if mu > 0 else Sparse(0.0)))
     identity = np.eye(n_tasks)
 
-    def domain_size(part: _Part) -> tuple[bool, bool]:
+    def domain_size(part: tuple[float, Structure]) -> tuple[bool, bool]:
         """Sort key: bounded domains first, then domains of nonsingular matrices."""
-        return bool(np.isfinite(part.structure.value(1e3 * identity))), bool(np.isfinite(part.structure.value(0 * identity)))
+        return bool(np.isfinite(part[1].value(1e3 * identity))), bool(np.isfinite(part[1].value(0 * identity)))
 
     return _Parts(sorted(parts, key=domain_size), l1)
 
@@ -103,7 +95,7 @@ class Sum(IterativeStructure):
                 raise ValueError("Sum does not nest: write all members in one list, or add them with +")
             if member.known:
                 raise ValueError(f"Sum needs structures that are learned; {name} fixes A, so there is nothing to add to it")
-            if isinstance(member, SplitStructure):
+            if member.splits_weights:
                 raise ValueError(f"Sum needs structures of one A; {name} splits the weights and has several")
             if member.on_features:
                 raise ValueError(f"Sum needs structures on the tasks; {name} penalises the features")
@@ -114,6 +106,26 @@ class Sum(IterativeStructure):
             raise ValueError(
                 f"Sum needs one positive weight for each of its {len(self.members)} members, got weights={self.weights!r}"
             )
+
+    @classmethod
+    def of(cls, summands: Sequence[tuple[float, Structure]]) -> Sum:
+        """The sum of these penalties, each with its weight.
+
+        Parameters
+        ----------
+        summands : sequence of (float, Structure)
+            Weights and structures.
+
+        Returns
+        -------
+        Sum
+            The sum.
+        """
+        return cls([structure for _, structure in summands], [weight for weight, _ in summands])
+
+    @property
+    def summands(self) -> list[tuple[float, Structure]]:
+        return list(zip(map(float, self._weights), self.members, strict=True))
 
     def check_tasks(self, n_tasks: int) -> None:
         for member in self.members:
@@ -148,29 +160,16 @@ class Sum(IterativeStructure):
     def iterative(self) -> bool:
         return True
 
-    @property
-    def gradient_size(self) -> float:
-        return float(sum(self._weights))
-
     def value(self, A: Array) -> float:
-        return float(sum(w * member.value(A) for w, member in zip(self._weights, self.members, strict=True)))
+        return float(sum(weight * member.value(A) for weight, member in self.summands))
 
     def _parts(self, n_tasks: int) -> _Parts:
-        return _summands(self.members, self._weights, n_tasks)
+        return _merged(self.summands, n_tasks)
 
     # --- prox -----------------------------------------------------------------------------------------------
 
-    def prox(self, A: Array, step: float) -> Array:
-        return self._prox_and_multipliers(A, step)[0]
-
-    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
-        """An inexact prox, accurate relative to the length of the step, from the multipliers of the step before."""
-        B, M = self._prox_and_multipliers(A - step * gradient, step, self._last_multipliers, A)
-        self._keep(M, from_prox=True)
-        return B
-
     def _prox_and_multipliers(
-        self, A: Array, step: float, M: Array | None = None, origin: Array | None = None
+        self, A: Array, step: float, N: Array | None = None, origin: Array | None = None
     ) -> tuple[Array, Array | None]:
         """The prox and the multipliers, computed on the eigenvalues where all members are spectral."""
         parts = self._parts(len(A))
@@ -178,7 +177,7 @@ class Sum(IterativeStructure):
             a, V = np.linalg.eigh(symmetric(A))
             b, m, _ = _split(parts, a, step, None, None)
             return compose(b, V), None if m is None else (V * m[:, None, :]) @ V.T
-        return _split(parts, symmetric(A), step, M, origin)[:2]
+        return _split(parts, symmetric(A), step, N, origin)[:2]
 
     # --- best structure -----------------------------------------------------------------------------------------------
 
@@ -207,8 +206,9 @@ class Sum(IterativeStructure):
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         """The split gives the multipliers to all members but the first, which gets ``c S`` minus their sum."""
-        (first, *others), _ = parts = self._parts(len(S))
-        M = self._multipliers(parts, S, near)
+        ((own, first), *others), _ = parts = self._parts(len(S))
+        found = self._multipliers_for_bound(S, near)
+        M = np.zeros((len(parts.parts), *S.shape)) if found is None else found
         rest, taken = 0.0, np.zeros_like(S)
         for k, (weight, member) in enumerate(others):
             share = M[k] / weight
@@ -220,22 +220,10 @@ class Sum(IterativeStructure):
             taken = taken + M[-1]
 
         def bound(c: float) -> float:
-            return first.weight * first.structure.conjugate((c * S - taken) / first.weight, near) + rest
+            return own * first.conjugate((c * S - taken) / own, near) + rest
 
         max_scale = largest_finite(bound, n_steps=45)
         return Ray(max_scale, lambda c: bound(c) if c <= max_scale else np.inf)
-
-    def _multipliers(self, parts: _Parts, S: Array, near: Array | None) -> Array:
-        def find(last: Array | None) -> Array | None:
-            A = np.zeros_like(S) if near is None else near
-            size = max(float(np.trace(A)), 1e-12)
-            return _split(parts, symmetric(A + size * S), size, last, None)[1]
-
-        M = self._multipliers_for_bound(np.zeros((len(parts.parts), *S.shape)), find)
-        return np.zeros((0, *S.shape)) if M is None else M
-
-    def conjugate(self, S: Array, near: Array | None = None) -> float:
-        return self.ray(S, near).conjugate(1.0)
 
 
 def _smooth_part(A: Array, S: Array) -> tuple[float, Array]:
@@ -250,7 +238,7 @@ def _smooth_part(A: Array, S: Array) -> tuple[float, Array]:
 
 
 def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | None]:
-    """``argmin_A tr(A^-1 S) + F(A)`` and its multipliers, by proximal gradient steps with Barzilai and Borwein's lengths.
+    """``argmin_A tr(A^-1 S) + F(A)`` and its multipliers, by proximal gradient steps.
 
     Where ``S`` is zero, the proximal point method minimises ``F``. Near the boundary of the cone steps may become ever shorter,
     each with an iterative prox: the total number of inner iterations is bounded.
@@ -264,93 +252,51 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
             if np.abs(A - before).max() <= 1e-13 * np.abs(A).max():
                 break
         return A, M
-    smooth, gradient = _smooth_part(A, S)
-    value, length = smooth + parts.value(A), size
-    recent, best = [value], (value, A)
-    while spent < MAX_PROXES:
-        B, M, rounds = _split(parts, A - length * gradient, length, M, None)
+
+    def prox(A: Array, step: float) -> tuple[Array, float]:
+        nonlocal M, spent
+        B, M, rounds = _split(parts, A, step, M, None)
         spent += rounds
-        smooth, new_gradient = _smooth_part(B, S)
-        move = B - A
-        moved, value = float(np.vdot(move, move)), smooth + parts.value(B)
-        if value > max(recent[-5:]) - 1e-4 * moved / (2 * length):
-            if moved <= 1e-30 * float(np.vdot(A, A)):
-                break
-            length /= 3
-            continue
-        if moved <= 1e-28 * float(np.vdot(A, A)):
-            break  # the difference of the gradients is rounding
-        curvature = float(np.vdot(move, new_gradient - gradient))
-        length = moved / curvature if curvature > 0 else 3 * length
-        A, gradient = B, new_gradient
-        recent.append(value)
-        best = min(best, (value, A), key=itemgetter(0))
-        if len(recent) > 12 and max(recent[-12:]) - min(recent[-12:]) <= 1e-14 * abs(value):
-            break
-    return best[1], M
+        return B, parts.value(B)
+
+    def more() -> bool:
+        return spent < MAX_PROXES
+
+    return proximal_gradient(partial(_smooth_part, S=S), prox, A, parts.value(A), size, n_steps=MAX_PROXES, more=more), M
 
 
-def _prox(part: _Part, x: Array, step: float) -> Array:
+def _prox(part: tuple[float, Structure], x: Array, step: float) -> Array:
     """The prox of one member, at a matrix or at a vector of eigenvalues."""
-    if x.ndim == 1:
-        return part.structure.f_prox(x, step * part.weight)  # type: ignore[attr-defined]
-    return part.structure.prox(x, step * part.weight)
+    weight, member = part
+    return (member.f_prox if x.ndim == 1 else member.prox)(x, step * weight)  # type: ignore[attr-defined]
 
 
 def _split(parts: _Parts, A: Array, step: float, M: Array | None, origin: Array | None) -> tuple[Array, Array | None, int]:
     """``argmin_B step F(B) + ||B - A||^2 / 2``, its multipliers, and the number of iterations.
 
-    Accelerated gradient ascent on the multipliers ``M``, with the momentum reset whenever it points downhill. ``B`` is the prox
-    of the first member at ``A - step sum(M)``; the multipliers of the others follow from their proxes (Moreau), those of ``l1``
-    from a clip. With an ``origin`` the prox is inexact: at most ``INNER_STEPS`` iterations, or until the members agree within a
-    tenth of ``||B - origin||``.
+    Accelerated gradient ascent on the multipliers ``M``. ``B`` is the prox of the first member at ``A - step sum(M)``; the
+    multipliers of the others follow from their proxes (Moreau), those of ``l1`` from a clip. With an ``origin`` the prox is
+    inexact: at most ``INNER_STEPS`` iterations, or until the members agree within a tenth of ``||B - origin||``.
     """
     first, *others = parts.parts
     q = len(others) + (parts.l1 > 0)
     if q == 0:
         return _prox(first, A, step), None, 1
     scale = q * step
-    x = np.zeros((q, *A.shape)) if M is None else M
-    extrapolated, momentum = x, 1.0
-    n_steps = INNER_STEPS if origin is not None else 5000 if A.ndim == 1 else 500  # steps on eigenvalues are cheap
-    for k in range(n_steps):
-        B, point = _prox(first, A - step * extrapolated.sum(axis=0), step), extrapolated
-        V = point + B / scale
+
+    def ascend(M: Array) -> tuple[Array, tuple[Array, Array], bool]:
+        B = _prox(first, A - step * M.sum(axis=0), step)
+        V = M + B / scale
         new = np.empty_like(V)
         for j, part in enumerate(others):
             new[j] = V[j] - _prox(part, scale * V[j], scale) / scale
         if parts.l1 > 0:
             new[-1] = np.clip(off_diagonal(V[-1]), -parts.l1, parts.l1)
-        change = scale * float(np.linalg.norm(new - point))
-        if change <= (
-            1e-13 * float(np.linalg.norm(B) + np.linalg.norm(A)) if origin is None else 0.1 * float(np.linalg.norm(B - origin))
-        ):
-            break
-        if k > 0 and float(np.vdot(new - point, new - x)) < 0:
-            momentum = 1.0
-        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        extrapolated = new + (momentum - 1) / grown * (new - x)
-        x, momentum = new, grown
-    if parts.l1 > 0:
-        new[-1] = np.clip(new[-1], -parts.l1, parts.l1)
-    return B, new, k + 1
+        exact = 1e-13 * float(np.linalg.norm(B) + np.linalg.norm(A))
+        enough = exact if origin is None else 0.1 * float(np.linalg.norm(B - origin))
+        return new, (B, new), scale * float(np.linalg.norm(new - M)) <= enough
 
-
-def added(one: Structure, other: Structure) -> Sum:
-    """The sum of two structures, either of which may be a sum."""
-    (members, weights), (more, their_weights) = _members_and_weights(one), _members_and_weights(other)
-    return Sum([*members, *more], [*weights, *their_weights])
-
-
-def scaled(structure: Structure, factor: float) -> Sum:
-    """A structure times a positive number."""
-    if not (is_number(factor) and factor > 0):
-        raise ValueError(f"a structure can be multiplied by a positive number, got {factor!r}")
-    members, weights = _members_and_weights(structure)
-    return Sum(members, [factor * weight for weight in weights])
-
-
-def _members_and_weights(structure: Structure) -> tuple[list[Structure], list[float]]:
-    if isinstance(structure, Sum):
-        return list(structure.members), list(structure._weights)
-    return [structure], [1.0]
+    start = np.zeros((q, *A.shape)) if M is None else M
+    n_steps = INNER_STEPS if origin is not None else 5000 if A.ndim == 1 else 500  # steps on eigenvalues are cheap
+    (B, M), rounds = accelerated(ascend, start, n_steps)
+    return B, M, rounds

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .._component import is_number
 from .feature_selection import FeatureSelection
 from .spectral import Trace
 from .term_sum import SplitStructure
-from .terms import EntryNorms, FeatureMatrix, TaskMatrix, TaskNorms, Variable
+from .terms import EntryNorms, FeatureMatrix, GroupNorms, TaskMatrix, TaskNorms, Variable
 
 
 @dataclass(eq=False, repr=False)
@@ -27,14 +26,11 @@ class Robust(SplitStructure):
     """
 
     outliers: float = 0.85
-
-    def check(self) -> None:
-        if not (is_number(self.outliers) and self.outliers > 0):
-            raise ValueError(f"Robust needs outliers > 0, got outliers={self.outliers!r}")
+    ranges: ClassVar[dict[str, str]] = {"outliers": "> 0"}
 
     def variables(self, width: int, n_tasks: int) -> list[Variable]:
         side = FeatureMatrix if width <= 3 * n_tasks else TaskMatrix
-        return [side(Trace()), TaskNorms(self.outliers)]
+        return [side(Trace()), TaskNorms(GroupNorms(self.outliers))]
 
 
 @dataclass(eq=False, repr=False)
@@ -51,11 +47,8 @@ class Dirty(SplitStructure):
     """
 
     private: float = 0.5
+    ranges: ClassVar[dict[str, str]] = {"private": "> 0"}
     keeps_columns: ClassVar[bool] = True
 
-    def check(self) -> None:
-        if not (is_number(self.private) and self.private > 0):
-            raise ValueError(f"Dirty needs private > 0, got private={self.private!r}")
-
     def variables(self, width: int, n_tasks: int) -> list[Variable]:
-        return [FeatureMatrix(FeatureSelection()), EntryNorms(self.private)]
+        return [FeatureMatrix(FeatureSelection()), EntryNorms(GroupNorms(self.private))]

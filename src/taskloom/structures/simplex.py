@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import null_space
+from scipy.linalg import helmert
 
 from .base import Array, Ray, Structure
 
@@ -28,19 +28,16 @@ class SumToZero(Structure):
                 f"trace, independent), got {self.structure!r}"
             )
 
-    def _basis(self, n_tasks: int) -> Array:
-        return null_space(np.ones((1, n_tasks)))
-
     @property
     def low_rank(self) -> bool:
         return True  # singular along 1
 
     def _restricted(self, A: Array) -> Array:
-        C = self._basis(len(A))
+        C = helmert(len(A)).T
         return C.T @ A @ C
 
     def _extended(self, B: Array) -> Array:
-        C = self._basis(len(B) + 1)
+        C = helmert(len(B) + 1).T
         return C @ B @ C.T
 
     def value(self, A: Array) -> float:
@@ -54,7 +51,7 @@ class SumToZero(Structure):
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         total = R.sum(axis=1)
-        A, penalty = self.structure.best_of_root(R @ self._basis(R.shape[1]), floor)
+        A, penalty = self.structure.best_of_root(R @ helmert(R.shape[1]).T, floor)
         return self._extended(A), penalty if float(total @ total) <= 1e-20 * float(np.vdot(R, R)) else np.inf
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
@@ -67,4 +64,4 @@ class SumToZero(Structure):
         return self.structure.ray(self._restricted(S))
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        return self.structure.ray_of_root(R @ self._basis(R.shape[1]))
+        return self.structure.ray_of_root(R @ helmert(R.shape[1]).T)

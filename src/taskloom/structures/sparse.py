@@ -8,7 +8,6 @@ problems in ``N`` whose inner minimum over ``A`` has a closed form. Every feasib
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -17,11 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from .._component import is_number
-from .._linalg import column_squares, compose, inverse_quadratic, sum_of_ratios, symmetric
-from .base import Array, IterativeStructure, Ray, Structure
-from .box_solvers import accelerated_ascent, maximise_in_box
-from .spectral import TINY, SpectralStructure
+from .._linalg import column_squares, compose, psd_eigh, sum_of_ratios, symmetric
+from .base import TINY, Array, IterativeStructure, Ray, Structure, penalty_with
+from .inner_solvers import accelerated, proximal_gradient
+from .spectral import SpectralStructure
 
 SHRINKAGE = (1.0, *(1 - 10.0**-k for k in range(10, 0, -1)))  # factors of N that are tried for a bound
 RELATIVE_RIDGE = 1e-14  # added to a singular R'R, relative to its trace; the penalty rises by the square root of it, 1e-7
@@ -40,7 +38,7 @@ def _with_l1(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def choose(self: L1Structure, *args: Any, **options: Any) -> Any:
-        if self.mu_and_l1[1] > 0:
+        if self.l1 > 0:
             return method(self, *args, **options)
         return getattr(super(L1Structure, self), method.__name__)(*args, **options)
 
@@ -54,49 +52,50 @@ class L1Structure(IterativeStructure, SpectralStructure):
     optimum it gives the exact dual bound.
     """
 
+    mu: float
+    l1: float
+
     @property
-    @abstractmethod
-    def mu_and_l1(self) -> tuple[float, float]:
+    def mu_and_l1(self) -> tuple[float, float]:  # type: ignore[override]
         """``mu`` and ``l1``."""
+        return self.mu, self.l1
 
     @property
     def iterative(self) -> bool:
-        return self.mu_and_l1[1] > 0
+        return self.l1 > 0
+
+    @property
+    def spectral(self) -> bool:  # type: ignore[override]
+        """Whether ``l1`` is zero."""
+        return not self.iterative
 
     def f(self, a: Array) -> float:
-        mu = self.mu_and_l1[0]
-        if mu == 0:
+        if self.mu == 0:
             return float(np.sum(a))
-        return float(np.sum(a - mu * np.log(a))) if np.all(a > 0) else np.inf
+        return float(np.sum(a - self.mu * np.log(a))) if np.all(a > 0) else np.inf
 
     def f_best(self, s: Array) -> Array:
-        mu = self.mu_and_l1[0]
-        return (mu + np.sqrt(mu**2 + 4 * s)) / 2
+        return (self.mu + np.sqrt(self.mu**2 + 4 * s)) / 2
 
     def f_conjugate(self, s: Array) -> float:
-        mu = self.mu_and_l1[0]
+        mu = self.mu
         if mu == 0:
             return 0.0 if np.max(s, initial=0.0) <= 1 else np.inf
         return float(np.sum(mu * np.log(mu / (1 - s)) - mu)) if np.all(s < 1) else np.inf
 
     def f_max_scale(self, s: Array) -> float:
-        return (1 - 1e-15 if self.mu_and_l1[0] > 0 else 1.0) / max(float(np.max(s, initial=0.0)), TINY)
+        return (1 - 1e-15 if self.mu > 0 else 1.0) / max(float(np.max(s, initial=0.0)), TINY)
 
     def f_prox(self, a: Array, step: float) -> Array:
-        shifted, mu = a - step, self.mu_and_l1[0]
+        shifted, mu = a - step, self.mu
         if mu == 0:
             return np.maximum(shifted, 0.0)
         root = np.hypot(shifted, 2 * np.sqrt(step * mu))  # the other form below avoids cancellation where shifted < 0
         return np.where(shifted >= 0, (shifted + root) / 2, 2 * step * mu / np.where(shifted >= 0, 1.0, root - shifted))
 
-    def for_run(self) -> Structure:
-        return super().for_run() if self.iterative else self
-
-    @_with_l1
     def value(self, A: Array) -> float:
-        mu, l1 = self.mu_and_l1
-        plain = float(np.trace(A)) if mu == 0 else self.f(np.linalg.eigvalsh(symmetric(A)))
-        return plain + l1 * float(np.abs(off_diagonal(A)).sum())
+        plain = float(np.trace(A)) if self.mu == 0 else self.f(np.linalg.eigvalsh(symmetric(A)))
+        return plain + self.l1 * float(np.abs(off_diagonal(A)).sum())
 
     # --- best structure -----------------------------------------------------------------------------------------------
 
@@ -109,8 +108,7 @@ class L1Structure(IterativeStructure, SpectralStructure):
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         """The better one of what the iteration finds and the best diagonal structure (where ``R'R`` is nearly singular)."""
         A = self._maximise_dual(self._regularised_root(R, floor))
-        norm = inverse_quadratic(R, *np.linalg.eigh(symmetric(A)))
-        penalty = norm + self.value(A) if np.isfinite(norm) else np.inf
+        penalty = penalty_with(self, R, A)
         squares = column_squares(R)
         d = self.f_best(squares + floor)
         diagonal_penalty = sum_of_ratios(squares, d) + self.f(d)
@@ -123,7 +121,7 @@ class L1Structure(IterativeStructure, SpectralStructure):
 
     def _regularised_root(self, R: Array, floor: float) -> Array:
         """A root of ``R'R + floor I`` with as few rows as its rank."""
-        if self.mu_and_l1[0] == 0:  # a small ridge, because I + N must be definite on the null space of R too
+        if self.mu == 0:  # a small ridge, because I + N must be definite on the null space of R too
             floor = max(floor, RELATIVE_RIDGE * float(np.vdot(R, R)))
         if floor > 0:
             R = np.vstack([R, np.sqrt(floor) * np.eye(R.shape[1])])
@@ -134,78 +132,67 @@ class L1Structure(IterativeStructure, SpectralStructure):
     def _maximise_dual(self, R: Array) -> Array:
         if len(R) == 0:
             return np.diag(self.f_best(np.zeros(R.shape[1])))
-        dual = self._step_dual(R)
         start = self._last_multipliers
-        if start is None or not np.isfinite(dual(start)[0]):
+        if start is None or not np.isfinite(self._dual(start, R)[0]):
             start = np.zeros((R.shape[1], R.shape[1]))
 
-        def objective(N: Array) -> tuple[float, Array]:
-            value, A = dual(N)
-            return value, off_diagonal(A)  # N has no diagonal
+        def cost(N: Array) -> tuple[float, Array]:
+            value, A = self._dual(N, R)
+            return -value, -off_diagonal(A)  # N has no diagonal
 
-        N = maximise_in_box(objective, start, self.mu_and_l1[1])
+        l1, length = self.l1, 1 / max(float(np.abs(cost(start)[1]).max()), 1e-30)
+        N = proximal_gradient(cost, lambda N, _: (np.clip(N, -l1, l1), 0.0), start, 0.0, length, rtol=0.0)
         self._keep(N)
-        return dual(N)[1]
+        return self._dual(N, R)[1]
 
-    def _step_dual(self, R: Array) -> Callable[[Array], tuple[float, Array]]:
-        """The dual function ``N -> min_A tr(A^-1 R'R) + <I + N, A> - mu log det A``, and the minimiser ``A``.
+    def _dual(self, N: Array, R: Array) -> tuple[float, Array]:
+        """The dual function ``min_A tr(A^-1 R'R) + <I + N, A> - mu log det A``, and the minimiser ``A``.
 
         With ``I + N = CC'``, the condition ``A (I + N) A = R'R + mu A`` is a quadratic equation for the eigenvalues of
         ``C'AC``. For ``mu = 0``, ``A = R'(R(I + N)R')^(-1/2)R``, and ``I + N`` must be definite on the row space of ``R`` only.
         """
-        mu = self.mu_and_l1[0]
-
-        def without_log_det(N: Array) -> tuple[float, Array]:
+        if self.mu == 0:
             e, E = np.linalg.eigh(symmetric(R @ R.T + R @ N @ R.T))
             if e[0] <= -1e-13 * e[-1]:
                 return -np.inf, np.zeros_like(N)
             e = np.maximum(e, 1e-16 * max(e[-1], TINY))
             RE = R.T @ E
             return 2 * float(np.sqrt(e).sum()), (RE / np.sqrt(e)) @ RE.T
-
-        def with_log_det(N: Array) -> tuple[float, Array]:
-            C = _cholesky(np.eye(len(N)) + N)
-            if C is None:
-                return -np.inf, np.zeros_like(N)
-            RC = R @ C
-            s, V = np.linalg.eigh(symmetric(RC.T @ RC))
-            s = np.maximum(s, 0.0)
-            x = (mu + np.sqrt(mu**2 + 4 * s)) / 2
-            value = float((s / x + x - mu * np.log(x)).sum()) + 2 * mu * float(np.log(np.diag(C)).sum())
-            half = solve_triangular(C, V, lower=True, trans="T", check_finite=False)
-            return value, (half * x) @ half.T
-
-        return with_log_det if mu > 0 else without_log_det
+        C = _cholesky(np.eye(len(N)) + N)
+        if C is None:
+            return -np.inf, np.zeros_like(N)
+        RC = R @ C
+        s, V = psd_eigh(RC.T @ RC)
+        x = self.f_best(s)
+        value = sum_of_ratios(s, x) + self.f(x) + 2 * self.mu * float(np.log(np.diag(C)).sum())
+        half = solve_triangular(C, V, lower=True, trans="T", check_finite=False)
+        return value, compose(x, half)
 
     # --- prox -----------------------------------------------------------------------------------------------
 
-    @_with_l1
-    def prox(self, A: Array, step: float) -> Array:
-        return self._prox_and_dual(A, step)[0]
-
-    @_with_l1
-    def proximal_step(self, A: Array, gradient: Array, step: float) -> Array:
-        """An inexact prox, accurate relative to the length of the step, from the ``N`` of the step before."""
-        B, N = self._prox_and_dual(A - step * gradient, step, self._last_multipliers, A)
-        self._keep(N, from_prox=True)
-        return B
-
-    def _prox_and_dual(self, A: Array, step: float, N: Array | None = None, origin: Array | None = None) -> tuple[Array, Array]:
+    def _prox_and_multipliers(
+        self, A: Array, step: float, N: Array | None = None, origin: Array | None = None
+    ) -> tuple[Array, Array | None]:
         """The prox ``B(N)``, which is the prox without ``l1`` at ``A - step N``, at the optimal ``N``; and that ``N``.
 
         With an ``origin`` the prox is inexact: its duality gap is at most a tenth of ``||B - origin||^2 / step``.
         """
-        l1 = self.mu_and_l1[1]
+        l1 = self.l1
+        if l1 == 0:
+            return SpectralStructure.prox(self, A, step), None
 
-        def B(N: Array) -> Array:
+        def ascend(N: Array) -> tuple[Array, tuple[Array, Array], bool]:
+            N = np.clip(N, -l1, l1)
             a, V = np.linalg.eigh(symmetric(A - step * N))
-            return compose(self.f_prox(a, step), V)
+            B = compose(self.f_prox(a, step), V)
+            gradient = off_diagonal(B)
+            new, support = np.clip(N + gradient / step, -l1, l1), l1 * float(np.abs(gradient).sum())
+            enough = 0.0 if origin is None else 0.1 * float(np.sum((B - origin) ** 2)) / step
+            done = support - float(np.vdot(N, gradient)) <= max(enough, 1e-14 * support)
+            return new, (B, N), done or float(np.abs(new - N).max(initial=0.0)) <= 1e-14 * l1
 
-        def enough(B: Array) -> float:
-            return 0.1 * float(np.sum((B - origin) ** 2)) / step if origin is not None else 0.0
-
-        start = np.clip(off_diagonal(A) / step, -l1, l1) if N is None else N
-        return accelerated_ascent(B, off_diagonal, start, l1, 1 / step, enough, 500 if origin is None else INNER_STEPS)
+        start = off_diagonal(A) / step if N is None else N
+        return accelerated(ascend, start, 500 if origin is None else INNER_STEPS)[0]
 
     # --- dual bound ----------------------------------------------------------------------------------------------
 
@@ -221,7 +208,7 @@ class L1Structure(IterativeStructure, SpectralStructure):
 
         The bound is exact at the optimum, with the ``N`` of the prox around ``near``.
         """
-        mu = self.mu_and_l1[0]
+        mu = self.mu
         C, s = self._feasible_factor(R, near)
         level = R.shape[1] * (mu * np.log(mu) - mu) - 2 * mu * float(np.log(np.diag(C)).sum()) if mu > 0 else 0.0
         max_scale = self.f_max_scale(s)
@@ -235,12 +222,9 @@ class L1Structure(IterativeStructure, SpectralStructure):
 
     def whitened(self, R: Array) -> Array | None:
         """For ``mu = 0`` and the ``N`` of the last proximal step: ``R'R <= I + N = CC'`` bounds the values of ``R C^-T``."""
-        if self._last_multipliers is None or not self._run.from_prox or self.mu_and_l1[0] > 0:  # type: ignore[union-attr]
+        if self._last_multipliers is None or not self._run.from_prox or self.mu > 0:  # type: ignore[union-attr]
             return None
         return solve_triangular(self._feasible_factor(R, None)[0], R.T, lower=True, check_finite=False).T
-
-    def conjugate(self, S: Array, near: Array | None = None) -> float:
-        return self.ray(S, near).conjugate(1.0)
 
     def _feasible_factor(self, R: Array, near: Array | None) -> tuple[Array, Array]:
         """``C`` with ``CC' = I + N``, and the eigenvalues of ``C^-1 R'R C^-T``: the largest one bounds ``c``.
@@ -248,14 +232,8 @@ class L1Structure(IterativeStructure, SpectralStructure):
         ``I + N`` is singular at the optimum where ``R'R`` is, and may be indefinite before: ``N`` is shrunk as long as the
         bound on ``c`` improves.
         """
-        zeros = np.zeros((R.shape[1], R.shape[1]))
-
-        def find(last: Array | None) -> Array:
-            A = zeros if near is None else near
-            size = max(float(np.trace(A)), 1e-12)
-            return self._prox_and_dual(A + size * R.T @ R, size, last)[1]
-
-        N: Any = self._multipliers_for_bound(zeros, find)
+        found = self._multipliers_for_bound(R.T @ R, near)
+        N = np.zeros((R.shape[1], R.shape[1])) if found is None else found
         best, last = (np.eye(len(N)), _squares(R)), np.inf
         for share in SHRINKAGE:
             C = _cholesky(np.eye(len(N)) + share * N)
@@ -293,15 +271,9 @@ class Sparse(L1Structure):
     """
 
     l1: float = 0.1
+    mu = 0.0
+    ranges: ClassVar[dict[str, str]] = {"l1": ">= 0"}
     zeroes_relations: ClassVar[bool] = True
-
-    def check(self) -> None:
-        if not (is_number(self.l1) and self.l1 >= 0):
-            raise ValueError(f"Sparse needs l1 >= 0, got l1={self.l1!r}")
-
-    @property
-    def mu_and_l1(self) -> tuple[float, float]:
-        return 0.0, self.l1
 
 
 @dataclass(eq=False, repr=False)
@@ -320,21 +292,12 @@ class LogDet(L1Structure):
 
     mu: float = 1.0
     l1: float = 0.0
+    ranges: ClassVar[dict[str, str]] = {"mu": "> 0", "l1": ">= 0"}
     interior: ClassVar[bool] = True
-
-    def check(self) -> None:
-        if not (is_number(self.mu) and self.mu > 0):
-            raise ValueError(f"LogDet needs mu > 0, got mu={self.mu!r}")
-        if not (is_number(self.l1) and self.l1 >= 0):
-            raise ValueError(f"LogDet needs l1 >= 0, got l1={self.l1!r}")
 
     @property
     def zeroes_relations(self) -> bool:  # type: ignore[override]
         return self.l1 > 0
-
-    @property
-    def mu_and_l1(self) -> tuple[float, float]:
-        return self.mu, self.l1
 
     def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         if self.l1 > 0:

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from .._component import is_number
-from .._linalg import column_squares, compose, psd_eigh, spectral_map, spectrum, sum_of_ratios, symmetric
+from .._linalg import column_squares, compose, psd_eigh, spectrum, sum_of_ratios, symmetric
 from . import factored_matrix as factors
 from .base import TINY, Array, Ray, Structure
 
 
 class SpectralStructure(Structure):
     """``F(A) = f(a)``, a symmetric convex function of the eigenvalues. Subclasses define ``f`` and its four operations."""
+
+    spectral: bool = True
 
     @abstractmethod
     def f(self, a: Array) -> float:
@@ -99,18 +100,28 @@ class SpectralStructure(Structure):
         return float(self.f(spectrum(A)))
 
     def best_structure(self, S: Array) -> Array:
-        return spectral_map(self.f_best, S)
+        s, V = psd_eigh(S)
+        return compose(self.f_best(s), V)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         if not np.any(R):  # the start of every fit: all eigenvectors are equivalent
             a = self.f_best(np.full(R.shape[1], floor))
             return np.diag(a), self.f(a)
-        tall = R.shape[0] > 2 * R.shape[1]
-        _, values, Vt = np.linalg.svd(np.linalg.qr(R, mode="r") if tall else R, full_matrices=R.shape[0] < R.shape[1])
-        squared_norm = np.zeros(R.shape[1])
+        a, Vt, penalty = self._best_eigen(R, floor)
+        k, T = Vt.shape
+        rest = float(a[-1]) if k < T else 0.0  # all other eigenvalues are equal
+        A = compose(a[:k] - rest, Vt.T)
+        A.flat[:: T + 1] += rest
+        return A, penalty
+
+    def _best_eigen(self, R: Array, floor: float) -> tuple[Array, Array, float]:
+        """All eigenvalues of the best structure, the eigenvectors in the row space of ``R``, and the penalty."""
+        rows, T = R.shape
+        _, values, Vt = np.linalg.svd(np.linalg.qr(R, mode="r") if rows > 2 * T else R, full_matrices=False)
+        squared_norm = np.zeros(T)
         squared_norm[: values.size] = values**2
         a = self.f_best(squared_norm + floor)
-        return compose(a, Vt.T), sum_of_ratios(squared_norm, a) + self.f(a)
+        return a, Vt, sum_of_ratios(squared_norm, a) + self.f(a)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return float(self.f_conjugate(spectrum(S)))
@@ -134,20 +145,11 @@ class EitherSide(SpectralStructure):
     either_side: ClassVar[bool] = True
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
-        """With fewer rows than tasks, from a thin singular value decomposition of ``R``."""
         rows, T = R.shape
-        if rows >= T or (T <= factors.DENSE_TASKS and not np.any(R)):
+        if rows >= T or T <= factors.DENSE_TASKS:
             return self.best_of_root(R)
-        _, values, Vt = np.linalg.svd(R, full_matrices=False)
-        squared_norm = np.zeros(T)
-        squared_norm[:rows] = values**2
-        a = self.f_best(squared_norm)
-        total = sum_of_ratios(squared_norm, a) + self.f(a)
-        if T > factors.DENSE_TASKS:
-            return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), total
-        A = compose(a[:rows] - a[-1], Vt.T)  # all other eigenvalues are equal
-        A.flat[:: T + 1] += a[-1]
-        return A, total
+        a, Vt, penalty = self._best_eigen(R, 0.0)
+        return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), penalty
 
     def value(self, A: Any) -> float:
         return float(self.f(A.spectrum())) if isinstance(A, factors.FactoredStructure) else super().value(A)
@@ -228,7 +230,24 @@ def _bracketed_root(a: Array, rise: float, power: float) -> Array:
 
 
 @dataclass(eq=False, repr=False)
-class Schatten(EitherSide):
+class _PowerStructure(EitherSide):
+    """A function of ``tr A^p``."""
+
+    p: float
+    ranges: ClassVar[dict[str, str]] = {"p": ">= 1 to be convex"}
+
+    @property
+    def low_rank(self) -> bool:
+        return self.p == 1
+
+    @property
+    def mu_and_l1(self) -> tuple[float, float] | None:  # type: ignore[override]
+        """That of ``tr A``, if ``p`` is 1."""
+        return (0.0, 0.0) if self.p == 1 else None
+
+
+@dataclass(eq=False, repr=False)
+class Schatten(_PowerStructure):
     """``F(A) = tr A^p``, ``p >= 1``: the paper's spectral penalties (its Proposition on p-Schatten penalties).
 
     The best structure is ``(S / p)^(1/(p+1))``; the formula printed in the paper has an error (docs/notation.md).
@@ -239,20 +258,10 @@ class Schatten(EitherSide):
         The power of the eigenvalues, at least 1; ``Trace`` is 1 and ``Frobenius`` is 2.
     """
 
-    p: float
-
-    def check(self) -> None:
-        if not (is_number(self.p) and self.p >= 1):
-            raise ValueError(f"{type(self).__name__} needs a finite p >= 1 to be convex, got p={self.p!r}")
-
     @property
     def schatten_power(self) -> float:  # type: ignore[override]
         """The power ``p``."""
         return self.p
-
-    @property
-    def low_rank(self) -> bool:
-        return self.p == 1
 
     def f(self, a: Array) -> float:
         return float(np.sum(a**self.p))
@@ -303,7 +312,7 @@ class Frobenius(Schatten):
 
 
 @dataclass(eq=False, repr=False)
-class SchattenNorm(EitherSide):
+class SchattenNorm(_PowerStructure):
     """``F(A) = ||A||_p``, the norm itself: the same solutions as ``Schatten(p)`` at other values of ``alpha``.
 
     Parameters
@@ -311,16 +320,6 @@ class SchattenNorm(EitherSide):
     p : float
         The order of the norm, at least 1.
     """
-
-    p: float
-
-    def check(self) -> None:
-        if not (is_number(self.p) and self.p >= 1):
-            raise ValueError(f"SchattenNorm needs a finite p >= 1 to be convex, got p={self.p!r}")
-
-    @property
-    def low_rank(self) -> bool:
-        return self.p == 1
 
     def _norm(self, a: Array, p: float) -> float:
         largest = float(np.max(a, initial=0.0))

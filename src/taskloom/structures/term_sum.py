@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from .base import Array, Ray, Structure
-from .terms import TaskMatrix, Term, Variable, variable_of
+from .terms import FeatureMatrix, TaskMatrix, Term, Variable
 
 
 @dataclass(eq=False, repr=False)
@@ -41,7 +41,10 @@ class TermSum(Structure):
         super().__post_init__()
         given = [each for each in self.structures if isinstance(each, Structure)]
         decouple = all(each.on_features or each.either_side for each in given) and max(self.widths) <= 3 * self.n_tasks
-        self.variables = [variable_of(each, decouple) if isinstance(each, Structure) else each for each in self.structures]
+        self.variables: list[Variable] = [
+            (FeatureMatrix if decouple or each.on_features else TaskMatrix)(each) if isinstance(each, Structure) else each
+            for each in self.structures
+        ]
 
     @classmethod
     def of(cls, structures: list[Structure], widths: list[int], n_tasks: int) -> TermSum:
@@ -49,7 +52,7 @@ class TermSum(Structure):
         if len(structures) != len(widths):
             raise ValueError(f"{len(widths)} kernels need one structure, or one for each, got {len(structures)} structures")
         for structure, width in zip(structures, widths, strict=True):
-            if isinstance(structure, SplitStructure):
+            if structure.splits_weights:
                 raise ValueError(f"{type(structure).__name__} is a sum already and cannot be one term of another")
             structure.check_tasks(n_tasks)
             if not structure.convex:
@@ -63,11 +66,11 @@ class TermSum(Structure):
 
     @property
     def known(self) -> bool:  # type: ignore[override]
-        return all(isinstance(m, TaskMatrix) and m.structure.known for m in self.variables)
+        return all(variable.structure.known for variable in self.variables)
 
     @property
     def proof(self) -> str:  # type: ignore[override]
-        return next((m.structure.proof for m in self.variables if isinstance(m, TaskMatrix) and m.structure.proof), "")
+        return next((variable.structure.proof for variable in self.variables if variable.structure.proof), "")
 
     @property
     def needs_task_matrix(self) -> bool:
@@ -83,39 +86,46 @@ class TermSum(Structure):
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         return [part.reshape(shape) for part, shape in zip(np.split(A, ends[:-1]), shapes, strict=True)]
 
+    def _by_variable(self, A: Array) -> list[tuple[Structure, Array]]:
+        """The structure of each term, and its variable."""
+        return [(m.structure, a) for m, a in zip(self.variables, self.split(A), strict=True)]
+
+    def _by_root(self, R: Array) -> list[tuple[Structure, Array]]:
+        """The structure of each term, and its weights, or its ``Z``, in the orientation of the structure."""
+        return [(m.structure, m.oriented(r)) for m, r in zip(self.variables, self.features_of(R), strict=True)]
+
     def value(self, A: Array) -> float:
-        return sum(m.value(a) for m, a in zip(self.variables, self.split(A), strict=True))
+        return sum(F.value(a) for F, a in self._by_variable(A))
 
     def squared_norm(self, R: Array, A: Array) -> float:
-        return sum(m.squared_norm(r, a) for m, r, a in zip(self.variables, self.features_of(R), self.split(A), strict=True))
+        return sum(F.squared_norm(r, a) for (F, r), a in zip(self._by_root(R), self.split(A), strict=True))
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        found = [m.best(r, floor) for m, r in zip(self.variables, self.features_of(R), strict=True)]
+        found = [F.best_of_root(r, floor) for F, r in self._by_root(R)]
         return np.concatenate([a.ravel() for a, _ in found]), float(sum(penalty for _, penalty in found))
 
     def moments(self, R: Array) -> Array:
         """The concatenated second moments of the terms."""
-        return np.concatenate([m.moments(r).ravel() for m, r in zip(self.variables, self.features_of(R), strict=True)])
+        return np.concatenate([F.moments(r).ravel() for F, r in self._by_root(R)])
 
     def prox(self, A: Array, step: float) -> Array:
-        return np.concatenate([m.prox(a, step).ravel() for m, a in zip(self.variables, self.split(A), strict=True)])
+        return np.concatenate([F.prox(a, step).ravel() for F, a in self._by_variable(A)])
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        nearby: list[Array | None] = [None] * len(self.variables) if near is None else list(self.split(near))
-        rays = [m.ray(r, a) for m, r, a in zip(self.variables, self.features_of(R), nearby, strict=True)]
+        nearby = [None] * len(self.variables) if near is None else self.split(near)
+        rays = [F.ray_of_root(r, a) for (F, r), a in zip(self._by_root(R), nearby, strict=True)]
         return Ray(min(ray.max_scale for ray in rays), lambda c: float(sum(ray.conjugate(c) for ray in rays)))
 
     def root(self, A: Array) -> Any:
-        return [m.root(a) for m, a in zip(self.variables, self.split(A), strict=True)]
+        return [F.root(a) for F, a in self._by_variable(A)]
 
     def inverse_trace(self, A: Array) -> float:
-        return sum(m.inverse_trace(a) for m, a in zip(self.variables, self.split(A), strict=True))
+        return sum(F.inverse_trace(a) for F, a in self._by_variable(A))
 
-    def best_structure(self, S: Array) -> Array:
-        raise TypeError("a sum of terms depends on the weights, not on S: use best_of_root")
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("a sum of terms depends on the weights and on Z, not on S: use best_of_root and ray_of_root")
 
-    def conjugate(self, S: Array, near: Array | None = None) -> float:
-        raise TypeError("a sum of terms depends on Z, not on S: use ray_of_root")
+    best_structure = conjugate = _refuse
 
     def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:
         columns = [slice(*ends) for ends in pairwise(accumulate(self.widths, initial=0))]
@@ -124,6 +134,8 @@ class TermSum(Structure):
 
 class SplitStructure(Structure):
     """A structure that splits the weights into several terms on the same features; see ``terms`` for its operations."""
+
+    splits_weights: ClassVar[bool] = True
 
     @property
     def needs_task_matrix(self) -> bool:

@@ -8,12 +8,13 @@ task's block of ``C``, and a system of the size of that task updates ``P``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._linalg import one_thread, psd_eigh
+from .._linalg import compose, one_thread, psd_eigh
 from ..problem import Problem
 from ..structures.factored_matrix import LARGEST_ARRAY
 
@@ -29,36 +30,26 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
     """
     seen = problem.observations
     n, T = problem.features.shape[0], problem.n_tasks
-    if problem.structure.is_sum:
-        return None
-    if not (problem.structure.known and problem.loss.quadratic and isinstance(problem.features, np.ndarray)):
+    known = problem.structure.known and not problem.structure.is_sum
+    if not (known and problem.loss.quadratic and isinstance(problem.features, np.ndarray)):
         return None
     first = seen.weight[np.minimum(seen.starts[:-1], seen.y.size - 1)]
     if not np.allclose(seen.weight, first[seen.task], rtol=1e-12, atol=0.0) or seen.counts.min() < 2:
         return None  # with sample weights the rest is rescaled in another way
     each_row = rows and T > 1
-    if T > LARGEST_ARRAY or (not each_row and seen.y.size > MAX_DENSE_ROWS):
+    if T > LARGEST_ARRAY or (seen.grouping.full_rows != n if each_row else seen.y.size > MAX_DENSE_ROWS):
         return None
     with one_thread():
-        R = _metric(problem)
-        if each_row:
-            complete = seen.y.size == n * T and np.array_equal(seen.row, np.tile(np.arange(n), T))
-            return np.stack([_shared(problem, R(a), a * (n - 1) / n) for a in alphas]) if complete else None
-        return np.stack([_own(problem, R, float(a), by_size) for a in alphas])
-
-
-def _metric(problem: Problem) -> Callable[[float], Array]:
-    """``A (I + ridge/alpha A)^-1`` as a function of alpha."""
-    a, V = psd_eigh(problem.structure.best_structure(np.eye(problem.n_tasks)))
-
-    def at(alpha: float) -> Array:
-        return (V * (a / (1 + problem.ridge / alpha * a))) @ V.T
-
-    return at
+        a, V = psd_eigh(problem.structure.best_structure(np.eye(T)))
+        predict = _shared if each_row else partial(_own, by_size=by_size)
+        return np.stack([predict(problem, compose(a / (1 + problem.ridge / alpha * a), V), alpha) for alpha in alphas])
 
 
 def _shared(problem: Problem, R: Array, alpha: float) -> Array:
-    """Every task observed in every row: diagonal in the eigenvectors of the features and of the structure."""
+    """Every task observed in every row: diagonal in the eigenvectors of the features and of the structure.
+
+    ``R`` is ``A (I + ridge/alpha A)^-1``.
+    """
     seen = problem.observations
     n, T = len(problem.features), problem.n_tasks
     c = seen.weight[seen.starts[:-1]] * n
@@ -67,7 +58,7 @@ def _shared(problem: Problem, R: Array, alpha: float) -> Array:
     k = d**2
     a, V = psd_eigh(np.sqrt(c)[:, None] * R * np.sqrt(c))
     y = (Y - Y.mean(axis=0) if problem.fit_intercept else Y) * np.sqrt(c) @ V
-    penalty = alpha * n  # in units where every observation has weight 1
+    penalty = alpha * (n - 1)  # without a row, in units where every observation has weight 1
     inside = U.T @ y
     shrunk = 1 / (k[:, None] * a + penalty)
     P_y = U @ (inside * shrunk) + (y - U @ inside) / penalty
@@ -77,14 +68,13 @@ def _shared(problem: Problem, R: Array, alpha: float) -> Array:
     return (Y - residual).T.ravel()
 
 
-def _own(problem: Problem, R: Callable[[float], Array], alpha: float, by_size: bool) -> Array:
+def _own(problem: Problem, R: Array, alpha: float, by_size: bool) -> Array:
     """One observation at a time, with the weights of its task (or of all tasks) as they are without it."""
     seen = problem.observations
     N = seen.y.size
     scaled_alpha = alpha * (N - 1) / N if by_size else alpha
     phi = problem.features[seen.row]
-    metric = R(alpha)[np.ix_(seen.task, seen.task)]
-    C = (phi @ phi.T) * metric / scaled_alpha + np.diag(1 / seen.weight)
+    C = (phi @ phi.T) * R[np.ix_(seen.task, seen.task)] / scaled_alpha + np.diag(1 / seen.weight)
     P = cho_solve(cho_factor(C), np.eye(N))
     if problem.fit_intercept:
         E = np.eye(problem.n_tasks)[seen.task]

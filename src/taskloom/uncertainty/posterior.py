@@ -6,13 +6,12 @@ variance ``tau/(2 v_i)`` and a flat prior on the intercepts: its mean is the fit
 the residuals (their weighted squares over the residual degrees of freedom), or from a given noise level. Tasks between which
 ``A`` is zero are independent, so each connected component of tasks has its own posterior.
 
-That takes ``A`` as known. ``JointPrior`` (``prior.py``) also accounts for the uncertainty of a learned structure.
+That takes ``A`` as known. A joint prior (``prior.py``) also accounts for the uncertainty of a learned structure.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -21,9 +20,10 @@ from scipy.sparse.csgraph import connected_components
 
 from .._component import is_number
 from .._linalg import one_thread, psd_eigh
+from ..design import Observations
 from ..features.kernels import Matrix, row_squares, to_dense, weighted_gram
 from ..problem import Problem
-from .prior import JointPrior, Prior, structure_directions
+from .prior import Prior, structure_directions
 
 Array = np.ndarray
 MAX_DENSE_ROWS = 6000  # rows of the largest dense system that a posterior factors
@@ -60,13 +60,13 @@ class Posterior:
             raise ValueError(f"noise must be None or a positive number whose square is one, got {noise!r}")
         seen = problem.observations
         rho = problem.ridge / problem.alpha
-        directions = structure_directions(W, A) if joint and not problem.structure.known else None
+        directions = structure_directions(W, A) if joint and not problem.structure.known else ()
         self.n_tasks = problem.n_tasks
         with one_thread():
             self.groups = []
-            for tasks in _connected(A):
-                own = A[np.ix_(tasks, tasks)]
-                prior = Prior(own, rho) if directions is None else JointPrior(own, rho, *directions)
+            n_groups, label = connected_components(np.abs(A) > 0, directed=False)  # of the tasks under A
+            for tasks in (np.flatnonzero(label == g) for g in range(n_groups)):
+                prior = Prior(A[np.ix_(tasks, tasks)], rho, *directions)
                 self.groups.append((tasks, _group(problem, prior, tasks)))
         used = sum(group.degrees_of_freedom for _, group in self.groups)
         if noise is None:
@@ -88,26 +88,16 @@ class Posterior:
         return np.sqrt(self.tau / 2 * np.maximum(variance, 0.0))
 
 
-def _connected(A: Array) -> list[Array]:
-    """The connected components of the tasks under ``A``."""
-    n_groups, label = connected_components(np.abs(A) > 0, directed=False)
-    return [np.flatnonzero(label == g) for g in range(n_groups)]
-
-
 def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
-    mine = np.isin(problem.observations.task, tasks)
-    seen = _Observed(
-        problem.observations.row[mine],
-        np.searchsorted(tasks, problem.observations.task[mine]),
-        problem.observations.weight[mine],
-    )
-    n, T = problem.features.shape[0], len(tasks)
-    if seen.row.size == n * T and np.array_equal(seen.row, np.tile(np.arange(n), T)):
+    every = problem.observations
+    mine, n, T = np.isin(every.task, tasks), problem.n_rows, len(tasks)
+    seen = Observations(every.row[mine], np.searchsorted(tasks, every.task[mine]), every.y[mine], every.weight[mine], T)
+    if seen.grouping.full_rows == n:
         by_task = seen.weight.reshape(T, n)
         c = by_task.sum(axis=1)
         s = by_task[0] / c[0]
         if np.allclose(by_task, c[:, None] * s, rtol=1e-12, atol=0.0):
-            if not isinstance(prior, JointPrior):
+            if prior.directions is None:
                 return _Shared(problem, prior, s, c)
             if np.allclose(c, c[0], rtol=1e-12, atol=0.0):
                 return _SharedJoint(problem, prior, s, float(c[0]))
@@ -118,13 +108,6 @@ def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
             f"{MAX_DENSE_ROWS}); fit a subset of the rows, or use fewer features"
         )
     return _ByObservation(problem, prior, seen) if columns + T > N else _ByWeight(problem, prior, seen)
-
-
-@dataclass(frozen=True, eq=False)
-class _Observed:
-    row: Array
-    task: Array
-    weight: Array
 
 
 class _Centred:
@@ -164,7 +147,7 @@ class _SharedJoint:
     precision of ``z`` is ``h (1 - h q)``, and the derivative of a prediction at ``x`` is ``x'(1 - q h) U``.
     """
 
-    def __init__(self, problem: Problem, prior: JointPrior, s: Array, c: float):
+    def __init__(self, problem: Problem, prior: Prior, s: Array, c: float):
         alpha, own = problem.alpha, prior.own
         self.inner = _Centred(problem, s)
         h, U = c * self.inner.k, self.inner.V.T @ prior.directions
@@ -196,7 +179,7 @@ class _SharedJoint:
 class _Dense(ABC):
     """Base of the two dense forms."""
 
-    def __init__(self, problem: Problem, prior: Prior, seen: _Observed):
+    def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         self.alpha, self.n_tasks = problem.alpha, len(prior.R)
         self.prior = prior
         self.phi = to_dense(problem.features[seen.row])
@@ -222,7 +205,7 @@ class _Dense(ABC):
 class _ByWeight(_Dense):
     """Fewer weights than observations: the precision matrix of weights and intercepts."""
 
-    def __init__(self, problem: Problem, prior: Prior, seen: _Observed):
+    def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         super().__init__(problem, prior, seen)
         X = prior.columns(self.phi, seen.task)
         joint = np.hstack([X, self.E])
@@ -244,7 +227,7 @@ class _ByWeight(_Dense):
 class _ByObservation(_Dense):
     """Fewer observations than weights: the covariance matrix of the observations, bordered by the intercepts."""
 
-    def __init__(self, problem: Problem, prior: Prior, seen: _Observed):
+    def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         super().__init__(problem, prior, seen)
         covariance = prior.covariance(self.phi, seen.task, self.phi, seen.task) / self.alpha
         total = covariance + np.diag(1 / seen.weight)

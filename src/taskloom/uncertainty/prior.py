@@ -23,56 +23,42 @@ RANK_TOLERANCE = 1e-14  # eigenvalues below this share of the largest are roundi
 class Prior:
     """The prior of weights given the structure, in units of ``tau / (2 alpha)``: ``cov(x'w_t, z'w_s) = x'z R_ts``.
 
-    Where all features are of one task, ``task`` may have one entry.
+    With an uncertain structure there is more variance along ``directions`` (``r x k``, with eigenvalues ``d``), independently
+    for each task. Where all features are of one task, ``task`` may have one entry.
     """
 
-    def __init__(self, A: Array, rho: float):
+    def __init__(self, A: Array, rho: float, directions: Array | None = None, d: Array | None = None):
         self.a, self.V = psd_eigh(A)
         own = self.a / (1 + rho * self.a)
         self.own = np.where(own > RANK_TOLERANCE * own.max(initial=0.0), own, 0.0)
         self.R = compose(self.own, self.V)
         self.root = self.V[:, self.own > 0] * np.sqrt(self.own[self.own > 0])  # T x q
+        self.directions, both = directions, self.a + (np.zeros((0, 1)) if d is None else d[:, None])
+        self.extra_variance = both / (1 + rho * both) - self.own  # k x T: by direction and eigenvector of A
+
+    def _along(self, phi: Array) -> Array:
+        """The features along each of the directions (``k x m``)."""
+        return np.zeros((0, len(phi))) if self.directions is None else (phi @ self.directions).T
 
     def n_columns(self, n_features: int) -> int:
         """The number of features with this covariance."""
-        return n_features * self.root.shape[1]
+        return n_features * self.root.shape[1] + self.extra_variance.size
 
     def columns(self, phi: Array, task: Array) -> Array:
         """One row for each pair of features and task: its products are the covariances."""
-        return (phi[:, :, None] * self.root[task][:, None, :]).reshape(len(phi), -1)
+        shared = (phi[:, :, None] * self.root[task][:, None, :]).reshape(len(phi), -1)
+        along = zip(self._along(phi), self.extra_variance, strict=True)
+        return np.hstack([shared, *(mine[:, None] * (self.V * np.sqrt(e))[task] for mine, e in along)])
 
     def covariance(self, phi: Array, task: Array, others: Array, their_task: Array) -> Array:
-        return (phi @ others.T) * self.R[task[:, None], their_task]
-
-    def variance(self, phi: Array, t: int) -> Array:
-        return np.einsum("ij,ij->i", phi, phi) * self.R[t, t]
-
-
-class JointPrior(Prior):
-    """The prior of weights and structure: more variance along ``directions`` (``r x k``), independently for each task."""
-
-    def __init__(self, A: Array, rho: float, directions: Array, d: Array):
-        super().__init__(A, rho)
-        self.directions = directions
-        both = self.a + d[:, None]
-        self.extra_variance = both / (1 + rho * both) - self.own  # k x T: by direction and eigenvector of A
-
-    def n_columns(self, n_features: int) -> int:
-        return super().n_columns(n_features) + self.extra_variance.size
-
-    def columns(self, phi: Array, task: Array) -> Array:
-        projected = phi @ self.directions
-        more = [projected[:, i, None] * (self.V * np.sqrt(e))[task] for i, e in enumerate(self.extra_variance)]
-        return np.hstack([super().columns(phi, task), *more])
-
-    def covariance(self, phi: Array, task: Array, others: Array, their_task: Array) -> Array:
-        total, pairs = super().covariance(phi, task, others, their_task), (task[:, None], their_task)
-        for mine, theirs, e in zip((phi @ self.directions).T, (others @ self.directions).T, self.extra_variance, strict=True):
+        pairs = (task[:, None], their_task)
+        total = (phi @ others.T) * self.R[pairs]
+        for mine, theirs, e in zip(self._along(phi), self._along(others), self.extra_variance, strict=True):
             total += np.outer(mine, theirs) * compose(e, self.V)[pairs]
         return total
 
     def variance(self, phi: Array, t: int) -> Array:
-        return super().variance(phi, t) + (phi @ self.directions) ** 2 @ (self.extra_variance @ self.V[t] ** 2)
+        return np.einsum("ij,ij->i", phi, phi) * self.R[t, t] + self.extra_variance @ self.V[t] ** 2 @ self._along(phi) ** 2
 
 
 def structure_directions(W: Array, A: Array) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,12 @@ from ...problem import Problem
 from ...problem.solution import Solution
 from ...solvers import path, strength_grid
 from ...solvers.reformulations.eigenbasis import EigenbasisForm
-from ...structures import Structure
+from ...structures import Independent, Structure
 from ...tables.layout import as_table
 from ..base import MultiTaskEstimator
 from ..decision import own_task
 from ..fitted import Prepared, with_state
-from ..validation import labels_of_rows, new_inputs, position_of_tasks
+from ..validation import labels_of_rows, new_rows
 from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, make_folds
 
@@ -41,8 +41,8 @@ class CVData:
     estimator: MultiTaskEstimator  # not fitted
     X: Any
     y: Any
-    sample_weight: Array | None
-    scoring: Any
+    sample_weight: Array | None = None
+    scoring: Any = None
     variance: dict[Any, float] | None = None  # of each task's targets, over all data
 
     def part(self, rows: Array, train: Array | None = None) -> tuple[Any, Any, Array | None]:
@@ -57,8 +57,8 @@ class FoldScorer:
     def __init__(self, cv_data: CVData, data: Prepared, X: Any, y: Any, weight: Array | None):
         self.model, self.scoring, self.variance = cv_data.estimator, cv_data.scoring, cv_data.variance
         self.data, self.X, self.y, self.weight = data, X, y, weight
-        self.pooled_variance = isinstance(self.scoring, str) and self.scoring == "steady"
-        self.scorer = None if self.scoring is None or self.pooled_variance else check_scoring(self.model, self.scoring)
+        own = self.scoring is None or (isinstance(self.scoring, str) and self.scoring == "steady")
+        self.scorer = None if own else check_scoring(self.model, self.scoring)
         self.quick = None
         if not data.targets.one_vs_rest:
             coded = self.model._coded(data.targets, as_table(y), labels_of_rows(X, self.model.task_column))
@@ -72,7 +72,7 @@ class FoldScorer:
         else:
             by_task = steady = self._with_values(values).score_per_task(self.X, self.y, self.weight)
         if self.scorer is None:
-            return mean_score(steady if self.pooled_variance else by_task), steady
+            return mean_score(by_task if self.scoring is None else steady), steady
         options = {} if self.weight is None else {"sample_weight": self.weight}
         try:
             return float(self.scorer(self._with_values(values), self.X, self.y, **options)), steady
@@ -91,21 +91,12 @@ class FoldScorer:
 
 def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
     """A certified solution for each alpha, with warm starts, and one warning for all that did not converge."""
-    solutions = path(
-        problem,
-        alphas,
-        estimator.solver,
-        tol=estimator.tol,
-        max_iter=estimator.max_iter,
-        time_limit=estimator.time_limit,
-    )
+    limits = {"tol": estimator.tol, "max_iter": estimator.max_iter, "time_limit": estimator.time_limit}
+    solutions = path(problem, alphas, estimator.solver, **limits)
     short = [solution.certificate for solution in solutions if not solution.certificate.converged]
     if short:
-        worst = max(short, key=lambda certificate: certificate.stationarity or certificate.relative_gap)
-        warn(
-            f"{len(short)} of {len(solutions)} values of alpha did not reach tol; the worst: {worst.message}",
-            ConvergenceWarning,
-        )
+        worst = max(short, key=lambda certificate: certificate.stationarity or certificate.relative_gap).message
+        warn(f"{len(short)} of {len(solutions)} values of alpha did not reach tol; the worst: {worst}", ConvergenceWarning)
     return solutions
 
 
@@ -118,16 +109,9 @@ def _run_fold(cv_data: CVData, candidates: list[Candidate], split: Split) -> lis
     for candidate in candidates:
         began = time.perf_counter()
         solutions = solve_path(cv_data.estimator, fold.under(candidate.structure), candidate.alphas)
-        seconds = np.full(len(solutions), (time.perf_counter() - began) / len(solutions))
-        scores, by_task = zip(*(scorer(fold.values(solution)) for solution in solutions), strict=True)
-        results.append(FoldResult(np.array(scores), list(by_task), seconds, [slim(solution) for solution in solutions]))
+        seconds = time.perf_counter() - began
+        results.append(FoldResult.of(map(scorer, map(fold.values, solutions)), seconds, solutions))
     return results
-
-
-def slim(solution: Solution) -> Solution:
-    """A solution without weights and dual point, which are as large as the data."""
-    nothing = np.zeros(0)
-    return replace(solution, W=nothing, G=nothing)
 
 
 class Fold:
@@ -136,8 +120,7 @@ class Fold:
     def __init__(self, model: MultiTaskEstimator, X: Any, y: Any, weight: Array | None, X_test: Any):
         model = copy.deepcopy(model)  # folds run in threads, and components may have caches
         self.model, self.data = model, model._prepare(X, y, weight)
-        inputs, labels = new_inputs(with_state(model, self.data.columns), X_test)
-        self.task = None if labels is None else position_of_tasks(self.data.targets, labels, model.unseen)
+        inputs, self.task = new_rows(with_state(model, self.data.columns), self.data.targets, X_test)
         features = self.data.features
         phi = features.project(inputs if isinstance(features, LinearFeatures) else self.data.kernel(inputs, self.data.inputs))
         self.form = EigenbasisForm.of(self.data.problem)
@@ -145,7 +128,9 @@ class Fold:
 
     def under(self, structure: Structure) -> Problem:
         """The training problem under a structure, in the eigenbasis of the features if possible."""
-        problem = self.data.problem.with_structure(self.model._posed(structure, self.data.features, self.data.targets))
+        problem = self.data.problem.with_structure(
+            self.model._coded_structure(structure, self.data.targets, self.data.features)
+        )
         return problem if self.form is None else self.form.apply(problem)
 
     def values(self, solution: Solution) -> Array:
@@ -158,15 +143,13 @@ class Fold:
 def _variances(data: Prepared) -> dict[Any, float]:
     """The variance of the targets of each task, in their units."""
     seen = data.problem.observations
-    total = seen.sum_by_task(seen.weight)
-    mean = seen.sum_by_task(seen.weight * seen.y) / total
-    variance = seen.sum_by_task(seen.weight * (seen.y - mean[seen.task]) ** 2) / total * data.scale.std**2
+    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
     return dict(zip(data.targets.tasks_.tolist(), variance.tolist(), strict=True))
 
 
-def alpha_grid(model: MultiTaskEstimator, data: Prepared, structure: Structure, size: int) -> Array:
-    """Values of alpha for a structure on these data."""
-    return strength_grid(data.problem.with_structure(model._posed(structure, data.features, data.targets)), size)
+def single_task_candidate(model: MultiTaskEstimator, data: Prepared) -> Candidate:
+    """Single-task models, to compare with."""
+    return Candidate(Independent(), strength_grid(model._under(Independent(), data), N_SINGLE_TASK_ALPHAS))
 
 
 def cross_validate(

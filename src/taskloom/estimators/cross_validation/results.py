@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ...problem.solution import Solution
 from ...structures import Structure
 from ...structures.factored_matrix import FactoredStructure
+from ..target_encoding import objects
 
 Array = np.ndarray
 
@@ -24,6 +25,15 @@ class FoldResult:
     by_task: list[dict[Any, float]]
     seconds: Array
     solutions: list[Solution]
+
+    @classmethod
+    def of(
+        cls, scored: Iterable[tuple[float, dict[Any, float]]], seconds: float, solutions: Sequence[Solution] = ()
+    ) -> FoldResult:
+        """From the scores at each alpha; solutions are kept without weights and dual point, which are as large as the data."""
+        scores, by_task = zip(*scored, strict=True)
+        slim = [replace(solution, W=np.zeros(0), G=np.zeros(0)) for solution in solutions]
+        return cls(np.array(scores), list(by_task), np.full(len(scores), seconds / len(scores)), slim)
 
 
 @dataclass(eq=False)
@@ -82,16 +92,14 @@ def transfer_table(single_task: Candidate, multi_task: Candidate, tasks: list[An
     n = np.sum(~np.isnan(difference), axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a task without a score in any fold is NaN
-        names = np.empty(len(tasks), dtype=object)
-        names[:] = tasks
         std = np.nanstd(difference, axis=0, ddof=1) if len(difference) > 1 else np.full(len(tasks), np.nan)
         return {
-            "task": names,
+            "task": objects(tasks),
             "alone": np.nanmean(single, axis=0),
             "together": np.nanmean(multi, axis=0),
             "gain": np.nanmean(difference, axis=0),
             "standard_error": std / np.sqrt(np.maximum(n, 1)),
-            "model": np.array(["together"] * len(tasks), dtype=object),
+            "model": objects(["together"] * len(tasks)),
         }
 
 
@@ -101,11 +109,9 @@ def results_table(candidates: list[Candidate]) -> dict[str, Any]:
     params = [{"structure": c.structure, "alpha": float(alpha)} for c in candidates for alpha in c.alphas]
     mean = scores.mean(axis=0)
     order = np.where(np.isnan(mean), -np.inf, mean)
-    structures = np.empty(len(params), dtype=object)
-    structures[:] = [setting["structure"] for setting in params]
     return {
         "params": params,
-        "param_structure": structures,
+        "param_structure": objects([setting["structure"] for setting in params]),
         "param_alpha": np.array([setting["alpha"] for setting in params]),
         **{f"split{k}_test_score": row for k, row in enumerate(scores)},
         "mean_test_score": mean,
@@ -118,20 +124,18 @@ def results_table(candidates: list[Candidate]) -> dict[str, Any]:
 
 def _worst_gap(candidate: Candidate) -> Array:
     """The largest relative duality gap over the folds; 0 for leave-one-out in closed form."""
-    return (
-        candidate.over_folds(lambda solution: solution.certificate.relative_gap).max(axis=0, initial=0.0) + 0 * candidate.alphas
-    )
+    gaps = candidate.over_folds(lambda solution: solution.certificate.relative_gap)
+    return gaps.max(axis=0, initial=0.0) + 0 * candidate.alphas
 
 
 def path_table(candidate: Candidate) -> dict[str, Array]:
     """The path of a candidate: scores over the folds, and the mean spectrum of the learned structures."""
     scores = candidate.scores
+    error = scores.std(axis=0, ddof=1) if len(scores) > 1 else np.full(scores.shape[1], np.nan)
     path = {
         "alphas": candidate.alphas,
         "score": scores.mean(axis=0),
-        "standard_error": scores.std(axis=0, ddof=1) / np.sqrt(len(scores))
-        if len(scores) > 1
-        else np.full(scores.shape[1], np.nan),
+        "standard_error": error / np.sqrt(len(scores)),
         "relative_gap": _worst_gap(candidate),
     }
     widest = max((len(solution.A) for fold in candidate.folds for solution in fold.solutions), default=0)

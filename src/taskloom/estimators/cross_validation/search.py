@@ -21,7 +21,9 @@ from sklearn.utils import indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._component import warn
-from ...structures import Independent, Structure
+from ...problem import Problem
+from ...solvers import solve, strength_grid
+from ...structures import Structure
 from ...tables.layout import as_table, shown
 from ...uncertainty.leave_one_out import leave_one_out
 from ..base import MultiTaskEstimator
@@ -30,7 +32,7 @@ from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared, show_fields
 from ..state_of_fit import fitted_state
 from ..validation import as_structures, names_its_class
-from .folds_fit import N_SINGLE_TASK_ALPHAS, CVData, Fold, FoldScorer, alpha_grid, cross_validate, solve_path
+from .folds_fit import CVData, Fold, FoldScorer, cross_validate, single_task_candidate, solve_path
 from .results import Candidate, FoldResult, SearchResult, path_table, results_table, transfer_table
 from .splitters import check_left
 
@@ -95,8 +97,8 @@ class CrossValidated(MultiTaskEstimator):
         model = self._plain(_template(structures))
         cv_data = CVData(model, X, y, sample_weight, self.scoring)
         data = model._prepare(X, y, sample_weight)
-        candidates = [Candidate(structure, self._alphas(data, cv_data, structure)) for structure in structures]
-        single_task = Candidate(Independent(), alpha_grid(model, data, Independent(), N_SINGLE_TASK_ALPHAS))
+        candidates = [Candidate(structure, self._alphas(model._under(structure, data))) for structure in structures]
+        single_task = single_task_candidate(model, data)
         watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
         n_splits, n_folds = self._cross_validate(
             cv_data, data, [*candidates, single_task], groups, watch and watch.part("cross-validation", None)
@@ -148,10 +150,10 @@ class CrossValidated(MultiTaskEstimator):
             raise ValueError("structures is empty: give at least one candidate")
         return [as_structures(structure, self.kernel) for structure in given]
 
-    def _alphas(self, data: Prepared, cv_data: CVData, structure: Structure) -> Array:
+    def _alphas(self, problem: Problem) -> Array:
         """The values of alpha of a candidate, largest first: given, or a grid computed from the data."""
         if isinstance(self.alphas, Integral):
-            return alpha_grid(cv_data.estimator, data, structure, int(self.alphas))
+            return strength_grid(problem, int(self.alphas))
         alphas: Array = np.unique(np.asarray(self.alphas, dtype=np.float64))[::-1]
         if not (alphas.size > 0 and bool(np.isfinite(alphas).all()) and bool((alphas > 0).all())):
             raise ValueError(f"alphas must be a whole number or positive numbers, got {self.alphas!r}")
@@ -174,52 +176,47 @@ class CrossValidated(MultiTaskEstimator):
         self, cv_data: CVData, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
     ) -> tuple[int, int]:
         """Score every candidate; returns the number of complete folds, and of all folds."""
+
+        def report(fold: int, n_folds: int, best: float) -> None:
+            if self.verbose:
+                sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
+            if watch is not None:
+                watch.part("fold").end()
+
         if self._leaves_one_out():
-            n_splits = n_folds = data.problem.features.shape[0]
-            self._leave_one_out(cv_data, data, candidates)
+            done = self._leave_one_out(cv_data, data, candidates)
         else:
-
-            def report(fold: int, n_folds: int, best: float) -> None:
-                if self.verbose:
-                    sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
-                if watch is not None:
-                    watch.part("fold").end()
-
-            n_splits, n_folds = cross_validate(
-                cv_data, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report
-            )
+            done = cross_validate(cv_data, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report)
         if watch is not None:
             watch.end()
-        return n_splits, n_folds
+        return done
 
     def _leaves_one_out(self) -> bool:
         return isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo")
 
-    def _leave_one_out(self, cv_data: CVData, data: Prepared, candidates: list[Candidate]) -> None:
-        """Leave out one row at a time, and score all predictions together."""
-        model, seen, n_rows = cv_data.estimator, data.problem.observations, data.problem.features.shape[0]
-        wide = model.task_column is None
+    def _leave_one_out(self, cv_data: CVData, data: Prepared, candidates: list[Candidate]) -> tuple[int, int]:
+        """Leave out one row at a time, and score all predictions together; in closed form where there is one."""
+        model, seen, n_rows = cv_data.estimator, data.problem.observations, data.problem.n_rows
         check_left(seen, data.targets.tasks_, model._labelled(data.targets))
-        size = isinstance(self.task_weight, str) and self.task_weight == "size"
+        options = {
+            "rows": model.task_column is None,
+            "by_size": isinstance(self.task_weight, str) and self.task_weight == "size",
+        }
         scorer = FoldScorer(cv_data, data, cv_data.X, cv_data.y, cv_data.sample_weight)
         for candidate in candidates:
-            began = time.perf_counter()
-            problem = data.problem.with_structure(model._posed(candidate.structure, data.features, data.targets))
-            plain = not getattr(self, "standardize_targets", False)
-            predictions = leave_one_out(problem, list(candidate.alphas), rows=wide, by_size=size) if plain else None
+            began, predictions = time.perf_counter(), None
+            if not getattr(self, "standardize_targets", False):
+                predictions = leave_one_out(model._under(candidate.structure, data), list(candidate.alphas), **options)
             if predictions is None:
                 predictions = self._leave_one_out_by_refitting(cv_data, data, candidate)
-            if wide:
-                by_row = [seen.scatter(values, n_rows) for values in predictions]
-            else:
-                by_row = [np.bincount(seen.row, weights=values, minlength=n_rows) for values in predictions]
-            scores, by_task = zip(*map(scorer, by_row), strict=True)
-            seconds = np.full(len(scores), (time.perf_counter() - began) / len(scores))
-            candidate.folds = [FoldResult(np.array(scores), list(by_task), seconds, [])]
+            wide = options["rows"]
+            by_row = [seen.scatter(z, n_rows) if wide else np.bincount(seen.row, z, n_rows) for z in predictions]
+            candidate.folds = [FoldResult.of(map(scorer, by_row), time.perf_counter() - began)]
+        return n_rows, n_rows
 
     def _leave_one_out_by_refitting(self, cv_data: CVData, data: Prepared, candidate: Candidate) -> Array:
         """The predictions of each row by a fit of the others."""
-        seen, n_rows = data.problem.observations, data.problem.features.shape[0]
+        seen, n_rows = data.problem.observations, data.problem.n_rows
         out = np.zeros((len(candidate.alphas), seen.y.size))
         order = np.argsort(seen.row, kind="stable")
         ends = np.searchsorted(seen.row[order], np.arange(n_rows + 1))
@@ -239,9 +236,9 @@ class CrossValidated(MultiTaskEstimator):
 
 def _refitted(model: MultiTaskEstimator, data: Prepared, chosen: Candidate, watch: Watch | None = None) -> FittedState:
     """The fit of all data with a candidate at its best alpha."""
-    problem = data.problem.with_structure(model._posed(chosen.structure, data.features, data.targets))
-    data = replace(data, problem=problem.at(float(chosen.alphas[chosen.best])))
-    return fitted_state(data, model._solve(data, watch), model.tol, approximation=model.approximation)
+    data = replace(data, problem=model._under(chosen.structure, data).at(float(chosen.alphas[chosen.best])))
+    solution = solve(data.problem, model.solver, **model._settings(data, watch))
+    return fitted_state(data, solution, model.tol, approximation=model.approximation)
 
 
 def _noted(state: FittedState, note: str) -> FittedState:

@@ -27,14 +27,11 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
         raise ValueError(f"cv needs at least 2 folds, got cv={n_splits}")
     if not n_rows >= n_splits:
         raise ValueError(f"cv={n_splits} folds need at least as many rows, got n_samples = {n_rows}")
-    order = np.arange(n_rows) if random_state is None else check_random_state(random_state).permutation(n_rows)
-    rank = np.empty(n_rows, int)
-    rank[order] = np.arange(n_rows)
+    rank = np.arange(n_rows) if random_state is None else np.argsort(check_random_state(random_state).permutation(n_rows))
     stratum = np.unique(stratum, return_inverse=True)[1] if stratum.size else stratum
     sizes = np.bincount(stratum)
     fold = np.full(n_rows, -1)
-    fixed = np.zeros(n_rows, bool)
-    fixed[row[sizes[stratum] == 1]] = True
+    fixed = np.isin(np.arange(n_rows), row[sizes[stratum] == 1])
     if np.unique(row).size == row.size:  # one stratum per row, as in long tables: in turn
         place = np.lexsort((rank[row], stratum))
         fold[row[place]] = np.arange(row.size) % n_splits
@@ -43,16 +40,16 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
     fold[fold < 0] = rank[fold < 0] % n_splits
     fold[fixed] = -1
     _move_to_training(fold, row, stratum)
-    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
-    empty = [k for k, (_, test) in enumerate(splits) if test.size == 0]
-    if empty and 2 * np.count_nonzero(fixed) > n_rows:
-        raise ValueError(
-            f"fold {empty[0]} of {n_splits} is empty: rows of each task are too few, {np.count_nonzero(fixed)} of {n_rows} are "
-            "the only one of their task (or class) and must be in every training set; is task_column the right column?"
-        )
-    if empty:
-        raise ValueError(f"fold {empty[0]} of {n_splits} is empty: {n_rows} rows are too few; lower cv")
-    return splits
+    empty = np.setdiff1d(np.arange(n_splits), fold)
+    if empty.size:
+        why = f"{n_rows} rows are too few; lower cv"
+        if 2 * np.count_nonzero(fixed) > n_rows:
+            why = (
+                f"rows of each task are too few, {np.count_nonzero(fixed)} of {n_rows} are the only one of their task (or "
+                "class) and must be in every training set; is task_column the right column?"
+            )
+        raise ValueError(f"fold {empty[0]} of {n_splits} is empty: {why}")
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
 
 
 def _assign(fold: Array, row: Array, stratum: Array, sizes: Array, rank: Array, n_splits: int) -> None:
@@ -92,8 +89,8 @@ def make_folds(
     splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(X, y, groups)]
     if len(splits) == 0:
         raise ValueError(f"cv={cv!r} gave no folds")
-    for k, (train, test) in enumerate(splits):
-        for part, name in ((train, "training"), (test, "test")):
+    for k, split in enumerate(splits):
+        for part, name in zip(split, ("training", "test"), strict=True):
             if part.size == 0:
                 raise ValueError(f"the {name} part of fold {k} is empty; choose other folds (cv={cv!r})")
     return splits
@@ -101,31 +98,31 @@ def make_folds(
 
 def check_folds(splits: list[Split], seen: Observations, n_rows: int, tasks: Array, labelled: Array) -> None:
     """Every training part must hold every task (both classes of labelled ones); the message names the first that fails."""
-    positive = labelled[seen.task] & (seen.y > 0)
     for k, (train, _) in enumerate(splits):
-        here = np.zeros(n_rows, bool)
-        here[train] = True
-        live = here[seen.row]
-        count = np.bincount(seen.task[live], minlength=len(tasks))
-        ones = np.bincount(seen.task[live & positive], minlength=len(tasks))
+        live = np.isin(np.arange(n_rows), train)[seen.row]
+        count, rarest = _counts(seen.task[live], seen.y[live], labelled)
         if (count == 0).any():
             raise ValueError(
                 f"the training part of fold {k} has no observation of task {shown(tasks[int(np.argmax(count == 0))])}; choose "
                 'folds that hold every task (cv=5 does), or, for long tables, unseen="mean" to test on tasks that are new'
             )
-        one_class = labelled & ((ones == 0) | (ones == count))
-        if one_class.any():
+        if (rarest == 0).any():
             raise ValueError(
-                f"the training part of fold {k} has one class only of task {shown(tasks[int(np.argmax(one_class))])}; choose "
+                f"the training part of fold {k} has one class only of task {shown(tasks[int(np.argmax(rarest == 0))])}; choose "
                 "folds that hold both classes of every task (cv=5 does)"
             )
 
 
+def _counts(task: Array, y: Array, labelled: Array) -> tuple[Array, Array]:
+    """The number of observations of each task, and of the rarer class of labelled ones (of the others: of all)."""
+    count = np.bincount(task, minlength=len(labelled))
+    positive = np.bincount(task[y > 0], minlength=len(labelled))
+    return count, np.where(labelled, np.minimum(positive, count - positive), count)
+
+
 def check_left(seen: Observations, tasks: Array, labelled: Array) -> None:
     """Leaving out one row must leave something of every task, and both classes of labelled ones."""
-    positive = labelled[seen.task] & (seen.y > 0)
-    ones = np.bincount(seen.task[positive], minlength=len(tasks))
-    rare = np.where(labelled, np.minimum(ones, seen.counts - ones), seen.counts) < 2
+    rare = _counts(seen.task, seen.y, labelled)[1] < 2
     if rare.any():
         name = shown(tasks[int(np.argmax(rare))])
         raise ValueError(f"leaving out one row would leave nothing (or one class only) of task {name}; choose other folds")

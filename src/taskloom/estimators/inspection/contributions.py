@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..._linalg import psd_eigh
 from ...structures.factored_matrix import LARGEST_ARRAY, FactoredStructure
+from ...uncertainty.prior import Prior
 
 Array = np.ndarray
 
 
-def contributions(state: Any) -> Any:
+def contributions_of(state: Any) -> Any:
     """``T x T`` for the tasks of the fit; for many tasks the factors ``(R, Z, W)``; ``None`` where they are not defined."""
     if state.stored_contributions is not None:
         return state.stored_contributions
@@ -33,7 +33,7 @@ def contributions(state: Any) -> Any:
     if T > LARGEST_ARRAY:
         return None
     parts = A if isinstance(A, list) else state.term_structures or [A]
-    metrics = [_metric(each[:T, :T].astype(float), rho) for each in parts]
+    metrics = [Prior(each[:T, :T].astype(float), rho).R if rho else each[:T, :T].astype(float) for each in parts]
     if len(sides) < len(metrics):  # on the same features metrics add up
         metrics = [np.sum(metrics, axis=0)]
     return sum(metric * (g.T @ f) for metric, (g, f) in zip(metrics, sides, strict=True)) / (2 * state.alpha)
@@ -48,11 +48,3 @@ def _sides(state: Any, T: int) -> list[tuple[Array, Array]]:
     K = state.kernel(X, X)
     pairs = zip(K, C, strict=True) if isinstance(C, list) else [(K, C)]
     return [(G, k @ (c[: len(G), :T].astype(float) / state.scale.std[:T])) for k, c in pairs]
-
-
-def _metric(A: Array, rho: float) -> Array:
-    """``A (I + rho A)^-1``."""
-    if rho == 0:
-        return A
-    a, V = psd_eigh(A)
-    return (V * (a / (1 + rho * a))) @ V.T

@@ -29,11 +29,6 @@ def chosen_alpha(model: Any) -> float:
     return float(model._state.alpha)
 
 
-def tells_contributions(model: Any) -> bool:
-    """Whether ``explain`` is defined: it needs a structure on the tasks."""
-    return model._state.contributions is not None
-
-
 def labelled_tasks(model: Any) -> Array:
     """Which tasks have two labels."""
     return model._labelled(model._state)

@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import indexable
 
-from ...structures import Independent
 from ...tables.layout import as_table
 from ..base import MultiTaskEstimator
-from ..cross_validation.folds_fit import N_SINGLE_TASK_ALPHAS, CVData, alpha_grid, cross_validate
+from ..cross_validation.folds_fit import CVData, cross_validate, single_task_candidate
 from ..cross_validation.results import Candidate, transfer_table
 from ..cross_validation.search import CrossValidated
 from ..validation import as_structures
@@ -70,10 +69,10 @@ def compare_to_single_task(
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
         return _without_model(search.fit(X, y, sample_weight, groups).transfer_)
     X, y = indexable(as_table(X), as_table(y))
-    cv_data = CVData(clone(model), X, y, sample_weight, None)
+    cv_data = CVData(clone(model), X, y, sample_weight)
     data = cv_data.estimator._prepare(X, y, sample_weight)
     multi_task = Candidate(as_structures(model.structure, model.kernel), np.array([float(model.alpha)]))
-    single_task = Candidate(Independent(), alpha_grid(cv_data.estimator, data, Independent(), N_SINGLE_TASK_ALPHAS))
+    single_task = single_task_candidate(cv_data.estimator, data)
     done, planned = cross_validate(cv_data, data, [multi_task, single_task], cv, groups, n_jobs, model.random_state)
     if done < planned:
         raise KeyboardInterrupt  # a comparison on some of the folds would mislead

@@ -15,11 +15,10 @@ from ...problem.solution import Certificate
 from ...solvers import Solver
 from ...structures import Structure, as_structure
 from ...structures.factored_matrix import FactoredStructure
-from ...tables.preprocessing import TablePreprocessor
 from ..fitted import FittedState, Kernel, Training
 from ..target_encoding import TargetScale
 from ..validation import losses_by_task
-from .kernel_maps import map_width
+from .stored_parts import are_names, map_width
 
 Array = np.ndarray
 TRANSFER = ("alone", "together", "gain", "standard_error")
@@ -55,7 +54,10 @@ def check_fitted(model: Any, kernel: Kernel, found: dict[str, Any], search: dict
         _check_kernel(kernel, found["dual_coef_"], X)
     for name in ("structure_", "inner_products"):
         for A in _each(found[name]) if name in found else ():
-            _task_matrix(name, A, T)
+            if isinstance(A, FactoredStructure):  # which stands for the array
+                check(len(A) == T, f"{name} has {len(A)} tasks, not {T}")
+            else:
+                _numbers(name, A, (T, T))
     if "feature_structure_" in found:
         _numbers("feature_structure_", found["feature_structure_"], (d, d))
     if found.get("stored_contributions") is not None:
@@ -72,22 +74,13 @@ def check_fitted(model: Any, kernel: Kernel, found: dict[str, Any], search: dict
 
 def _check_contributions(given: Any, T: int) -> None:
     """What ``explain`` reads: a matrix over the tasks of the fit, or the metric, ``Z`` and ``W`` that it is made of."""
-    if isinstance(given, tuple):
-        check(len(given) == 3 and isinstance(given[0], FactoredStructure) and len(given[0]) <= T, "_pulls is not readable")
-        shape = (np.shape(given[1])[0] if np.ndim(given[1]) == 2 else -1, len(given[0]))
-        _numbers("_pulls", given[1], shape)
-        _numbers("_pulls", given[2], shape)
+    if not isinstance(given, tuple):
+        _numbers("_pulls", given, (np.shape(given)[:1] or (0,)) * 2)
+        check(len(given) <= T, "_pulls has the wrong shape")
         return
-    check(isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[0] <= T, "_pulls has the wrong shape")
-    _numbers("_pulls", given, (len(given), len(given)))
-
-
-def _task_matrix(name: str, A: Any, T: int) -> None:
-    """An array, or the factor that stands for it."""
-    if isinstance(A, FactoredStructure):
-        check(len(A) == T, f"{name} has {len(A)} tasks, not {T}")
-    else:
-        _numbers(name, A, (T, T))
+    check(len(given) == 3 and isinstance(given[0], FactoredStructure) and len(given[0]) <= T, "_pulls is not readable")
+    for part in given[1:]:
+        _numbers("_pulls", part, (np.shape(given[1])[0] if np.ndim(given[1]) == 2 else -1, len(given[0])))
 
 
 def _each(value: Any) -> list:
@@ -142,19 +135,12 @@ def _check_names(model: Any, found: dict[str, Any], T: int) -> None:
             check((own is None and not classifies) or _labels(own, 2), "a task has no two classes")
     elif classes is not None:
         check(_labels(classes, T if found.get("one_vs_rest") else 2), "the classes are not readable")
-    if "feature_names_in_" in found:
-        names = found["feature_names_in_"]
-        check(
-            isinstance(names, np.ndarray)
-            and names.shape == (found["n_features_in_"],)
-            and all(isinstance(n, str) for n in names),
-            "the names of the columns are not readable",
-        )
+    names = found.get("feature_names_in_", np.zeros(0, str))
+    good = "feature_names_in_" not in found or are_names(names, found["n_features_in_"])
+    check(good, "the names of the columns are not readable")
     column, width = model.task_column, found["n_features_in_"]
     if isinstance(column, str):
-        check(
-            column in found.get("feature_names_in_", ()), f"there is no column called {column!r}, as the task column should be"
-        )
+        check(column in names.tolist(), f"there is no column called {column!r}, as the task column should be")
     elif column is not None:
         check(-width <= column < width, f"there is no column {column} among {width}, as the task column should be")
 
@@ -215,19 +201,3 @@ def check_training(model: Any, state: FittedState, training: Training, scale: An
         check(np.shape(state.kernel(row, row)) == (1, 1), f"kernel={model.kernel!r} gives no number")
     width = np.shape(features.project(row))
     check(width == (1, r), f"the features of a row have the shape {width}, not {(1, r)}")
-
-
-def check_preprocessor(step: TablePreprocessor) -> None:
-    """Names of columns, scales of numeric columns, levels of categorical ones."""
-    names, numeric, levels = step.feature_names_in_, step.numeric_, step.levels_
-    check(isinstance(names, np.ndarray) and names.ndim == 1 and all(isinstance(n, str) for n in names), "columns have no names")
-    check(isinstance(numeric, dict) and isinstance(levels, dict), "the columns of the preprocessing are not readable")
-    check(step.n_features_in_ == len(names) == len(set(names.tolist())), "two columns have one name")
-    known = [*numeric, *levels, *([step.task_column] if step.task_column is not None else [])]
-    check(sorted(known) == sorted(names), "the columns of the preprocessing do not agree with their names")
-    for name, scale in numeric.items():
-        good = isinstance(scale, tuple) and len(scale) == 3 and all(type(x) is float and np.isfinite(x) for x in scale)
-        check(good and scale[2] > 0, f"the scale of column {name!r} is not readable")
-    for name, own in levels.items():
-        good = isinstance(own, list) and len(own) > 0 and all(level is None or isinstance(level, str) for level in own)
-        check(good and len(set(own)) == len(own), f"the levels of column {name!r} are not readable")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,18 +18,16 @@ from ...features.approximate import MappedFeatures
 from ...features.kernels import KernelFeatures, LinearFeatures
 from ...persistence import Decoder, Encoder, ModelFileError, read, write
 from ...persistence.decode import check
-from ...problem.solution import Certificate
-from ...structures.factored_matrix import FactoredStructure
 from ...tables.preprocessing import TablePreprocessor
 from ..cross_validation.results import SearchResult
-from ..fitted import FittedState, Kernel, Training, saved_fields
+from ..fitted import FittedState, Training, saved_fields
 from ..target_encoding import TargetScale
-from .checks import check_fitted, check_preprocessor, check_training
-from .kernel_maps import map_writers, read_landmarks, read_transformer
-from .scalers import SCALERS, read_scaler, scaler_node
+from .checks import check_fitted, check_training
+from .stored_parts import READERS as PART_READERS
+from .stored_parts import SCALERS, encoded, step_node, writers
 
-CERTIFICATE = tuple(column.name for column in fields(Certificate))
-OBSERVATIONS = ("row", "task", "y", "weight")
+OBSERVATIONS, SOLUTION = ("row", "task", "y", "weight"), ("W", "b", "A")
+KERNEL, LINEAR = ("U", "phi", "inverse_root"), ("X", "phi", "basis")  # parts of features
 
 
 def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
@@ -57,20 +55,20 @@ def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
     >>> bool(np.array_equal(again.predict(X), model.predict(X)))
     True
     """
-    ours: dict[type, Any] = {Certificate: _certificate, TargetScale: _scale, FactoredStructure: _factored}
-    encoder = Encoder(ours | map_writers() | {type(np.dtype(t)): _dtype for t in ("f4", "f8")})
+    encoder = Encoder(writers())
     if isinstance(model, Pipeline):
         kept = [(name, step) for name, step in model.steps if step not in (None, "passthrough")]
         *first, last = (step for _, step in kept)
-        if not (first and all(type(step) in (TablePreprocessor, *SCALERS.values()) for step in first)):
+        if not (first and all(type(step) in (TablePreprocessor, *SCALERS) for step in first)):
             raise ModelFileError(
                 "a model file holds an estimator, or a pipeline of an estimator after a TablePreprocessor or scalers "
-                f"({', '.join(SCALERS)}); got the steps {[type(step).__name__ for _, step in kept]}. Save the last step alone, "
-                "or pickle the pipeline"
+                f"({', '.join(cls.__name__ for cls in SCALERS)}); got the steps {[type(step).__name__ for _, step in kept]}. "
+                "Save the last step alone, or pickle the pipeline"
             )
-        nodes = [
-            _preprocessor(step, encoder) if type(step) is TablePreprocessor else scaler_node(step, encoder) for step in first
-        ]
+        nodes = []
+        for step in first:
+            check_is_fitted(step)
+            nodes.append(step_node("preprocessor" if type(step) is TablePreprocessor else "scaler", step, encoder))
         tree = {"@": "pipeline", "names": [name for name, _ in kept], "steps": [*nodes, _estimator(last, encoder, training)]}
     else:
         tree = _estimator(model, encoder, training)
@@ -127,13 +125,9 @@ def _estimator(model: Any, encoder: Encoder, training: bool) -> dict[str, Any]:
     state, search = model._state, vars(model).get("_search")
     found = {name: getattr(part, each.name) for part in (state, search) if part for name, each in saved_fields(part)}
     found = {name: value for name, value in found.items() if value is not None} | {"_pulls": state.contributions}
-    params = model.get_params(deep=False)
-    node: dict[str, Any] = {
-        "@": "estimator",
-        "class": cls.__name__,
-        "params": {name: encoder.encode(value, f"{name} of this {cls.__name__}") for name, value in params.items()},
-        "fitted": {name: encoder.encode(value, f"{name} of this {cls.__name__}") for name, value in found.items()},
-    }
+    of = f" of this {cls.__name__}"
+    node: dict[str, Any] = {"@": "estimator", "class": cls.__name__}
+    node |= {"params": encoded(model.get_params(deep=False), encoder, of), "fitted": encoded(found, encoder, of)}
     kept = None if state.added_tasks_ else state.training
     if kept is None and not state.training_left_out:
         node["training"] = None
@@ -142,55 +136,25 @@ def _estimator(model: Any, encoder: Encoder, training: bool) -> dict[str, Any]:
     return node
 
 
-def _preprocessor(step: TablePreprocessor, encoder: Encoder) -> dict[str, Any]:
-    check_is_fitted(step, "numeric_")
-    params = step.get_params()
-    fitted = {name: value for name, value in vars(step).items() if name not in params}
-    return {
-        "@": "preprocessor",
-        "params": {name: encoder.encode(value, name) for name, value in params.items()},
-        "fitted": {name: encoder.encode(value, name) for name, value in fitted.items()},
-    }
-
-
-def _certificate(value: Certificate, encoder: Encoder) -> dict[str, Any]:
-    return {"@": "certificate"} | {name: encoder.encode(getattr(value, name), name) for name in CERTIFICATE}
-
-
-def _scale(value: TargetScale, encoder: Encoder) -> dict[str, Any]:
-    return {"@": "scale", "mean": encoder.encode(value.mean, "mean"), "spread": encoder.encode(value.std, "spread")}
-
-
-def _factored(value: FactoredStructure, encoder: Encoder) -> dict[str, Any]:
-    return {"@": "factored", "L": encoder.encode(value.L, "L"), "own": encoder.encode(value.own, "own")}
-
-
-def _dtype(value: np.dtype, _: Encoder) -> dict[str, Any]:
-    return {"@": "dtype", "name": value.name}
-
-
 def _training(training: Training, scale: TargetScale, encoder: Encoder) -> dict[str, Any]:
     """What ``return_std`` needs: the problem, its features and its solution."""
 
-    def node(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: encoder.encode(value, f"{name} of the training data") for name, value in values.items()}
+    def node(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
+        return encoded({name: getattr(value, name) for name in names}, encoder, " of the training data")
 
-    seen = training.observations
+    def features(value: Any) -> dict[str, Any]:
+        if isinstance(value, KernelFeatures):
+            return {"kind": "kernel"} | node(value, KERNEL)
+        return {"kind": "linear", "kernel": None if value.kernel is None else features(value.kernel)} | node(value, LINEAR)
+
     return {
         "inputs": encoder.encode(training.inputs, "training inputs"),
-        "features": _features(training.features, node),
-        "observations": node({name: getattr(seen, name) for name in OBSERVATIONS}),
-        "problem": node(training.settings),
+        "features": features(training.features),
+        "observations": node(training.observations, OBSERVATIONS),
+        "problem": encoded(training.settings, encoder, " of the training data"),
         "scale": encoder.encode(scale, "scale"),
-        "solution": node({"W": training.W, "b": training.b, "A": training.A}),
+        "solution": node(training, SOLUTION),
     }
-
-
-def _features(features: Any, node: Any) -> dict[str, Any]:
-    if isinstance(features, KernelFeatures):
-        return {"kind": "kernel"} | node({"U": features.U, "phi": features.phi, "inverse_root": features.inverse_root})
-    kernel = None if features.kernel is None else _features(features.kernel, node)
-    return {"kind": "linear", "kernel": kernel} | node({"X": features.X, "phi": features.phi, "basis": features.basis})
 
 
 # --- and back -------------------------------------------------------------------------------------------------------------
@@ -215,89 +179,45 @@ def _read_estimator(node: dict, decoder: Decoder) -> Any:
 def _read_fitted(model: Any, found: dict[str, Any]) -> tuple[FittedState, SearchResult | None]:
     """What a fit left, checked: the names must be those of fields, and their values fit together."""
     searched = "alphas" in model.get_params(deep=False)
-    own: dict[str, dict[str, Any]] = {"state": {}, "search": {}}
-    names = {name: ("state", each.name) for name, each in saved_fields(FittedState)}
-    names |= {name: ("search", each.name) for name, each in saved_fields(SearchResult)} if searched else {}
-    for name, value in found.items():
-        check(name in names, f"{name[:40]!r} is nothing that a fit leaves")
-        holder, key = names[name]
-        own[holder][key] = value
-    kernel = Kernel(model.kernel, model.gamma, model.degree, model.coef0)
-    alpha = own["search"].get("alpha_") if searched else model.alpha
-    check_fitted(model, kernel, own["state"], own["search"] if searched else None)
-    state = FittedState(**own["state"], kernel=kernel, alpha=float(alpha), ridge=float(model.ridge))  # type: ignore[arg-type]
-    return state, SearchResult(**own["search"]) if searched else None
+    kinds: tuple[type, ...] = (FittedState, SearchResult) if searched else (FittedState,)
+    own = [{each.name: found.pop(name) for name, each in saved_fields(kind) if name in found} for kind in kinds]
+    check(not found, f"{next(iter(found), '')[:40]!r} is nothing that a fit leaves")
+    fitted, search = own[0], own[1] if searched else None
+    kernel = model._kernel()
+    check_fitted(model, kernel, fitted, search)
+    alpha = model.alpha if search is None else search["alpha_"]
+    state = FittedState(**fitted, kernel=kernel, alpha=float(alpha), ridge=float(model.ridge))
+    return state, None if search is None else SearchResult(**search)
 
 
 def _read_training(node: Any, decoder: Decoder, feature_map: Any) -> tuple[Training, Any]:
     check(isinstance(node, dict), "the training data are not readable")
-    inputs = decoder.decode(node.get("inputs"))
-    features = _read_features(node.get("features"), decoder, feature_map)
-    solution = decoder.decode_items(node.get("solution"))
-    seen = decoder.decode_items(node.get("observations"))
+    seen, solution = decoder.decode_items(node.get("observations")), decoder.decode_items(node.get("solution"))
     check(sorted(seen) == sorted(OBSERVATIONS), "the observations are not readable")
-    check({"W", "b", "A"} <= solution.keys(), "the training data have no solution")
+    check(set(SOLUTION) <= solution.keys(), "the training data have no solution")
     training = Training(
-        inputs=inputs,
-        features=features,
-        **seen,
+        inputs=decoder.decode(node.get("inputs")),
+        features=_read_features(node.get("features"), decoder, feature_map),
         settings=decoder.decode_items(node.get("problem")),
-        **{name: solution[name] for name in ("W", "b", "A")},
+        **seen,
+        **{name: solution[name] for name in SOLUTION},
     )
     return training, decoder.decode(node.get("scale"))
 
 
 def _read_features(node: Any, decoder: Decoder, feature_map: Any = None) -> Any:
-    check(isinstance(node, dict), "the features are not readable")
+    """Features of their parts, which are here: decomposing again would cost, and move last bits."""
+    check(isinstance(node, dict) and node.get("kind") in ("kernel", "linear"), "the features are of an unknown kind")
     parts = decoder.decode_items({name: value for name, value in node.items() if name not in ("kind", "kernel")})
-    if node.get("kind") == "kernel":
-        features: Any = object.__new__(KernelFeatures)  # its parts are here: decomposing again would cost, and move last bits
-        features.U, features.phi, features.inverse_root = parts["U"], parts["phi"], parts["inverse_root"]
-        features.n_inputs = features.U.shape[0]
+    if node["kind"] == "kernel":
+        features: Any = object.__new__(KernelFeatures)
+        vars(features).update({name: parts[name] for name in KERNEL}, n_inputs=parts["U"].shape[0])
         return features
-    check(node.get("kind") == "linear", "the features are of an unknown kind")
     features = object.__new__(LinearFeatures if feature_map is None else MappedFeatures)
-    if feature_map is not None:
-        features.map, features.error = feature_map, None
-    features.X, features.phi, features.basis = parts["X"], parts["phi"], parts["basis"]
-    features.kernel = None if node.get("kernel") is None else _read_features(node["kernel"], decoder)
-    features.n_inputs = features.X.shape[1]
+    kernel = None if node.get("kernel") is None else _read_features(node["kernel"], decoder)
+    more = {} if feature_map is None else {"map": feature_map, "error": None}
+    vars(features).update({name: parts[name] for name in LINEAR}, n_inputs=parts["X"].shape[1], kernel=kernel, **more)
     return features
-
-
-def _read_certificate(node: dict, decoder: Decoder) -> Certificate:
-    values = {name: decoder.decode(node.get(name)) for name in CERTIFICATE}
-    for name, value in values.items():
-        kind = str if name in ("status", "message") else float
-        good = isinstance(value, kind) or (value is None and name not in ("primal", "dual", "gap", "relative_gap"))
-        check(good, f"the certificate has no {name}")
-    return Certificate(**values)
-
-
-def _read_scale(node: dict, decoder: Decoder) -> TargetScale:
-    return TargetScale(decoder.decode(node.get("mean")), decoder.decode(node.get("spread")))
-
-
-def _read_factored(node: dict, decoder: Decoder) -> FactoredStructure:
-    L, own = decoder.decode(node.get("L")), decoder.decode(node.get("own"))
-    numbers = all(isinstance(part, np.ndarray) and part.dtype.kind == "f" and np.isfinite(part).all() for part in (L, own))
-    check(numbers and L.ndim == 2 and own.shape == L.shape[:1] and L.dtype == own.dtype, "a factored structure is not readable")
-    return FactoredStructure(L, own)
-
-
-def _read_dtype(node: dict, _: Decoder) -> np.dtype:
-    check(node.get("name") in ("float32", "float64"), "the model is of an unknown precision")
-    return np.dtype(node["name"])
-
-
-def _read_preprocessor(node: dict, decoder: Decoder) -> TablePreprocessor:
-    step = TablePreprocessor(**decoder.decode_items(node.get("params")))
-    fitted = decoder.decode_items(node.get("fitted"))
-    check(sorted(fitted) == ["feature_names_in_", "levels_", "n_features_in_", "numeric_"], "the preprocessing is not readable")
-    for name, value in fitted.items():
-        setattr(step, name, value)
-    check_preprocessor(step)
-    return step
 
 
 def _read_pipeline(node: dict, decoder: Decoder) -> Pipeline:
@@ -320,15 +240,4 @@ def _passes_on(first: Any, then: Any) -> bool:
     return first.n_features_in_ == then.n_features_in_
 
 
-READERS: dict[str, Callable[[dict, Decoder], Any]] = {
-    "estimator": _read_estimator,
-    "pipeline": _read_pipeline,
-    "preprocessor": _read_preprocessor,
-    "scaler": read_scaler,
-    "certificate": _read_certificate,
-    "scale": _read_scale,
-    "factored": _read_factored,
-    "dtype": _read_dtype,
-    "landmarks": read_landmarks,
-    "map": read_transformer,
-}
+READERS: dict[str, Callable[[dict, Decoder], Any]] = {"estimator": _read_estimator, "pipeline": _read_pipeline, **PART_READERS}

@@ -70,7 +70,7 @@ class Factored(Solver):
         if not newton_applies(problem):
             return FactorRun(self.memory, problem, start)
         try:
-            return (SquaredLossRun if problem.loss.quadratic else FittedTasksRun)(self, problem, start)
+            return (SquaredLossRun if problem.loss.quadratic else FittedTasksRun)(self, problem, start, tol)
         except np.linalg.LinAlgError:  # the systems are singular in double precision
             return Proximal().begin(problem, start, tol)
 

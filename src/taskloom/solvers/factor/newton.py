@@ -54,8 +54,8 @@ class FactorNewton(Run):
         The tasks.
     alpha, p : float, int
         Regularisation strength and power of the penalty: 1 for the trace, 2 for Frobenius.
-    scale : float
-        The loss that gaps are relative to.
+    scale, tol : float
+        The loss that gaps are relative to, and the relative gap that is asked for.
     tuning : NewtonTuning
     start : WeightSpectrum or array, optional
         Of starting weights, or a factor itself; by default from independent fits of the tasks.
@@ -71,12 +71,14 @@ class FactorNewton(Run):
         alpha: float,
         p: int,
         scale: float,
+        tol: float,
         tuning: NewtonTuning,
         start: WeightSpectrum | Array | None = None,
         first: Any = None,
     ):
         self.engine, self.alpha, self.p, self.scale, self.tuning = engine, alpha, p, scale, tuning
         self.certificate_interval = tuning.certificate_interval
+        self.single_suffices = tuning.decrease_per_gap * tol >= tuning.min_single_precision_decrease
         self.warm, self.begun = start is not None, False
         if start is None:
             Q = self._first_factor()
@@ -133,7 +135,7 @@ class FactorNewton(Run):
 
     def estimated_gap(self) -> float:
         predicted, coarse = self.here.predicted_decrease, self.here.Q.dtype != self.engine.dtype
-        if coarse and predicted < self.tuning.min_single_precision_decrease * self.scale:
+        if coarse and not self.single_suffices and predicted < self.tuning.min_single_precision_decrease * self.scale:
             return np.inf  # single precision cannot tell
         return predicted / self.tuning.decrease_per_gap
 
@@ -143,6 +145,8 @@ class FactorNewton(Run):
             if self.warm:  # a warm start may lack directions
                 self._grow()
             return
+        if gap is not None:
+            self.single_suffices = False
         grown = gap is not None and self._grow()
         coarse = self.here.Q.dtype != self.engine.dtype
         if self.here.predicted_decrease <= self.tuning.min_single_precision_decrease * self.scale:

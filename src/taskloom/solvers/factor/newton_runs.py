@@ -89,12 +89,12 @@ class SquaredLossRun(FactorNewton):
 
     when_stuck = Proximal()
 
-    def __init__(self, settings: Any, problem: Problem, start: Start | None):
+    def __init__(self, settings: Any, problem: Problem, start: Start | None, tol: float):
         self.problem, shared = problem, problem.targets.shared_inputs
         self.layout = TaskLayout(problem, settings.single) if shared is None else EigenvectorLayout(shared, problem.alpha)
         weights = None if start is None else WeightSpectrum.of(self.layout.to_inner(start[0]))
         tuning = _tuned(SQUARED, settings.forcing)
-        super().__init__(self.layout.engine, problem.alpha, 1, problem.scale, tuning, weights)
+        super().__init__(self.layout.engine, problem.alpha, 1, problem.scale, tol, tuning, weights)
 
     def point(self) -> Iterate:
         problem, here = self.problem, self.here
@@ -121,14 +121,14 @@ class FittedTasksRun(FactorNewton):
     when_stuck = Proximal()
     engine: FittedEngine
 
-    def __init__(self, settings: Any, problem: Problem, start: Start | None):
+    def __init__(self, settings: Any, problem: Problem, start: Start | None, tol: float):
         self.problem, engine = problem, FittedEngine(problem)
         weights = first = None
         if start is not None:
             W = start[0].T[engine.order]
             weights, first = WeightSpectrum.of(W), (W, start[1][engine.order] + row_products(engine.mean, W))
         self.last, self.idle = np.inf, 0
-        super().__init__(engine, problem.alpha, 1, problem.scale, _tuned(OTHER, settings.forcing), weights, first)
+        super().__init__(engine, problem.alpha, 1, problem.scale, tol, _tuned(OTHER, settings.forcing), weights, first)
 
     def retarget(self, problem: Problem) -> None:
         self.problem = self.engine.problem = problem
@@ -139,7 +139,8 @@ class FittedTasksRun(FactorNewton):
         if gap is not None:
             self.idle = self.idle + 1 if gap > 0.5 * self.last else 0
             self.last = gap
-        self.engine.accuracy = min(self.engine.accuracy, 0.1 * self.here.predicted_decrease)
+        if self.begun:
+            self.engine.accuracy = 0.1 * self.here.predicted_decrease
         try:
             super().step(gap)
         except np.linalg.LinAlgError:

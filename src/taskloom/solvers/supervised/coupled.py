@@ -13,14 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.sparse.linalg import LinearOperator, cg
 
-from ..._linalg import psd_eigh
+from ..._linalg import conjugate_gradient, psd_eigh
 from ...problem import Problem
-from .newton_systems import BatchDesign, Direction, Intercepts
+from .newton_systems import BatchDesign, Direction, Intercepts, IterativeDirection
 
 Array = np.ndarray
 MIN_DIRECTIONS = 20  # directions before the mean number of iterations is judged
+MAX_CG_STEPS = 1000
 
 
 class SlowConvergenceError(Exception):
@@ -29,15 +29,16 @@ class SlowConvergenceError(Exception):
 
 @dataclass(eq=False)
 class Tally:
-    """Counts directions and conjugate-gradient iterations; a dense system is worth ``worth`` iterations."""
+    """Counts directions and conjugate-gradient steps; a dense system is worth ``worth`` steps."""
 
     worth: float
     directions: int = 0
-    iterations: int = 0
+    steps: int = 0
 
-    def add(self, iterations: int) -> None:
-        self.directions, self.iterations = self.directions + 1, self.iterations + iterations
-        if self.iterations > self.worth * max(self.directions, MIN_DIRECTIONS):
+    def count(self, length: float) -> None:
+        """One more step, of this length."""
+        self.steps += 1
+        if self.steps > self.worth * max(self.directions, MIN_DIRECTIONS):
             raise SlowConvergenceError
 
 
@@ -63,14 +64,8 @@ class Coupled(BatchDesign):
     def predict(self, coef: Array) -> Array:
         return self.problem.predict(self.weights(coef), np.zeros(self.problem.n_tasks))[None]
 
-    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
-        return np.einsum("bi,bi->b", coef, other)
-
-    def pick(self, which: Array) -> Coupled:
-        return self
-
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        return _CoupledDirection(self, h[0], None if damping is None else damping[0])
+        return _CoupledDirection(self, h, intercepts, damping)
 
     def preconditioned(self, X: Array, level: float) -> Array:
         """The solution with the Gram matrix of every task replaced by the mean one; ``level`` is the mean curvature of the
@@ -90,64 +85,40 @@ class Coupled(BatchDesign):
         return problem.n_features**2 * problem.n_tasks <= (held / 4 if quick else 2 * held)
 
 
-class _CoupledDirection(Direction):
-    def __init__(self, design: Coupled, h: Array, damping: Array | None):
-        self.design, self.h, self.damping = design, h, damping
+class _CoupledDirection(IterativeDirection):
+    """With the Gram matrices of the tasks, their intercepts eliminated, where products with them take less time."""
+
+    def __init__(self, design: Coupled, h: Array, intercepts: Intercepts | None, damping: Array | None):
         problem = design.problem
-        obs = problem.observations
-        self.total = obs.sum_by_task(h) + (0.0 if damping is None else damping)
-        self.grams = self._grams() if design.grams_pay() else None
-        level = float(h.sum() / obs.weight.sum())  # mean curvature of the loss
-        size = design.L.shape[1] * problem.n_features
-        self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
-        self.preconditioner = LinearOperator(
-            (size, size),
-            matvec=lambda x: design.preconditioned(x.reshape(design.shape), level).ravel(),
-            dtype=float,
+        total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
+        level = float(h.sum() / problem.observations.weight.sum())  # mean curvature of the loss
+        share = 1e-11 if design.tolerance == 0 or problem.loss.quadratic else 1e-3
+        # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
+        super().__init__(
+            design,
+            curved=lambda z: h * z,
+            intercepts=intercepts,
+            solved=lambda gathered: gathered / total,
+            max_residual=lambda rhs, *_: max(share * float(np.linalg.norm(rhs)), design.tolerance**0.5),
+            preconditioner=lambda x: design.preconditioned(x.reshape(design.shape), level).reshape(1, -1),
+            max_steps=MAX_CG_STEPS,
+            checkpoint=None if design.tally is None else design.tally.count,
         )
+        self.coupled, self.grams = design, None
+        if design.grams_pay():
+            lift = 0.0 if damping is None else damping[0]
+            self.grams = problem.design.task_grams if problem.loss.quadratic else problem.design.weighted_grams(h[0], lift)
 
-    def _grams(self) -> Array:
-        """``Phi_t' H_t Phi_t`` of every task with its intercept eliminated; constant for the squared loss."""
-        problem = self.design.problem
-        if problem.loss.quadratic:
-            return problem.design.task_grams
-        return problem.design.weighted_grams(self.h, 0.0 if self.damping is None else self.damping)
-
-    def _apply(self, x: Array) -> Array:
-        design = self.design
-        if self.grams is not None:
-            correlated = np.matmul(self.grams, design.weights(x).T[:, :, None])[..., 0].T
-        else:
-            correlated = design.problem.correlate(self._centred(self.h * design.predict(x)[0]))
-        return x + (correlated @ design.L).ravel()
-
-    def _centred(self, g: Array) -> Array:
-        """Eliminate the intercept of each task."""
-        if self.damping is None:
-            return g
-        obs = self.design.problem.observations
-        return g - self.h * (obs.sum_by_task(g) / self.total)[obs.task]
+    def product(self, x: Array) -> Array:
+        if self.grams is None:
+            return super().product(x)
+        correlated = np.matmul(self.grams, self.coupled.weights(x).T[:, :, None])[..., 0].T
+        return x + (correlated @ self.coupled.L).reshape(1, -1)
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        design, obs = self.design, self.design.problem.observations
-        rhs = -(design.start(self._centred(g[0])[None]) + coef)[0]
-        # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
-        tolerance = design.tolerance
-        rtol = 1e-11 if tolerance == 0 or design.problem.loss.quadratic else 1e-3
-        taken: list[None] = []
-        step, _ = cg(
-            self.operator, rhs, rtol=rtol, atol=np.sqrt(tolerance), maxiter=1000, M=self.preconditioner,
-            callback=lambda _: taken.append(None),
-        )  # fmt: skip
-        if design.tally is not None:
-            design.tally.add(len(taken))
-        if self.damping is None:
-            return step[None], np.zeros((1, 0))
-        total_gradient = obs.sum_by_task(g[0] + self.h * design.predict(step)[0])
-        return step[None], (-total_gradient / self.total)[None]
-
-
-MAX_CG_ITERATIONS = 1000
+        if self.coupled.tally is not None:
+            self.coupled.tally.directions += 1
+        return super().__call__(coef, g)
 
 
 class CoupledSquares:
@@ -196,20 +167,26 @@ class CoupledSquares:
             R_guess = target - N_guess @ L - guess
             if np.vdot(R_guess, R_guess) < np.vdot(R, R):  # else zero is the better start
                 B, z, N, R = guess, z_guess, N_guess, R_guess
-        # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
-        tolerance = max(design.tolerance, 1e-22 * float(np.vdot(target, target)))
-        D = P = design.preconditioned(R, 2.0)
-        gradient = float(np.vdot(R, D))
-        for _ in range(MAX_CG_ITERATIONS):
-            if float(np.vdot(R, R)) <= tolerance:
-                break
+        dz, dN = z, N  # of the last direction
+
+        def product(P: Array) -> Array:
+            nonlocal dz, dN
             dz, dN = self._products(P)
-            HP = P + dN @ L
-            length = gradient / float(np.vdot(P, HP))
-            B, z, N, R = B + length * P, z + length * dz, N + length * dN, R - length * HP
-            D = design.preconditioned(R, 2.0)
-            gradient, last = float(np.vdot(R, D)), gradient
-            P = D + (gradient / last) * P
+            return P + dN @ L
+
+        def follow(length: float) -> None:
+            nonlocal z, N
+            z, N = z + length * dz, N + length * dN
+
+        # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
+        B = B + conjugate_gradient(
+            product,
+            R,
+            preconditioner=lambda R: design.preconditioned(R, 2.0),
+            max_residual=max(design.tolerance**0.5, 1e-11 * float(np.linalg.norm(target))),
+            max_steps=MAX_CG_STEPS,
+            checkpoint=follow,
+        )
         b = np.zeros(self.problem.n_tasks)
         if self.problem.fit_intercept:
             b = obs.sum_by_task(self.h * (obs.y - z)) / self.total

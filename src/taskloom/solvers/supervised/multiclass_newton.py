@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.sparse.linalg import LinearOperator, cg
 
 from ..._linalg import Positive, psd_eigh
 from ...features.kernels import Matrix, weighted_gram
 from ...problem import Problem
 from .batched_newton import Batch, newton
-from .newton_systems import BatchDesign, Direction, Intercepts, OnePerTask
+from .newton_systems import BatchDesign, Direction, Intercepts, IterativeDirection, OnePerTask
 
 Array = np.ndarray
 MAX_DENSE_UNKNOWNS = 600  # unknowns of the largest dense system
@@ -142,31 +141,48 @@ class RowDesign(BatchDesign):
     def predict(self, coef: Array) -> Array:
         return self.outputs(coef).T.reshape(1, -1)
 
-    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
-        return np.einsum("bi,bi->b", coef, other)
-
-    def pick(self, which: Array) -> RowDesign:
-        return self
-
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         (p, q), n = self.shape, len(self.rows)
         small = p * q <= MAX_DENSE_UNKNOWNS and n * (p * q) ** 2 <= MAX_DENSE_FLOPS and n * p * p <= MAX_DENSE_ENTRIES
-        kind = _DenseDirection if small and self.inputs.P is not None else _IterativeDirection
-        return kind(self, self.table(h), intercepts is not None)
+        if small and self.inputs.P is not None:
+            return _DenseDirection(self, self.table(h), intercepts is not None)
+        return self._iterative(RowHessian(self, self.table(h), intercepts is not None), intercepts)
+
+    def _iterative(self, hessian: RowHessian, intercepts: Intercepts | None) -> Direction:
+        """Conjugate gradients, preconditioned with the mean Hessian; inexact far from the minimum."""
+        v = self.problem.observations.weight[: len(self.rows)]
+        g, U = self.inputs.spectrum(v, intercepts is not None)
+        mean = hessian.mean / v.sum()
+        m, V = psd_eigh(mean if self.R is None else self.R.T @ mean @ self.R)
+        scale, inverse = 1 + g[:, None] * m, np.zeros((1, 1)) if intercepts is None else np.linalg.inv(hessian.of_intercepts)
+
+        def max_residual(rhs: Array, coef: Array, g: Array) -> float:
+            size, left = float(np.linalg.norm(coef)) + float(np.linalg.norm(self.start(g))), float(np.linalg.norm(rhs))
+            return float(np.clip(left / max(size, 1e-300), 1e-10, 1e-2)) * left
+
+        return IterativeDirection(
+            self,
+            curved=lambda z: hessian.times(self.table(z)).T.reshape(1, -1),
+            intercepts=intercepts,
+            solved=lambda gathered: gathered @ inverse,
+            max_residual=max_residual,
+            preconditioner=lambda x: (U @ ((U.T @ x.reshape(self.shape) @ V) / scale) @ V.T).reshape(1, -1),
+            max_steps=1000,
+        )
 
 
-class _RowDirection(Direction):
-    """Common part: the Hessian of the loss, and its block of the intercepts (``T x T``)."""
+class RowHessian:
+    """The Hessian of the loss, and its block of the intercepts (``T x T``)."""
 
     def __init__(self, design: RowDesign, h: Array, intercept: bool):
-        self.design, self.h, self.intercept = design, h, intercept
+        self.design, self.h = design, h
         total = h.sum(axis=1, keepdims=True)
         self.share = np.divide(h, total, out=np.zeros_like(h), where=total > 0)
-        self.mean_hessian = np.diag(h.sum(axis=0)) - self.share.T @ h
+        self.mean = np.diag(h.sum(axis=0)) - self.share.T @ h  # over the rows, times their number
         if intercept:
-            self.own = self._lifted(self.mean_hessian)
+            self.of_intercepts = self._lifted(self.mean)
 
-    def hessian_product(self, U: Array) -> Array:
+    def times(self, U: Array) -> Array:
         """The Hessian of the loss times ``U`` (``n x T``)."""
         return self.h * (U - np.einsum("it,it->i", self.share, U)[:, None])
 
@@ -184,15 +200,16 @@ class _RowDirection(Direction):
         return (V * np.maximum(e + lift, 1e-300)) @ V.T
 
 
-class _DenseDirection(_RowDirection):
+class _DenseDirection(Direction):
     """``I + sum_i P_i P_i' x R'H_iR`` (Kronecker products), bordered by the intercepts."""
 
     def __init__(self, design: RowDesign, h: Array, intercept: bool):
-        super().__init__(design, h, intercept)
+        self.design, self.intercept = design, intercept
+        hessian = RowHessian(design, h, intercept)
         P, T = design.inputs.P, h.shape[1]
         assert P is not None
         R = np.eye(T) if design.R is None else design.R
-        part = R[None] - (self.share @ R)[:, None]  # centred first, so that the result is positive semidefinite
+        part = R[None] - (hessian.share @ R)[:, None]  # centred first, so that the result is positive semidefinite
         correlated = h[:, :, None] * part
         middle = np.matmul(part.transpose(0, 2, 1), correlated)
         (n, p), q = P.shape, R.shape[1]
@@ -201,50 +218,11 @@ class _DenseDirection(_RowDirection):
         M[np.diag_indices(p * q)] += 1.0
         if intercept:
             edge = (P.T @ correlated.reshape(n, T * q)).reshape(p, T, q).transpose(0, 2, 1).reshape(p * q, T)
-            M = np.block([[M, edge], [edge.T, self.own]])
+            M = np.block([[M, edge], [edge.T, hessian.of_intercepts]])
         self.system = Positive(M[None])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        G = self.design.table(g[0])
-        rhs = -(self.design.correlate(G).ravel() + coef[0])
-        if not self.intercept:
-            return self.system.solve(rhs[None, :, None])[..., 0], np.zeros((1, 0))
-        both = self.system.solve(np.concatenate([rhs, -G.sum(axis=0)])[None, :, None])[..., 0]
-        return both[:, : rhs.size], both[:, rhs.size :]
-
-
-class _IterativeDirection(_RowDirection):
-    """The same system with the intercepts eliminated, by conjugate gradients."""
-
-    def __init__(self, design: RowDesign, h: Array, intercept: bool):
-        super().__init__(design, h, intercept)
-        problem, R = design.problem, design.R
-        v = problem.observations.weight[: len(h)]
-        g, U = design.inputs.spectrum(v, intercept)
-        mean = self.mean_hessian / v.sum()
-        m, V = psd_eigh(mean if R is None else R.T @ mean @ R)
-        scale = 1 + g[:, None] * m
-        size = design.shape[0] * design.shape[1]
-        self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
-        self.preconditioner = LinearOperator(
-            (size, size), matvec=lambda x: (U @ ((U.T @ x.reshape(design.shape) @ V) / scale) @ V.T).ravel(), dtype=float
-        )
-        self.inverse = np.linalg.inv(self.own) if intercept else None
-
-    def _taken(self, U: Array) -> Array:
-        """``U`` with the intercepts eliminated."""
-        return U if self.inverse is None else U - self.hessian_product(np.broadcast_to(self.inverse @ U.sum(axis=0), U.shape))
-
-    def _apply(self, x: Array) -> Array:
-        return x + self.design.correlate(self._taken(self.hessian_product(self.design.outputs(x)))).ravel()
-
-    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        design = self.design
-        G = design.table(g[0])
-        rhs = -(design.correlate(self._taken(G)).ravel() + coef[0])
-        size = float(np.linalg.norm(coef)) + float(np.linalg.norm(design.correlate(G)))
-        accuracy = np.clip(float(np.linalg.norm(rhs)) / max(size, 1e-300), 1e-10, 1e-2)  # inexact Newton
-        step, _ = cg(self.operator, rhs, rtol=accuracy, atol=0.0, maxiter=1000, M=self.preconditioner)
-        if self.inverse is None:
-            return step[None], np.zeros((1, 0))
-        return step[None], -(self.inverse @ (G + self.hessian_product(design.outputs(step))).sum(axis=0))[None]
+        sums = self.design.table(g).sum(axis=0)[: None if self.intercept else 0]
+        rhs = -np.concatenate([(self.design.start(g) + coef)[0], sums])
+        both = self.system.solve(rhs[None, :, None])[..., 0]
+        return both[:, : coef.size], both[:, coef.size :]

@@ -6,13 +6,14 @@ A design stores the inputs in the form with the smaller systems: coefficients of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..._linalg import Positive, solve_spd
+from ..._linalg import Positive, conjugate_gradient, solve_spd
 from ...features.kernels import weighted_gram
 
 Array = np.ndarray
@@ -99,13 +100,13 @@ class BatchDesign(ABC):
     def predict(self, coef: Array) -> Array:
         """``X beta``."""
 
-    @abstractmethod
     def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
         """``<beta, other beta>``, given the predictions of the other."""
+        return np.einsum("bi,bi->b", coef, other)
 
-    @abstractmethod
     def pick(self, which: Array) -> BatchDesign:
-        """Some of the batch elements."""
+        """Some of the batch elements; a single one is all."""
+        return self
 
     @abstractmethod
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
@@ -132,9 +133,6 @@ class PrimalDesign(BatchDesign):
 
     def start(self, u: Array) -> Array:
         return self.gather(u[..., None])[..., 0]
-
-    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
-        return np.einsum("bi,bi->b", coef, other)
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         return _PrimalDirection(self, h, intercepts, damping)
@@ -250,5 +248,38 @@ class SparseColumns(PrimalDesign):
     def predict(self, coef: Array) -> Array:
         return (self.X @ (self.Q @ coef[0]))[None]
 
-    def pick(self, which: Array) -> SparseColumns:
-        return self
+
+class IterativeDirection(Direction):
+    """``(I + X'HX) d beta = -(X'g + beta)`` for one batch element, with the intercepts eliminated, by conjugate gradients.
+
+    ``curved`` multiplies predictions by ``H``, and ``solved`` solves the block of the intercepts in it. ``max_residual`` is a
+    function of the right-hand side, the coefficients and the gradient.
+    """
+
+    def __init__(
+        self,
+        design: BatchDesign,
+        curved: Callable[[Array], Array],
+        intercepts: Intercepts | None,
+        solved: Callable[[Array], Array],
+        max_residual: Callable[[Array, Array, Array], float],
+        **options: Any,
+    ):
+        self.design, self.curved, self.intercepts, self.solved = design, curved, intercepts, solved
+        self.max_residual, self.options = max_residual, options
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        rhs = -(self.design.start(self._balanced(g)) + coef)
+        step = conjugate_gradient(self.product, rhs, max_residual=self.max_residual(rhs, coef, g), **self.options)
+        if self.intercepts is None:
+            return step, np.zeros((1, 0))
+        return step, -self.solved(self.intercepts.gather(g + self.curved(self.design.predict(step))))
+
+    def product(self, x: Array) -> Array:
+        return x + self.design.start(self._balanced(self.curved(self.design.predict(x))))
+
+    def _balanced(self, g: Array) -> Array:
+        """Eliminate the intercepts."""
+        if self.intercepts is None:
+            return g
+        return g - self.curved(self.intercepts.expand(self.solved(self.intercepts.gather(g))))

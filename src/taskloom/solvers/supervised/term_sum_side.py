@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
 
 from ...problem import Problem
 from ...structures.term_sum import TermSum
 from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms
 from .batched_newton import Batch, newton
-from .newton_systems import BatchDesign, DenseColumns, Direction, Gram, Intercepts, OneEach, OnePerTask
+from .newton_systems import BatchDesign, DenseColumns, Direction, Gram, Intercepts, IterativeDirection, OneEach, OnePerTask
 from .sides import Side, Supervised, ridged, smaller
 
 Array = np.ndarray
@@ -145,12 +144,6 @@ class Stacked(BatchDesign):
     def predict(self, coef: Array) -> Array:
         return self.problem.predict(np.vstack(self.weights(coef[0])), np.zeros(self.problem.n_tasks))[None]
 
-    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
-        return np.einsum("bi,bi->b", coef, other)
-
-    def pick(self, which: Array) -> Stacked:
-        return self
-
     def gram(self) -> Array:
         """``sum_q k_q(x_i, x_j) A_q[t_i, t_j]`` over the observations."""
         obs = self.problem.observations
@@ -167,38 +160,16 @@ class Stacked(BatchDesign):
         return K
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        return _StackedDirection(self, h[0], None if damping is None else damping[0])
+        total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
+        return IterativeDirection(
+            self,
+            curved=lambda z: h * z,
+            intercepts=intercepts,
+            solved=lambda gathered: gathered / total,
+            max_residual=lambda rhs, *_: 1e-10 * float(np.linalg.norm(rhs)),
+            max_steps=2000,
+        )
 
 
 def _expanded(variable: Any, L: Array) -> Array:
     return L if isinstance(variable, EntryNorms) else L[None, :]
-
-
-class _StackedDirection(Direction):
-    """``(I + X'HX) d = -(X'g + beta)`` with the intercept of each task eliminated, by conjugate gradients."""
-
-    def __init__(self, design: Stacked, h: Array, damping: Array | None):
-        self.design, self.h, self.damping = design, h, damping
-        obs = design.problem.observations
-        self.total = obs.sum_by_task(h) + (0.0 if damping is None else damping)
-        size = int(design.ends[-1])
-        self.operator = LinearOperator((size, size), matvec=self._apply, dtype=float)
-
-    def _centred(self, g: Array) -> Array:
-        """Eliminate the intercept of each task."""
-        if self.damping is None:
-            return g
-        obs = self.design.problem.observations
-        return g - self.h * (obs.sum_by_task(g) / self.total)[obs.task]
-
-    def _apply(self, x: Array) -> Array:
-        return x + self.design.start(self._centred(self.h * self.design.predict(x[None])[0])[None])[0]
-
-    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        design, obs = self.design, self.design.problem.observations
-        rhs = -(design.start(self._centred(g[0])[None]) + coef)[0]
-        step, _ = cg(self.operator, rhs, rtol=1e-10, atol=0.0, maxiter=2000)
-        if self.damping is None:
-            return step[None], np.zeros((1, 0))
-        total_gradient = obs.sum_by_task(g[0] + self.h * design.predict(step[None])[0])
-        return step[None], (-total_gradient / self.total)[None]

@@ -6,7 +6,8 @@ import threading
 import warnings
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -20,42 +21,14 @@ MIN_UNIT = 1e-4  # relative to the largest structure so far: smaller ones do not
 FEASIBILITY = 1e-6  # tolerance of the constraints relative to the structure, because conic solvers are inexact
 
 
+NO_CVXPY = "a structure written as a function of a CVXPY variable needs CVXPY: pip install 'taskloom[custom]'"
+
+
 def _cvxpy() -> Any:
     try:
-        import cvxpy
+        return import_module("cvxpy")
     except ImportError:
-        raise ImportError(
-            "a structure written as a function of a CVXPY variable needs CVXPY: pip install 'taskloom[custom]'"
-        ) from None
-    return cvxpy
-
-
-class _ValueProblem(NamedTuple):
-    """``F`` as an expression; a problem that fixes ``A``, where ``F`` has auxiliary variables."""
-
-    variable: Any
-    F: Any
-    constraints: list
-    problem: Any
-    given: Any
-
-
-class _ProxProblem(NamedTuple):
-    """``min step F(B) / cost + ||scale B - point||^2 / 2``."""
-
-    problem: Any
-    B: Any
-    point: Any
-    step: Any
-    scale: Any
-
-
-class _BestProblem(NamedTuple):
-    """``min tr(B^-1 LL') + F(B) / cost``."""
-
-    problem: Any
-    B: Any
-    root: Any
+        raise ImportError(NO_CVXPY) from None
 
 
 class _ScaledProblems:
@@ -65,21 +38,25 @@ class _ScaledProblems:
         self.penalty, self.unit, self.cost = penalty, unit, cost
 
     @cached_property
-    def prox(self) -> _ProxProblem:
+    def prox(self) -> tuple[Any, ...]:
+        """``min step F(B) / cost + ||scale B - point||^2 / 2``: the problem, ``B``, the parameters point, step and scale."""
         cp, T = self.penalty.cp, self.penalty.n_tasks
         B, F, constraints = self.penalty.expression(self.unit)
         step, scale, point = cp.Parameter(nonneg=True), cp.Parameter(nonneg=True), cp.Parameter((T, T))
         objective = step * (F / self.cost) + cp.sum_squares(scale * B - point) / 2
-        return _ProxProblem(cp.Problem(cp.Minimize(objective), constraints), B, point, step, scale)
+        return cp.Problem(cp.Minimize(objective), constraints), B, point, step, scale
 
     @cached_property
-    def best(self) -> _BestProblem:
-        """``tr(B^-1 LL')`` is the minimum of ``tr R`` over ``[[B, L], [L', R]] >= 0``."""
+    def best(self) -> tuple[Any, ...]:
+        """``min tr(B^-1 LL') + F(B) / cost``: the problem, ``B``, and the parameter ``L``.
+
+        ``tr(B^-1 LL')`` is the minimum of ``tr R`` over ``[[B, L], [L', R]] >= 0``.
+        """
         cp, T = self.penalty.cp, self.penalty.n_tasks
         B, F, constraints = self.penalty.expression(self.unit)
         root, R = cp.Parameter((T, T)), cp.Variable((T, T), symmetric=True)
         schur = cp.bmat([[B, root.T], [root, R]]) >> 0
-        return _BestProblem(cp.Problem(cp.Minimize(cp.trace(R) + F / self.cost), [*constraints, schur]), B, root)
+        return cp.Problem(cp.Minimize(cp.trace(R) + F / self.cost), [*constraints, schur]), B, root
 
 
 class ConicPenalty:
@@ -151,12 +128,13 @@ class ConicPenalty:
         return compose(*psd_eigh(A.value))
 
     @cached_property
-    def _value_problem(self) -> _ValueProblem:
+    def _value_problem(self) -> tuple[Any, ...]:
+        """``A``, ``F(A)`` and its constraints; where ``F`` has auxiliary variables, a problem that fixes ``A``, too."""
         A, F, constraints = self.expression()
         if not {v.id for part in (F, *constraints) for v in part.variables()} - {A.id}:
-            return _ValueProblem(A, F, constraints, None, None)
+            return A, F, constraints, None, None
         given = self.cp.Parameter((self.n_tasks, self.n_tasks))
-        return _ValueProblem(A, F, constraints, self.cp.Problem(self.cp.Minimize(F), [*constraints, given == A]), given)
+        return A, F, constraints, self.cp.Problem(self.cp.Minimize(F), [*constraints, given == A]), given
 
     def value(self, A: Array) -> float:
         with self._lock:
@@ -187,12 +165,12 @@ class ConicPenalty:
                     self.scaled = before
 
     def _prox(self, A: Array, step: float) -> Array:
-        unit, compiled = self.scaled.unit, self.scaled.prox
+        unit, (problem, B, point, length, scale) = self.scaled.unit, self.scaled.prox
         step = step * self.scaled.cost / unit**2
         divisor = max(step, 1.0)  # of the objective, because a long step would leave F inaccurate
-        compiled.step.value, compiled.scale.value = step / divisor, 1 / np.sqrt(divisor)
-        compiled.point.value = A / (unit * np.sqrt(divisor))
-        return unit * self._solution(compiled.problem, compiled.B, "prox")
+        length.value, scale.value = step / divisor, 1 / np.sqrt(divisor)
+        point.value = A / (unit * np.sqrt(divisor))
+        return unit * self._solution(problem, B, "prox")
 
     def best_structure(self, S: Array) -> Array:
         """The first call of a fit, which determines the unit of all others from the size of the structure."""

@@ -12,8 +12,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..._linalg import compose, inverse_quadratic, symmetric
-from ..base import TINY, Array, Ray
+from ..._linalg import compose, symmetric
+from ..base import TINY, Array, Ray, penalty_with
+from ..inner_solvers import proximal_gradient
 
 RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)  # multiples of the identity that are added where S is singular
 # Step lengths (relative to the current structure) and ridges of the proxes whose subgradients give bounds. Long steps give the
@@ -118,100 +119,72 @@ def best_structures(F: Penalty, root: Array) -> list[Array]:
     return [A] if value - bound <= 1e-10 * abs(bound) else [A, _primal_method(F, root, A)]
 
 
-def _dual_method(F: Penalty, root: Array, n_steps: int = 100) -> tuple[list[Array], float]:
-    """Maximise ``2 tr (L'NL)^(1/2) - F*(N)`` by proximal gradient steps; candidates for ``A``, and the largest dual value.
+def _dual_method(F: Penalty, root: Array) -> tuple[list[Array], float]:
+    """Maximise ``2 tr (L'NL)^(1/2) - F*(N)`` by proximal gradient steps; candidates for ``A``, and the dual value.
 
-    The gradient of the first term is ``A``. The prox of ``F*`` follows from that of ``F`` (Moreau); step lengths are Barzilai
-    and Borwein's.
+    The gradient of the first term is ``A``. The prox of ``F*`` follows from that of ``F`` (Moreau).
     """
     size = float(np.linalg.norm(root)) / np.sqrt(len(root))
     V, s, _ = np.linalg.svd(root, full_matrices=False)
     start = compose(s, V) + size * 1e-8 * np.eye(len(root))
+
+    def cost(N: Array) -> tuple[float, Array]:
+        n, V = np.linalg.eigh(N)
+        if not n[0] > 0:
+            return np.inf, N
+        _, s, Vt = np.linalg.svd((V * np.sqrt(n)).T @ root, full_matrices=False)
+        LV = (root @ Vt.T)[:, s > TINY]
+        return -2 * float(s.sum()), -(LV / s[s > TINY]) @ LV.T
+
+    def prox(M: Array, step: float) -> tuple[Array, float]:
+        N, _, conjugate = subgradient(F, M / step, 1 / step)
+        return N, conjugate
+
     for length in (1.0, 10.0, 100.0, 1e3):
-        here = subgradient(F, size * length * np.eye(len(root)) + start, size * length)
-        value, A = _dual(root, here)
+        N, _, conjugate = subgradient(F, size * length * np.eye(len(root)) + start, size * length)
+        value, gradient = cost(N)
         if np.isfinite(value):
             break
     else:
         return [F.prox(start, 1e-3 * size)], -np.inf
-    recent, sigma = [value], float(np.linalg.norm(here.N)) / max(float(np.linalg.norm(A)), TINY)
-    for _ in range(n_steps):
-        for _ in range(50):
-            there = subgradient(F, here.N / sigma + A, 1 / sigma)
-            there_value, there_A = _dual(root, there)
-            move = there.N - here.N
-            length, curvature = float(np.vdot(move, move)), float(np.vdot(move, A - there_A))
-            if there_value >= min(recent[-5:]) + 1e-4 * length / (2 * sigma) - 1e-14 * abs(value):
-                break
-            sigma /= 2
-        else:
-            break
-        here, A, value = there, there_A, there_value
-        recent.append(value)
-        sigma = min(max(length / curvature if curvature > 0 else 10 * sigma, 1e-2 * sigma), 1e2 * sigma)
-        if min(objective(F, root.T, A), objective(F, root.T, here.P)) - value <= 1e-13 * abs(value):
-            break
-    return [A, here.P], max(recent)
+    length = float(np.linalg.norm(N)) / max(float(np.linalg.norm(gradient)), TINY)
+    N = proximal_gradient(cost, prox, N, conjugate, length, n_steps=100)
+    gradient = cost(N)[1]
+    length = float(np.linalg.norm(N)) / max(float(np.linalg.norm(gradient)), TINY)
+    N, P, conjugate = subgradient(F, N / length - gradient, 1 / length)
+    value, gradient = cost(N)
+    return [-gradient, P], -value - conjugate
 
 
-def _primal_method(F: Penalty, root: Array, A: Array, n_steps: int = 300) -> Array:
-    """Minimise ``tr(A^-1 LL') + F(A)`` by proximal gradient steps from a nonsingular ``A``, with the same step lengths."""
+def _primal_method(F: Penalty, root: Array, A: Array) -> Array:
+    """Minimise ``tr(A^-1 LL') + F(A)`` by proximal gradient steps from a nonsingular ``A``."""
 
-    def smooth(A: Array) -> tuple[float, Array]:
+    def cost(A: Array) -> tuple[float, Array]:
         a, V = np.linalg.eigh(A)
         if not a[0] > 0:
             return np.inf, A
         half = (V / a) @ (V.T @ root)  # A^-1 L
         return float(np.vdot(root, half)), -half @ half.T
 
-    value, gradient = smooth(A)
+    def prox(M: Array, step: float) -> tuple[Array, float]:
+        P = F.prox(M, step)
+        return P, F.value(P)
+
+    value, gradient = cost(A)
     if not np.isfinite(value):
         return A
-    recent, length = [value + F.value(A)], float(np.linalg.norm(A)) / max(float(np.linalg.norm(gradient)), TINY)
-    for _ in range(n_steps):
-        for _ in range(60):
-            there = F.prox(A - length * gradient, length)
-            there_smooth, there_gradient = smooth(there)
-            move, value = there - A, there_smooth + F.value(there)
-            size, curvature = float(np.vdot(move, move)), float(np.vdot(move, there_gradient - gradient))
-            if value <= max(recent[-5:]) - 1e-4 * size / (2 * length) + 1e-15 * abs(recent[-1]):
-                break
-            length /= 2
-        else:
-            break
-        A, gradient = there, there_gradient
-        recent.append(value)
-        length = min(max(size / curvature if curvature > 0 else 10 * length, 1e-2 * length), 1e2 * length)
-        if size <= 1e-26 * float(np.vdot(A, A)):
-            break
-    return A
-
-
-def _dual(root: Array, at: Subgradient) -> tuple[float, Array]:
-    """The dual function at a subgradient ``N``, and its gradient ``A = L (L'NL)^(-1/2) L'``."""
-    n, V = np.linalg.eigh(at.N)
-    if not n[0] > 0:
-        return -np.inf, at.P
-    _, s, Vt = np.linalg.svd((V * np.sqrt(n)).T @ root, full_matrices=False)
-    LV = root @ Vt.T
-    keep = s > TINY
-    return 2 * float(s.sum()) - at.conjugate, (LV[:, keep] / s[keep]) @ LV[:, keep].T
-
-
-def objective(F: Penalty, R: Array, A: Array) -> float:
-    """``tr(A^-1 R'R) + F(A)``; infinite where ``R`` is not in the range of ``A``."""
-    norm = inverse_quadratic(R, *np.linalg.eigh(symmetric(A)))
-    return norm + F.value(A) if np.isfinite(norm) else np.inf
+    length = float(np.linalg.norm(A)) / max(float(np.linalg.norm(gradient)), TINY)
+    return proximal_gradient(cost, prox, A, F.value(A), length)
 
 
 def best_candidate(F: Penalty, R: Array, candidates: list[Array]) -> tuple[Array, float]:
     """The candidate with the smallest objective; if all are infinite, mixed with a little of a nonsingular structure."""
-    values = [objective(F, R, A) for A in candidates]
+    values = [penalty_with(F, R, A) for A in candidates]
     if not np.isfinite(min(values)):
         A = next((A for A in candidates if np.isfinite(F.value(A))), candidates[0])
         level = max(float(np.trace(A)) / len(A), 1e-12)
         inside = F.prox(level * np.eye(len(A)), 1e-6 * level)
         candidates = [(1 - share) * A + share * inside for share in (1e-12, 1e-9, 1e-6, 1e-3)]
-        values = [objective(F, R, A) for A in candidates]
+        values = [penalty_with(F, R, A) for A in candidates]
     k = int(np.argmin(values))
     return candidates[k], values[k]

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse.linalg import LinearOperator, cg
 
 from ..._linalg import symmetric
 from ..base import Array
-from ..box_solvers import newton_in_box
+from ..inner_solvers import newton_in_box
 
 STEP_LENGTHS = 3.0 ** -np.arange(40)  # of the line search
 DENSE = 1200  # pairs of tasks up to which the Hessian is formed
@@ -120,18 +121,12 @@ def _newton_move(P: Array, A: Array, gradient: Array, l1: Array) -> tuple[Array,
 
 def _conjugate_gradients(A: Array, goal: Array, free: Array) -> Array:
     """``X`` on the free entries with ``AXA = goal`` there, with the preconditioner ``A_tt A_ss``."""
-    scale = np.outer(np.diag(A), np.diag(A))
-    X, residual = np.zeros_like(A), goal
-    preconditioned = residual / scale
-    direction, size = preconditioned, float(np.vdot(residual, preconditioned))
-    enough = 1e-12 * size + 1e-30  # entries are of the order of 1
-    for _ in range(300):
-        if size <= enough:
-            break
-        image = symmetric(A @ direction @ A) * free
-        step = size / float(np.vdot(direction, image))
-        X, residual = X + step * direction, residual - step * image
-        preconditioned = residual / scale
-        size, last = float(np.vdot(residual, preconditioned)), size
-        direction = preconditioned + size / last * direction
+    X, scale, shape = np.zeros_like(A), np.outer(np.diag(A), np.diag(A))[free], (np.count_nonzero(free),) * 2
+
+    def product(x: Array) -> Array:
+        X[free] = x
+        return symmetric(A @ X @ A)[free]
+
+    inverse_scale = LinearOperator(shape, lambda residual: residual / scale)
+    X[free] = cg(LinearOperator(shape, product), goal[free], rtol=1e-6, atol=1e-15, maxiter=300, M=inverse_scale)[0]
     return X

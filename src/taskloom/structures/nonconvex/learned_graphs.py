@@ -13,10 +13,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, helmert
 from scipy.optimize import minimize
 
-from ..._component import is_number
 from ..._linalg import psd_root, symmetric
 from ..base import Array, Structure
-from ..box_solvers import newton_in_box
+from ..inner_solvers import newton_in_box
 from ..known import Independent
 from .base import NonConvex
 from .graphical_lasso import DENSE, graphical_lasso, inverse, shrink
@@ -58,16 +57,11 @@ class LearnedGraph(NonConvex):
     gamma: float = 10.0
     sparsity: float = 0.0
 
+    ranges: ClassVar[dict[str, str]] = {"gamma": "> 0", "sparsity": ">= 0"}
     interior: ClassVar[bool] = True
     precision_graph: ClassVar[bool] = True
     # In the copy of one run: recent structures with their edge weights, which cannot be computed accurately from A.
     _recent: deque[tuple[Array, Array]] | None = field(default=None, init=False)
-
-    def check(self) -> None:
-        if not (is_number(self.gamma) and self.gamma > 0):
-            raise ValueError(f"LearnedGraph needs gamma > 0, got gamma={self.gamma!r}")
-        if not (is_number(self.sparsity) and self.sparsity >= 0):
-            raise ValueError(f"LearnedGraph needs sparsity >= 0, got sparsity={self.sparsity!r}")
 
     def convex_bound(self) -> tuple[Structure, float]:
         return Independent(), self.gamma
@@ -242,16 +236,9 @@ class SparsePrecision(NonConvex):
     l1: float = 0.001
     eps: float = 0.001
 
+    ranges: ClassVar[dict[str, str]] = {"mu": "> 0", "l1": ">= 0", "eps": "> 0"}
     interior: ClassVar[bool] = True
     precision_graph: ClassVar[bool] = True
-
-    def check(self) -> None:
-        if not (is_number(self.mu) and self.mu > 0):
-            raise ValueError(f"SparsePrecision needs mu > 0, got mu={self.mu!r}")
-        if not (is_number(self.l1) and self.l1 >= 0):
-            raise ValueError(f"SparsePrecision needs l1 >= 0, got l1={self.l1!r}")
-        if not (is_number(self.eps) and self.eps > 0):
-            raise ValueError(f"SparsePrecision needs eps > 0, got eps={self.eps!r}")
 
     def convex_bound(self) -> tuple[Structure, float]:
         return Independent(), self.mu / self.eps

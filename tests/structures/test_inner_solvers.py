@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from taskloom.structures.box_solvers import newton_in_box
+from taskloom.structures.inner_solvers import newton_in_box
 
 
 def test_newton_in_a_box_meets_its_conditions():
