@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from threadpoolctl import ThreadpoolController
+
+from ._time_limit import check_time
 
 Array = np.ndarray
 
@@ -139,6 +141,7 @@ def conjugate_gradient(
     size, last, expected = inner(residual, scaled), np.inf, 0.0
     enough = tol**2 * size
     for step in range(max_steps):
+        check_time()
         if size <= enough or (max_residual > 0 and inner(residual, residual) <= max_residual**2):
             break
         direction = scaled + (size / last) * direction

@@ -70,9 +70,9 @@ class LocalTasks:
     def weight_spectrum(self) -> WeightSpectrum:
         return WeightSpectrum.of(double(self.weights()))
 
-    def ahead(self, dQ: Array) -> None:
+    def ahead(self, dQ: Array) -> Any:
         """Under the squared loss a minimum takes no iterations, and needs no start."""
-        return
+        return None
 
     def in_precision_of(self, data: Sequence[TaskBlock]) -> LocalTasks:
         """A copy for Hessian products in the precision of ``data``: a Newton direction needs two digits."""

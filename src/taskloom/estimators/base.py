@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, St
 from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import on_card
+from .._time_limit import time_limit
 from ..features.approximate import MappedFeatures
 from ..features.kernels import SumFeatures, build_features
 from ..losses import as_loss, mixed_loss
@@ -134,15 +135,16 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
             The fitted model.
         """
-        if hasattr(self, "device") and (self.device is not None or on_card(X)):
-            device = device_for(self, X)
-            if device is not None:
-                self._state = fit_on_device(self, X, y, sample_weight, device)
-                return self
-        data = self._prepare(X, y, sample_weight)
-        watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
-        solution = solve(data.problem, self.solver, **self._settings(data, watch))
-        self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
+        on_device = hasattr(self, "device") and (self.device is not None or on_card(X))
+        device = device_for(self, X) if on_device else None
+        with time_limit(self.time_limit):
+            data = self._prepare(X, y, sample_weight) if device is None else None
+            watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
+            if data is None:
+                self._state = fit_on_device(self, X, y, sample_weight, device, watch)
+            else:
+                solution = solve(data.problem, self.solver, **self._settings(data, watch))
+                self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
         if watch is not None:
             watch.end(dict)
         return self

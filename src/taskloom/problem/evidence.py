@@ -107,6 +107,7 @@ def evidence(problem: Problem, point: Iterate, tol: float) -> Evidence:
             dual, best = bound, DualPoint(G, Z, point)
         if projected is None or not tol < problem.relative(primal - dual) < MAX_GAP_TO_PROJECT_AGAIN * tol:
             break
+    assert Z is not None
     return Evidence(point, primal, dual, best, DualPoint(G, Z, point))
 
 

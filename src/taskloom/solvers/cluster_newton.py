@@ -17,6 +17,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._array_api import times, times_transposed
+from .._linalg import conjugate_gradient
 from ..design.stacked_inputs import GramTasks
 from ..problem import Problem
 from ..problem.evidence import Iterate
@@ -27,6 +28,7 @@ from .proximal import Proximal
 Array = np.ndarray
 MAX_NEWTON_DECREASE = 1e-2  # relative to the scale; with a larger predicted decrease steps use the majorant, not the Hessian
 MAX_STEPS_PER_CERTIFICATE = 12  # Newton steps after which a certificate is computed, whatever the predicted decrease
+MAX_CG_STEPS = 100  # for one Newton direction
 MIN_PREDICTED_DECREASE_SHARE = 0.2  # share of the tolerance at which the predicted decrease is worth a certificate
 
 
@@ -126,45 +128,33 @@ class ClusterPoint:
         return majorant if far else self.norm.inverse(alpha, shift)
 
     @cached_property
-    def descent(self) -> Array:
-        return self.metric(self.gradient)
-
-    @cached_property
     def predicted_decrease(self) -> float:
         """The decrease of the quadratic model along the preconditioned gradient."""
-        return float(np.vdot(self.gradient, self.descent)) / 2
+        return float(np.vdot(self.gradient, self.metric(self.gradient))) / 2
 
 
-def newton_direction(point: ClusterPoint, forcing: float, limit: int = 100) -> Array:
-    """Preconditioned conjugate gradients on the Newton system, to a relative residual ``forcing``.
+class _NewtonSystem:
+    """The Hessian at a point and its preconditioner, which inverts ``alpha phi'' + shift``.
 
-    The preconditioner inverts ``alpha phi'' + shift``, so products with ``alpha phi''`` follow by recurrence.
+    So ``alpha phi'' z = r - shift z`` for the preconditioned ``z`` of ``r``: products with ``alpha phi''`` follow by recurrence.
     """
-    ridge, loss, shift = point.problem.ridge, point.loss, point.shift
-    x, r, z = np.zeros_like(point.W), -point.gradient, -point.descent
-    p, curvature_p = z, r - shift * z  # ``alpha phi'' p``
-    size = 2 * point.predicted_decrease
-    target_decrease = forcing**2 * size
-    for _ in range(limit):
-        Hp = loss.product(p) + curvature_p
-        if ridge:
-            Hp += 2 * ridge * p
-        curvature = float(np.vdot(p, Hp))
-        if curvature <= 0:
-            return x if np.any(x) else p
-        x += (size / curvature) * p
-        Hp *= size / curvature
-        r -= Hp
-        z = point.metric(r)
-        size, last = float(np.vdot(r, z)), size
-        if size <= target_decrease:
-            break
-        p *= size / last
-        curvature_p *= size / last
-        p += z
-        curvature_p += r
-        curvature_p -= shift * z
-    return x
+
+    def __init__(self, point: ClusterPoint):
+        self.point = point
+        self.last: tuple[Array, Array] | None = None  # the last direction and its product
+
+    def precondition(self, r: Array) -> Array:
+        z = self.point.metric(r)
+        self.fresh = z, r - self.point.shift * z
+        return z
+
+    def product(self, p: Array) -> Array:
+        (z, along), ridge = self.fresh, self.point.problem.ridge
+        if self.last is not None:
+            before, curved = self.last
+            along = along + float(np.vdot(p - z, before) / np.vdot(before, before)) * curved
+        self.last = p, along
+        return self.point.loss.product(p) + along + 2 * ridge * p
 
 
 class ClusterNewtonRun(Run):
@@ -209,7 +199,10 @@ class ClusterNewtonRun(Run):
     def _newton_step(self) -> bool:
         here = self.here
         forcing = min(max((here.predicted_decrease / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
-        move = newton_direction(here, forcing)
+        system = _NewtonSystem(here)
+        move = conjugate_gradient(
+            system.product, -here.gradient, preconditioner=system.precondition, tol=forcing, max_steps=MAX_CG_STEPS
+        )
         directional_derivative, t = float(np.vdot(here.gradient, move)), 1.0
         while t > 1e-6:
             there = ClusterPoint(self.problem, self.loss, here.W + t * move)

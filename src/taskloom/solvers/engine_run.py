@@ -25,7 +25,8 @@ MAX_STALLED_CERTIFICATES = 3  # without progress, after which a basis is enlarge
 class RemoteProblem(Certifiable, Protocol):
     """A problem of an engine that is not this process's memory."""
 
-    alpha: float
+    @property
+    def alpha(self) -> float: ...
 
     @property
     def engine(self) -> Engine: ...

@@ -80,7 +80,8 @@ class Record:
         began: float | None = None,
         original_dual: float | None = None,
     ):
-        self.problem, self.tol, self.constant, self.original_dual = problem, tol, constant, original_dual
+        self.problem: Any = problem
+        self.tol, self.constant, self.original_dual = tol, constant, original_dual
         self.history = History() if history is None else history
         self.began = time.perf_counter() if began is None else began
         self.convex = problem.structure.convex

@@ -207,7 +207,7 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
             schedule, gap = _Schedule(record, smoothing is not None), None
             while len(record.history) < limits.max_iter:
                 run.step(gap)
-                point = run.point() if schedule.due(run) else None
+                point: Any = run.point() if schedule.due(run) else None
                 gap = None if point is None else record.update(point)
                 record.add_to_history()
                 record.length = run.length

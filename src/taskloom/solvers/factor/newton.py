@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import cast, column_squares, dot, eigh, inner, like, namespace, to_numpy
+from ..._linalg import conjugate_gradient
 from ..._time_limit import check_time
 from ...engines.base import WeightSpectrum
 from ..base import Run, Solver
@@ -191,26 +192,15 @@ class FactorNewton(Run):
         forcing = float(np.clip((self.here.predicted_decrease / self.scale) ** 0.25, self.tuning.forcing, 0.3))
         tasks = self.engine.for_directions(self.here.tasks)
         point = self.here if tasks is self.here.tasks else self.here.with_tasks(tasks)
-        x, r = 0 * point.gradient, -point.gradient
-        z = point.metric(r)
-        p, size = z, dot(r, z)
-        target, length = forcing**2 * size, size
-        flat = min(self.tuning.min_curvature_share, point.lift) if self.p == 1 else 0.0
-        for k in range(self.tuning.max_cg_steps):
-            check_time()
-            Hp = point.hessian(p)
-            curvature = dot(p, Hp)
-            if curvature <= max(flat * length, 1e-14 * dot(p, p)):
-                return x if k else p
-            x = x + (size / curvature) * p
-            r = r - (size / curvature) * Hp
-            z = point.metric(r)
-            size, last = dot(r, z), size
-            if size <= target:
-                break
-            p = z + (size / last) * p
-            length = size + (size / last) ** 2 * length  # squared norm of ``p`` in the metric
-        return x
+        return conjugate_gradient(
+            point.hessian,
+            -point.gradient,
+            preconditioner=point.metric,
+            tol=forcing,
+            max_steps=self.tuning.max_cg_steps,
+            min_curvature=min(self.tuning.min_curvature_share, point.lift) if self.p == 1 else 0.0,
+            inner=dot,
+        )
 
     def _trimmed(self, Q: Array, keep_columns: bool) -> tuple[Array, Array]:
         """``Q`` with orthogonal columns, and without columns that are small and vanish according to the dual.

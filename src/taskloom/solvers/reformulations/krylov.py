@@ -44,6 +44,9 @@ class KrylovSubspace(Reformulation):
     restricted: ClassVar[bool] = True
     tolerance_share: ClassVar[float] = 0.5  # the rest is for the omitted directions
     targets: Targets  # valid for these, under any structure and regularisation strength
+    spanned: Targets  # along the basis
+    V: Array
+    P: Array
 
     @classmethod
     def applies(cls, problem: Problem, inside: bool = False) -> bool:

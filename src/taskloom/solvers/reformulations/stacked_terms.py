@@ -29,8 +29,8 @@ class StackedTerms(Reformulation):
     def apply(self, problem: Problem, start: Start | None) -> Problem:
         if isinstance(problem.loss, RowLoss):
             raise ValueError(
-                f"{type(problem.loss).__name__} is a loss of whole rows, and sums (Robust, Dirty, lists of kernels) need one of "
-                'single outputs; use loss="logistic" or "hinge"'
+                f"{type(problem.loss).__name__} is a loss of whole rows, and sums (Robust, Dirty, lists of kernels) need one "
+                'of single outputs; use loss="logistic" or "hinge"'
             )
         inner = problem.stacked()
         self.inner, self.shared_columns = inner, inner is not problem
