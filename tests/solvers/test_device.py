@@ -13,7 +13,7 @@ from taskloom import MultiTaskRegressor, _array_api, structures
 from taskloom.design.task_data import Rows
 from taskloom.estimators import base
 from taskloom.solvers.device import kernel_inputs as kernel
-from taskloom.solvers.factor.objective import Point
+from taskloom.solvers.factor.newton import Point
 from taskloom.tables.layout import as_table
 
 STRUCTURES = ["trace", "frobenius", "independent"]

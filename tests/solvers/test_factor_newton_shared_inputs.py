@@ -13,7 +13,7 @@ from taskloom.design import table_with_gaps as table_block
 from taskloom.design.input_spectrum import InputSpectrum
 from taskloom.design.stacked_inputs import single_precision
 from taskloom.design.table_with_gaps import TableWithGaps
-from taskloom.solvers.factor.objective import Point, anisotropic_metric
+from taskloom.solvers.factor.newton import Point, anisotropic_metric
 from taskloom.solvers.solve import as_solver
 
 N, D, T = 40, 12, 5

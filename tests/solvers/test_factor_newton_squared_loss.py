@@ -14,8 +14,7 @@ from taskloom.design.stacked_inputs import GramTasks, StackedTasks
 from taskloom.experiments.fig1 import make
 from taskloom.problem.dual_projection import project_dual_pair
 from taskloom.solvers import Projected, Proximal
-from taskloom.solvers.factor.newton import FactorNewton
-from taskloom.solvers.factor.objective import Point
+from taskloom.solvers.factor.newton import FactorNewton, Point
 from taskloom.solvers.path import strength_grid
 
 

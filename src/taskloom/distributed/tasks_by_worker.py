@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engines.base import WeightSpectrum
+from ..engines.local import WeightSpectrum
 from ..estimators.fitted import FittedState
 from ..estimators.validation import TargetInfo
 from ..features.kernels import LinearFeatures

@@ -14,7 +14,7 @@ from .._array_api import card_array, double, library, namespace, place, plain, t
 from .._component import warn
 from .._time_limit import time_limit as limited_time
 from ..design import task_strengths
-from ..engines.base import WeightSpectrum
+from ..engines.local import WeightSpectrum
 from ..losses import as_loss
 from ..problem.solution import Certificate, History
 from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite, refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -120,9 +120,7 @@ class History:
     dual: list[float] = field(default_factory=list)
     gap: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.read_best: Callable[[], tuple[Array, Array]] | None = None  # set while a solve is running
+    read_best: ClassVar[Callable[[], tuple[Array, Array]] | None] = None  # set on an instance while a solve is running
 
     def best(self) -> tuple[Array, Array]:
         """The best weights and intercepts so far, while a solve is running."""
@@ -144,7 +142,8 @@ class History:
 
     def as_dict(self) -> dict[str, Array]:
         """The columns as arrays."""
-        return {column.name: np.asarray(getattr(self, column.name)) for column in fields(self)}
+        names = [column.name for column in fields(self)]
+        return dict(zip(names, map(np.asarray, map(self.__getattribute__, names)), strict=True))
 
     def __len__(self) -> int:
         return len(self.iteration)

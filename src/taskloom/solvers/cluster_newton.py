@@ -136,7 +136,7 @@ class ClusterPoint:
 class _NewtonSystem:
     """The Hessian at a point and its preconditioner, which inverts ``alpha phi'' + shift``.
 
-    So ``alpha phi'' z = r - shift z`` for the preconditioned ``z`` of ``r``: products with ``alpha phi''`` follow by recurrence.
+    So ``alpha phi'' z = r - shift z`` for the preconditioned ``z`` of ``r``; other products follow by recurrence.
     """
 
     def __init__(self, point: ClusterPoint):

@@ -10,11 +10,11 @@ import numpy as np
 
 from .._time_limit import no_time_limit
 from .._time_limit import time_limit as limited_time
-from ..engines.base import Engine, WeightSpectrum
+from ..engines.base import Engine
+from ..engines.local import WeightSpectrum
 from ..problem.solution import History
 from .base import Run, Solver
-from .factor.newton import FactorNewton, NewtonTuning
-from .factor.objective import Point
+from .factor.newton import FactorNewton, NewtonTuning, Point
 from .record import Certifiable, Outcome, Record
 from .solve import Callback, Limits, iterate
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..._array_api import double, eigh, inner, like, namespace, to_numpy
 from ...design.task_data import Rows, TaskBlock
 from ...structures import Structure
-from ..factor.objective import Point
+from ..factor.newton import Point
 from .device_problem import DeviceProblem, DualCandidate
 
 Array = Any

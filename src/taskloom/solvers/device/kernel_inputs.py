@@ -21,8 +21,8 @@ from ..._linalg import psd_root
 from ...design.task_data import Rows, TaskBlock
 from ...features.kernels import GROWING, PER_TASK
 from ...structures import Structure
-from ..factor.objective import Point
-from ..reformulations.krylov import (
+from ..factor.newton import Point
+from ..reformulations.subspaces import (
     FIRST_OMITTED_SHARE,
     KRYLOV_DEPTH,
     MAX_BASIS_SHARE,

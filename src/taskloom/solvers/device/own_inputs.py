@@ -11,7 +11,7 @@ from ..._array_api import cast, double, eigh, inner, times, times_transposed, to
 from ...design import Observations, TaskBatch, batches
 from ...design.task_data import Stack, TaskBlock
 from ...structures import Structure
-from ..factor.objective import Point
+from ..factor.newton import Point
 from .device_problem import DeviceProblem, DualCandidate
 
 Array = Any

@@ -16,8 +16,7 @@ import numpy as np
 from ..._array_api import inverse_roots, times, times_transposed
 from ...design.smooth_loss_tasks import SmoothLossTasks
 from ...design.task_data import typical
-from ...engines.base import WeightSpectrum
-from ...engines.local import LocalTasks, joined
+from ...engines.local import LocalTasks, WeightSpectrum, gathered
 from ...losses.base import Loss
 from ...problem import Problem
 
@@ -176,13 +175,13 @@ class FittedTasks(LocalTasks):
             for part, place in zip(engine.data, places, strict=True)
         ]
         super().__init__(parts, Q)
-        self.c = joined([part.c for part in parts])
+        self.c = gathered(parts, "c")
         self.W = self.weights()
 
     def ahead(self, dQ: Array) -> Callable[[float], tuple[Array, Array]]:
         """Weights and intercepts to first order, as a function of the length of a step along ``dQ``."""
         dW, dZ, dB, dc = self.B @ dQ.T, self.Z @ dQ, np.empty_like(self.B), np.zeros_like(self.c)
-        for part, place in zip(self.parts, self.places, strict=True):
+        for part, place in self.places():
             d = part.respond(dW[place], dZ[place])[0]
             dB[place] = d[:, : part.q]
             if d.shape[1] > part.q:
