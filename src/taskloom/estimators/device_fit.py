@@ -90,7 +90,7 @@ def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str, w
                 sys.stdout.write(line + "\n")
             return watch is not None and watch.part("iteration").end(lambda: {"_state": state(history.best(), None, history)})
 
-        limits = {"tol": model.tol, "max_iter": model.max_iter, "time_limit": model.time_limit}
+        limits: dict[str, Any] = {"tol": model.tol, "max_iter": model.max_iter, "time_limit": model.time_limit}
         coef = _start(model, problem) if model.warm_start else None
         start = None if coef is None else WeightSpectrum.of(problem.to_inner(coef))
         callback = report if model.verbose or watch is not None else None

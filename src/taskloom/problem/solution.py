@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,7 +120,9 @@ class History:
     dual: list[float] = field(default_factory=list)
     gap: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    read_best: ClassVar[Callable[[], tuple[Array, Array]] | None] = None  # set on an instance while a solve is running
+
+    def __post_init__(self) -> None:
+        self.read_best: Callable[[], tuple[Array, Array]] | None = None  # set while a solve is running
 
     def best(self) -> tuple[Array, Array]:
         """The best weights and intercepts so far, while a solve is running."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from .._time_limit import no_time_limit
 from .._time_limit import time_limit as limited_time
-from ..engines.base import Engine
 from ..engines.local import WeightSpectrum
 from ..problem.solution import History
 from .base import Run, Solver
@@ -29,7 +28,7 @@ class RemoteProblem(Certifiable, Protocol):
     def alpha(self) -> float: ...
 
     @property
-    def engine(self) -> Engine: ...
+    def engine(self) -> Any: ...  # an ``engines.base.Engine``
 
     def enlarged(self, point: Point, tol: float, moved: bool, stalled: bool) -> Any | None:
         """Enlarge the basis of the features, if it is a restriction, and return weights to continue from; else ``None``.
