@@ -91,6 +91,7 @@ class BatchDesign(ABC):
     """The inputs of a batch, in the form with the smaller systems."""
 
     direct: ClassVar[bool] = True  # whether systems are solved by factorisation
+    bordered: ClassVar[bool] = False  # whether intercepts are among the coefficients
 
     @abstractmethod
     def start(self, u: Array) -> Array:
