@@ -59,7 +59,7 @@ class BorderedColumns(BatchDesign):
 
 
 @dataclass(frozen=True, eq=False)
-class RootDirection(Direction):
+class RootDirection:
     """With the inverse root ``R`` of the Hessian of each task, bordered by its intercept."""
 
     design: BorderedColumns

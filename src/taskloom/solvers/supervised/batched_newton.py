@@ -24,36 +24,22 @@ Array = np.ndarray
 class NewtonTuning:
     """The constants of Newton's method on a batch."""
 
-    max_steps: int = 200
-    """Newton steps of an element."""
-    max_steps_before_interior_point: int = 8
-    """Newton steps on a smoothed piecewise linear loss, after which the interior-point method takes over,"""
-    max_steps_after_interior_point: int = 30
-    """and that polish its result."""
-    damping_shares: tuple[float, ...] = (1.0, 1e-2, 1e-4)
-    """Levenberg damping of a short step: the smallest curvature, as a share of the majorant."""
-    short_step_length: float = 0.2
-    """Steps shorter than this are compared with damped ones."""
-    max_stalled_steps: int = 25
-    """Steps that neither halve the decrement nor lower the value by the share below: only rounding remains."""
-    min_relative_decrease: float = 1e-6
-    """Decrease of the value, relative to it, that counts as progress."""
-    relative_rounding: float = 1e-15
-    """Rounding of a value, relative to it; a smaller decrement is the end."""
-    max_searches: int = 40
-    """Trial lengths of one step."""
-    max_derivative_share: float = 0.1
-    """The line search stops where the directional derivative has fallen to this share of its first value,"""
-    max_full_derivative_share: float = 0.9
-    """and a full step is taken as long as it is below this share of it."""
-    max_active_share: float = 0.7
-    """The elements that have not converged are picked out once they are fewer than this share."""
-    max_flat_share: float = 1e-4
-    """An intercept with a smaller share of its largest possible curvature is damped by"""
-    flat_damping: float = 1e-2
-    """this share of it,"""
-    damping: float = 1e-12
-    """and any other by this share."""
+    max_steps: int = 200  # of an element
+    max_steps_before_interior_point: int = 8  # on a smoothed piecewise linear loss; then the interior-point method takes over,
+    max_steps_after_interior_point: int = 30  # and these polish its result
+    short_step_length: float = 0.2  # shorter steps are compared with damped ones:
+    damping_shares: tuple[float, ...] = (1.0, 1e-2, 1e-4)  # smallest curvature of a damped step, as a share of the majorant
+    max_stalled_steps: int = 25  # that neither halve the decrement nor lower the value by the next share: only rounding remains
+    min_relative_decrease: float = 1e-6  # of the value
+    relative_rounding: float = 1e-15  # of a value; a decrement below is the end
+    armijo_share: float = 1e-4  # of the decrement, by which a full step must lower the value, if values are looked at
+    max_end_derivative_share: float = 0.9  # of the first directional derivative, at the end of a full step, if they are not
+    max_derivative_share: float = 0.1  # of the first directional derivative, at the end of a shortened step
+    max_searches: int = 40  # for the length of a shortened step
+    negligible_decrease_share: float = 1e-6  # of the target; steps with a smaller predicted decrease are not shortened
+    flat_share: float = 1e-4  # of its largest possible curvature, below which an intercept is damped by
+    flat_damping: float = 1e-2  # this share of it;
+    damping: float = 1e-12  # the share otherwise
 
 
 TUNING = NewtonTuning()
@@ -142,7 +128,7 @@ class Batch:
             limit = self.intercepts.gather(self.v) * self.loss.max_curvature
         elif not (total > 0).all():
             limit = np.where(total > 0, total, self.intercepts.gather(self.v * self.loss.majorant(self.y, z)))
-        shares = np.where(total < TUNING.max_flat_share * limit, TUNING.flat_damping, TUNING.damping)
+        shares = np.where(total < TUNING.flat_share * limit, TUNING.flat_damping, TUNING.damping)
         return np.maximum(shares * limit, 1e-300)
 
 
@@ -198,7 +184,7 @@ class Move:
 class NewtonSteps:
     """Newton steps on a batch, each element until the predicted decrease is at most ``target_decrease``."""
 
-    max_active_share = 0.7
+    max_active_share = 0.7  # of the elements that go on, below which they are picked out
 
     def __init__(self, batch: Batch, coef: Array, b: Array, target_decrease: float):
         self.batch, self.target_decrease = batch, target_decrease
@@ -226,8 +212,8 @@ class NewtonSteps:
         z = part.outputs(here.plain, here.b)
         move = Move(part, here, z, part.loss.curvature(part.y, z))
         self.keep(active, move)
-        too_far = ~(move.end_derivative <= TUNING.max_full_derivative_share * -move.derivative)
-        too_far &= -move.derivative > 1e-6 * self.target_decrease
+        too_far = ~(move.end_derivative <= TUNING.max_end_derivative_share * -move.derivative)
+        too_far &= -move.derivative > TUNING.negligible_decrease_share * self.target_decrease
         if too_far.any():
             move.shorten(too_far)
         return move.there, -move.derivative
@@ -246,7 +232,7 @@ class CarefulSteps(NewtonSteps):
     Levenberg damping by shares of the majorant are tried too, and the best is taken.
     """
 
-    max_active_share = 1.0
+    max_active_share = 1.0  # every step may take several systems
 
     def __init__(self, batch: Batch, coef: Array, b: Array):
         super().__init__(batch, coef, b, batch.tolerance)
@@ -287,7 +273,7 @@ class CarefulSteps(NewtonSteps):
         """A step for these curvatures, as long as Armijo's rule permits or shortened, and the values it reaches."""
         move = Move(part, here, z, curvature)
         reached = part.value_at(move.there)
-        too_far = ~(reached <= value + 1e-4 * move.derivative + 1e-14 * np.abs(value))
+        too_far = ~(reached <= value + TUNING.armijo_share * move.derivative + 1e-14 * np.abs(value))
         if too_far.any():
             move.shorten(too_far)
             reached[too_far] = part.pick(too_far).value_at(move.there.pick(too_far))
