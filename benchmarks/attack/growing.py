@@ -1,11 +1,11 @@
-"""Small problems on the paths of large ones: thresholds (``solvers/reformulations/krylov.py``, kernels) are lowered."""
+"""Small problems on the paths of large ones: thresholds (``solvers/reformulations/subspaces.py``, kernels) are lowered."""
 
 from __future__ import annotations
 
 import os
 
 import taskloom.features.kernels
-from taskloom.solvers.reformulations import krylov
+from taskloom.solvers.reformulations import subspaces
 
 ASKED = "TASKLOOM_ATTACK_GROWS"  # in the environment, which workers have from their parent
 
@@ -15,6 +15,6 @@ def grow_if_asked() -> None:
     if ASKED not in os.environ:
         return
     taskloom.features.kernels.LARGE = taskloom.features.kernels.GROWING = 2
-    krylov.GROWING = krylov.MIN_FEATURES_FOR_KRYLOV = 2
-    taskloom.features.kernels.PER_TASK = krylov.PER_TASK = 0
-    krylov.MAX_BASIS_SHARE, krylov.KRYLOV_DEPTH = 0.95, 1
+    subspaces.GROWING = subspaces.MIN_FEATURES_FOR_KRYLOV = 2
+    taskloom.features.kernels.PER_TASK = subspaces.PER_TASK = 0
+    subspaces.MAX_BASIS_SHARE, subspaces.KRYLOV_DEPTH = 0.95, 1

@@ -11,7 +11,7 @@ import pytest
 
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor
-from taskloom.solvers.reformulations import krylov
+from taskloom.solvers.reformulations import subspaces
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from attack import growing, ledger, shrink, summary
@@ -122,14 +122,14 @@ def test_an_instance_that_takes_too_long_is_told(monkeypatch):
 def test_small_problems_go_the_ways_of_large_ones_where_that_is_asked_for(monkeypatch):
     for module, names in (
         (taskloom.features.kernels, ("LARGE", "GROWING", "PER_TASK")),
-        (krylov, ("GROWING", "MIN_FEATURES_FOR_KRYLOV", "PER_TASK")),
+        (subspaces, ("GROWING", "MIN_FEATURES_FOR_KRYLOV", "PER_TASK")),
     ):
         for name in names:
             monkeypatch.setattr(module, name, getattr(module, name))  # to be put back
-    monkeypatch.setattr(krylov, "MAX_BASIS_SHARE", krylov.MAX_BASIS_SHARE)
-    monkeypatch.setattr(krylov, "KRYLOV_DEPTH", krylov.KRYLOV_DEPTH)
-    made, grow = [], krylov._enlarged
-    monkeypatch.setattr(krylov, "_enlarged", lambda *given: made.append(grow(*given)) or made[-1])
+    monkeypatch.setattr(subspaces, "MAX_BASIS_SHARE", subspaces.MAX_BASIS_SHARE)
+    monkeypatch.setattr(subspaces, "KRYLOV_DEPTH", subspaces.KRYLOV_DEPTH)
+    made, grow = [], subspaces._enlarged
+    monkeypatch.setattr(subspaces, "_enlarged", lambda *given: made.append(grow(*given)) or made[-1])
     assert ledger.judge(0, 112, 60.0)["outcome"] == OPTIMAL
     assert not made
     monkeypatch.setenv(growing.ASKED, "1")

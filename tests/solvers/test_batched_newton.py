@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskloom.losses import Absolute, CustomLoss, EpsilonInsensitive, Hinge, Quantile, Squared
-from taskloom.solvers.supervised.batched_newton import MAX_NEWTON_STEPS, Batch, newton
+from taskloom.solvers.supervised.batched_newton import TUNING, Batch, newton
 from taskloom.solvers.supervised.newton_systems import DenseColumns, Gram, OneEach
 
 rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_newton_goes_on_where_its_start_was_flatter_than_the_way():
     found = newton(batch, start, np.zeros((1, 1)))
     again = newton(batch, found.coef, found.b)
     values = batch.value(found.coef, found.b), batch.value(again.coef, again.b)
-    assert found.steps == MAX_NEWTON_STEPS or np.allclose(*values, rtol=1e-6)  # it ends where nothing is left, or at its limit
+    assert found.steps == TUNING.max_steps or np.allclose(*values, rtol=1e-6)  # it ends where nothing is left, or at its limit
 
 
 class Plateau:

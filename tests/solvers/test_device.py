@@ -14,7 +14,7 @@ from taskloom.design.task_data import Rows
 from taskloom.engines.local import LocalEngine
 from taskloom.estimators import base
 from taskloom.solvers.device import kernel_inputs as kernel
-from taskloom.solvers.factor.objective import Point
+from taskloom.solvers.factor.newton import Point
 from taskloom.tables.layout import as_table
 
 STRUCTURES = ["trace", "frobenius", "independent"]

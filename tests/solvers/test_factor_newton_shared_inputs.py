@@ -15,7 +15,7 @@ from taskloom.design.stacked_inputs import single_precision
 from taskloom.design.table_with_gaps import TableWithGaps
 from taskloom.engines.local import LocalEngine
 from taskloom.solvers.auto import as_solver
-from taskloom.solvers.factor.objective import Point, anisotropic_metric
+from taskloom.solvers.factor.newton import Point, anisotropic_metric
 
 N, D, T = 40, 12, 5
 

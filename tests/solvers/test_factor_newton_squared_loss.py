@@ -11,15 +11,13 @@ from taskloom.design import Observations
 from taskloom.design import stacked_inputs as blocks_module
 from taskloom.design import task_data as task_blocks
 from taskloom.design.stacked_inputs import GramTasks, StackedTasks
-from taskloom.engines.base import WeightSpectrum
-from taskloom.engines.local import LocalEngine
+from taskloom.engines.local import LocalEngine, WeightSpectrum
 from taskloom.experiments.fig1 import make
 from taskloom.problem.dual_projection import project_dual_pair
 from taskloom.solvers import Factored, Proximal
 from taskloom.solvers.factor.lbfgs import FactorRun
-from taskloom.solvers.factor.newton import FactorNewton, NewtonTuning
+from taskloom.solvers.factor.newton import FactorNewton, NewtonTuning, Point
 from taskloom.solvers.factor.newton_runs import FittedTasksRun, SquaredLossRun
-from taskloom.solvers.factor.objective import Point
 from taskloom.solvers.path import strength_grid
 
 

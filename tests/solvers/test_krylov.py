@@ -11,7 +11,7 @@ from taskloom.features.factorizations import cholesky, pivoted_cholesky
 from taskloom.problem import Start
 from taskloom.problem.evidence import Iterate
 from taskloom.solvers.record import Record
-from taskloom.solvers.reformulations import ATTEMPTS, Centring, Chain, EigenbasisForm, KrylovSubspace, krylov
+from taskloom.solvers.reformulations import ATTEMPTS, Centring, Chain, EigenbasisForm, KrylovSubspace, subspaces
 
 rng = np.random.default_rng(0)
 N, T = 240, 6
@@ -28,8 +28,8 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def _few_features_are_enough(monkeypatch):
-    monkeypatch.setattr(krylov, "GROWING", 100)
-    monkeypatch.setattr(krylov, "MIN_FEATURES_FOR_KRYLOV", 100)
+    monkeypatch.setattr(subspaces, "GROWING", 100)
+    monkeypatch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 100)
 
 
 def forms_of(problem, start=None):
@@ -53,7 +53,7 @@ def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit
     problem = problem_of(kernel, loss, structure, gaps, fit_intercept=fit_intercept)
     assert KrylovSubspace in forms_of(problem)
     with monkeypatch.context() as patch:
-        patch.setattr(krylov, "MIN_FEATURES_FOR_KRYLOV", 10**9)
+        patch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 10**9)
         assert KrylovSubspace not in forms_of(problem)
         sure = solve(problem, tol=1e-7)
     for tol in (1e-3, 1e-6):
@@ -124,7 +124,7 @@ def test_directions_that_are_worth_nothing_stay_out():
         sizes.append(len(found.basis.V))
     assert sizes[0] < sizes[1]
     first = Chain(Problem(FEATURES["rough"], flat), None, ATTEMPTS).steps[0]
-    assert len(first.V) <= 2 * krylov.KRYLOV_DEPTH
+    assert len(first.V) <= 2 * subspaces.KRYLOV_DEPTH
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -195,7 +195,7 @@ def test_no_basis_where_there_cannot_be_one(monkeypatch):
     assert not forms_of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax"))  # no faster
     assert not forms_of(Problem(phi, Y, "huber", "feature_selection"))
     assert forms_of(Problem(phi, np.tile(Y, 6))) == [EigenbasisForm]  # too many tasks
-    monkeypatch.setattr(krylov, "GROWING", 1000)
+    monkeypatch.setattr(subspaces, "GROWING", 1000)
     assert forms_of(Problem(phi, Y)) == [EigenbasisForm]  # too few features, and none of them small
     assert forms_of(Problem(phi, Y, "huber")) == [KrylovSubspace]
     assert KrylovSubspace in forms_of(Problem(FEATURES["smooth"], Y))

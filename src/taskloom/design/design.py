@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import diags_array, issparse
 
+from .._time_limit import check_time
 from ..features.kernels import Matrix, as_csr, entries, weighted_gram
 from .input_spectrum import InputSpectrum, MeanGram
 from .inputs import Inputs
@@ -151,6 +152,7 @@ class Design(Value):
         grams = np.empty((self.n_tasks, self.n_features, self.n_features))
         total = self.observations.sum_by_task(h) + damping
         for t, (place, phi) in enumerate(self.inputs.by_task):
+            check_time()
             grams[t] = weighted_gram(phi, h[place])
             if self.fit_intercept:
                 mean = h[place] @ phi

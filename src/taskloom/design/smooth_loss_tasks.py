@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._array_api import times, times_transposed
+from .._time_limit import check_time
 from .input_spectrum import InputSpectrum
 from .observations import TaskBatch
 from .task_data import three_cg_steps
@@ -57,6 +58,7 @@ def smooth_loss_tasks(design: Design) -> tuple[list[SmoothLossTasks], InputSpect
     """
     obs, out, scaled = design.observations, [], []
     for batch in obs.grouping.batches:
+        check_time()
         X, v = design.inputs.take(batch), obs.weight[batch.place] * batch.mask
         mean = np.zeros((len(X), X.shape[2]))
         if design.fit_intercept:

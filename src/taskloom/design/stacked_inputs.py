@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._array_api import row_products, times, times_transposed
+from .._time_limit import check_time
 from .input_spectrum import InputSpectrum
 from .observations import MAX_BATCH_ENTRIES
 from .table_with_gaps import TableWithGaps
@@ -114,6 +115,7 @@ def _pieces(design: Design) -> Iterator[tuple[Array | slice, Array, Array, Array
         yield slice(None), stacked, obs.y.reshape(stacked.shape[:2]), obs.weight.reshape(stacked.shape[:2])
         return
     for batch in obs.grouping.batches:
+        check_time()
         yield batch.tasks, design.inputs.take(batch), obs.y[batch.place], obs.weight[batch.place] * batch.mask
 
 

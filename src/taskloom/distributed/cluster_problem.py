@@ -35,6 +35,7 @@ class ClusterProblem:
     """
 
     loss: ClassVar[Squared] = Squared()
+    notes: ClassVar[tuple[str, ...]] = ()
     engine: DaskEngine
     structure: Any
     alpha: float
@@ -68,9 +69,6 @@ class ClusterProblem:
 
     def settled(self, point: Any) -> tuple[Any, float]:
         return point, 0.0
-
-    def notes(self) -> list[str]:
-        return []
 
     def enlarged(self, point: Any, tol: float, moved: bool, stalled: bool) -> None:
         """``None``: no direction is omitted."""
@@ -120,6 +118,6 @@ class ClusterLbfgs(LbfgsRun):
         return np.linalg.inv(0.4 * np.eye(self.Q.shape[1]) + curvature * (landed.T @ landed))
 
     @property
-    def here(self) -> ClusterPoint:  # type: ignore[override]
+    def here(self) -> ClusterPoint:
         penalty = self.value - self.fit.minimum + self.problem.alpha * self.fit.squared_norm
         return ClusterPoint(self.fit, self.Q, penalty)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._linalg import psd_eigh, symmetric
-from ..engines.base import WeightSpectrum
+from ..engines.local import WeightSpectrum
 from . import worker_tasks
 from .dask_workers import Workers, owners
 from .task_summaries import TaskSummary, merge
@@ -147,6 +147,8 @@ class DaskEngine:
 class DaskTasks:
     """Tasks at a factor, on the workers: sums over them are small, and each is one round trip."""
 
+    ahead = None  # under the squared loss a minimum takes no iterations
+
     def __init__(self, engine: DaskEngine, Q: Array, futures: list[Any]):
         self.engine, self.Q, self.futures = engine, Q, futures
         d, q = Q.shape
@@ -182,7 +184,3 @@ class DaskTasks:
 
     def weight_spectrum(self) -> WeightSpectrum:
         return self.engine._spectrum(self.engine.sum("moments", worker_tasks.weight_moments, self.futures))
-
-    def ahead(self, dQ: Array) -> None:
-        """Under the squared loss a minimum takes no iterations, and needs no start."""
-        return

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..engines.base import WeightSpectrum
+from .._time_limit import no_time_limit
+from ..engines.local import WeightSpectrum
 from ..estimators.fitted import FittedState
 from ..estimators.validation import TargetInfo
 from ..features.kernels import LinearFeatures
@@ -146,7 +147,8 @@ def _state(
 ) -> FittedState:
     """Gather the weights of a point; a certified one has the best structure for them."""
     d, n_tasks = context.n_features, len(targets.tasks_)
-    W, Z, b = problem.engine.weights(None if point is None else point.tasks)
+    with no_time_limit():  # the fit is done
+        W, Z, b = problem.engine.weights(None if point is None else point.tasks)
     A, penalty = problem.structure.final_structure(np.sqrt(problem.alpha) * W)
     certificate, history = (NOTHING, History()) if found is None else (found.certificate, found.history)
     if found is not None and point is not None:

@@ -98,7 +98,7 @@ def curvature_outside(tasks: LocalTasks, U: Array) -> Array:
     """The squared norm of ``Z`` outside the span of ``U``, and the same times the curvatures of the tasks."""
     outside = tasks.Z - (tasks.Z @ U) @ U.T
     share = np.einsum("td,td->t", outside, outside)
-    return np.array([share.sum(), share @ np.concatenate([part.residual_share * part.size for part in tasks.parts])])
+    return np.array([share.sum(), share @ tasks.curvatures])
 
 
 def packed(M: Array) -> Array:

@@ -1,5 +1,5 @@
 """Engines: the passes over the data that solvers need, wherever the rows are.
 
-``base`` has the interface, and ``local`` the implementation on arrays of NumPy, PyTorch or CuPy. ``solvers.factor.fitted_tasks``
-has the one for losses other than the squared one, and ``distributed.dask_engine`` sums local passes over workers.
+``base`` has the interface, ``local`` the implementation on arrays of NumPy, PyTorch or CuPy, ``solvers.factor.fitted_tasks``
+the one for losses other than the squared one; ``distributed.dask_engine`` sums local passes over workers.
 """

@@ -7,31 +7,13 @@ Whatever has a row for each task stays with the engine. What it returns are sums
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from .._array_api import left_vectors
+from .local import WeightSpectrum
 
 Array = Any  # of any of the libraries
-
-
-class WeightSpectrum(NamedTuple):
-    """Squared singular values (ascending) of weights and their vectors on the features, and the number of tasks."""
-
-    squares: np.ndarray
-    vectors: Array
-    n_tasks: int
-
-    @classmethod
-    def of(cls, W: Array) -> WeightSpectrum:
-        """From weights with one row for each task."""
-        return cls(*left_vectors(W.T), W.shape[0])
-
-    @property
-    def rms(self) -> float:
-        """The root mean square over tasks of the norm of the weights."""
-        return float(np.maximum(self.squares, 0.0).sum() / self.n_tasks) ** 0.5
 
 
 class Eliminated(Protocol):

@@ -2,51 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property
-from itertools import accumulate, pairwise
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._array_api import cast, double, inner, left_vectors, like, namespace, row_products, to_numpy, top_eigenvalue, total
 from ..design.input_spectrum import InputSpectrum
 from ..design.task_data import TaskBlock, typical
-from .base import WeightSpectrum
 
 Array = Any  # of any of the libraries
+
+
+class WeightSpectrum(NamedTuple):
+    """Squared singular values (ascending) of weights and their vectors on the features, and the number of tasks."""
+
+    squares: np.ndarray
+    vectors: Array
+    n_tasks: int
+
+    @classmethod
+    def of(cls, W: Array) -> WeightSpectrum:
+        """From weights with one row for each task."""
+        return cls(*left_vectors(W.T), W.shape[0])
+
+    @property
+    def rms(self) -> float:
+        """The root mean square over tasks of the norm of the weights."""
+        return float(np.maximum(self.squares, 0.0).sum() / self.n_tasks) ** 0.5
 
 
 def joined(parts: Sequence[Array]) -> Array:
     return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(list(parts))
 
 
+def gathered(parts: Sequence[Any], name: str) -> Array:
+    """An array with a row for each task, from all parts."""
+    return joined(list(map(attrgetter(name), parts)))
+
+
 class LocalTasks:
     """Tasks at a factor, in memory. The rows of ``B`` and ``Z`` are the tasks in the order of the blocks."""
 
+    ahead: Any = None  # a first-order prediction of the minima at another factor, where these take iterations
+
     def __init__(self, parts: Sequence[Any], Q: Array):
         self.parts, self.Q = parts, Q
-        self.B, self.Z = joined([part.B for part in parts]), joined([part.Z for part in parts])
-        counts = (part.B.shape[0] for part in parts)
-        self.places = [slice(*ends) for ends in pairwise(accumulate(counts, initial=0))]
-        self.minimum = sum(total(part.minimum) for part in parts)
+        self.B, self.Z = gathered(parts, "B"), gathered(parts, "Z")
+        self.minimum = total(gathered(parts, "minimum"))
         self.product = self.Z.T @ self.B
+
+    def places(self) -> Iterator[tuple[Any, slice]]:
+        """Each part with the rows of its tasks."""
+        first = 0
+        for part in self.parts:
+            yield part, slice(first, first + part.B.shape[0])
+            first += part.B.shape[0]
 
     @cached_property
     def squared_norm(self) -> float:
         return inner(self.B, self.B)
 
     @cached_property
+    def curvatures(self) -> Array:
+        """How much each task resists a change of the factor."""
+        return gathered(self.parts, "residual_share") * gathered(self.parts, "size")
+
+    @cached_property
     def curvature(self) -> Array:
-        both = [(part.B * (2 * part.residual_share * part.size)[:, None]).T @ part.B for part in self.parts]
-        return sum(both[1:], both[0])
+        return (self.B * (2 * self.curvatures)[:, None]).T @ self.B
 
     def hessian(self, dQ: Array) -> Array:
         dW, dZ = self.B @ dQ.T, self.Z @ dQ
-        both = [part.derivative(dW[place, :], dZ[place, :]) for part, place in zip(self.parts, self.places, strict=True)]
-        dB, correlation = joined([one for one, _ in both]), joined([other for _, other in both])
-        return correlation.T @ self.B - self.Z.T @ dB
+        out = 0.0
+        for part, place in self.places():
+            dB, correlation = part.derivative(dW[place, :], dZ[place, :])
+            out = out + correlation.T @ part.B - part.Z.T @ dB
+        return out
 
     def correlation_gram(self, X: Array) -> Array:
         correlation = self.Z @ X
@@ -55,7 +90,7 @@ class LocalTasks:
     def outside(self, U: Array) -> tuple[float, float]:
         outside = self.Z - (self.Z @ U) @ U.T
         share = double(to_numpy(row_products(outside, outside)))
-        curvatures = double(to_numpy(joined([part.residual_share * part.size for part in self.parts])))
+        curvatures = double(to_numpy(self.curvatures))
         largest = float(share.max(initial=0.0))
         curvature = float(np.average(curvatures, weights=share / largest)) if largest > 0 else 0.0  # against overflow
         return top_eigenvalue(outside), curvature
@@ -70,14 +105,10 @@ class LocalTasks:
     def weight_spectrum(self) -> WeightSpectrum:
         return WeightSpectrum.of(double(self.weights()))
 
-    def ahead(self, dQ: Array) -> Any:
-        """Under the squared loss a minimum takes no iterations, and needs no start."""
-        return None
-
     def in_precision_of(self, data: Sequence[TaskBlock]) -> LocalTasks:
         """A copy for Hessian products in the precision of ``data``: a Newton direction needs two digits."""
         twin, dtype = copy(self), data[0].dtype
-        twin.Q, twin.B, twin.Z = (cast(part, dtype) for part in (self.Q, self.B, self.Z))
+        twin.Q, twin.B, twin.Z = cast(self.Q, dtype), cast(self.B, dtype), cast(self.Z, dtype)
         twin.parts = [part.in_precision_of(block) for part, block in zip(self.parts, data, strict=True)]
         return twin
 
@@ -105,15 +136,15 @@ class LocalEngine:
         self.data, self.alpha, self.single_data, self.spectrum = data, alpha, single_data, spectrum
         self.direction_data = single_data  # for directions, until one fails to decrease the objective
         self.dtype, self.n_features = data[0].dtype, data[0].n_features
-        self.n_tasks = sum(block.n_tasks for block in data)
+        self.n_tasks = sum(map(attrgetter("n_tasks"), data))
 
     @cached_property
     def size(self) -> float:
-        return typical(np.concatenate([to_numpy(block.size) for block in self.data]))
+        return typical(gathered(self.data, "size"))
 
     @cached_property
     def target_squares(self) -> float:
-        return sum(total(block.squares) for block in self.data)
+        return total(gathered(self.data, "squares"))
 
     def independent_fits(self, shrinkage: float) -> WeightSpectrum:
         W = joined([block.independent_fit(shrinkage) for block in self.single_data or self.data])

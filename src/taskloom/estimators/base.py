@@ -137,14 +137,14 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """
         on_device = hasattr(self, "device") and (self.device is not None or on_card(X))
         device = device_for(self, X) if on_device else None
-        with time_limit(self.time_limit):
-            data = self._prepare(X, y, sample_weight) if device is None else None
-            watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
-            if data is None:
-                self._state = fit_on_device(self, X, y, sample_weight, device, watch)
-            else:
+        watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
+        if device is not None:
+            self._state = fit_on_device(self, X, y, sample_weight, device, watch)
+        else:
+            with time_limit(self.time_limit):
+                data = self._prepare(X, y, sample_weight)
                 solution = solve(data.problem, self.solver, **self._settings(data, watch))
-                self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
+            self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
         if watch is not None:
             watch.end(dict)
         return self

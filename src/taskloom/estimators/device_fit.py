@@ -14,7 +14,7 @@ from .._array_api import card_array, double, library, namespace, place, plain, t
 from .._component import warn
 from .._time_limit import time_limit as limited_time
 from ..design import task_strengths
-from ..engines.base import WeightSpectrum
+from ..engines.local import WeightSpectrum
 from ..losses import as_loss
 from ..problem.solution import Certificate, History
 from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite, refusal
@@ -90,7 +90,7 @@ def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str, w
                 sys.stdout.write(line + "\n")
             return watch is not None and watch.part("iteration").end(lambda: {"_state": state(history.best(), None, history)})
 
-        limits = {"tol": model.tol, "max_iter": model.max_iter, "time_limit": model.time_limit}
+        limits: dict[str, Any] = {"tol": model.tol, "max_iter": model.max_iter, "time_limit": model.time_limit}
         coef = _start(model, problem) if model.warm_start else None
         start = None if coef is None else WeightSpectrum.of(problem.to_inner(coef))
         callback = report if model.verbose or watch is not None else None

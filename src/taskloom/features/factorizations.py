@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
+from .._time_limit import check_time
+
 Array = np.ndarray
 EPS = np.finfo(float).eps
 STRIP = 256  # rows per block, so that a transposed copy fits into the cache
@@ -58,6 +60,7 @@ def pivoted_cholesky(K: Array) -> tuple[Array, Array] | None:
         if np.abs(K[np.ix_(rest, rest)] - below @ below.T).max() > 20 * tol:
             return None
     for i in range(0, rank, STRIP):
+        check_time()
         factor[:i, i : i + STRIP], corner = 0.0, factor[i : i + STRIP, i : i + STRIP]
         corner[:] = np.tril(corner)
     phi = np.empty((n, rank))

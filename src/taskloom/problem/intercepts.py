@@ -14,8 +14,6 @@ Array = np.ndarray
 def best_constants(loss: Loss, obs: Observations) -> Array:
     """The constant that minimises the loss of each task: in closed form, or by a bracketed search."""
     v = obs.weight
-    if loss.quadratic:
-        return obs.task_means(obs.y)
     if isinstance(loss, RowLoss):
         return loss.best_constants(class_shares(obs))
     if loss.targets == "signs":

@@ -58,7 +58,8 @@ class Targets(Value):
         """The constant that minimises the loss of each task; 0 where there are no intercepts."""
         if not self.design.fit_intercept:
             return np.zeros(self.design.n_tasks)
-        return best_constants(self.loss, self.observations)
+        obs = self.observations
+        return obs.task_means(obs.y) if self.loss.quadratic else best_constants(self.loss, obs)
 
     @cached_property
     def scale(self) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -443,15 +443,7 @@ class Problem(Value):
         """What rounding alone may leave of the loss where every target is constant."""
         return self.targets.rounding_floor
 
-    def notes(self) -> list[str]:
-        """Remarks for the message of a certificate: none, for a problem in memory.
-
-        Returns
-        -------
-        list of str
-            Sentences.
-        """
-        return []
+    notes: ClassVar[tuple[str, ...]] = ()  # remarks for the message of a certificate, from engines elsewhere
 
     def relative(self, gap: float, size: float = 0.0) -> float:
         """A gap relative to the intercept-only model; 0 where both are 0 up to rounding.

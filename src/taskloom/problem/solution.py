@@ -144,7 +144,8 @@ class History:
 
     def as_dict(self) -> dict[str, Array]:
         """The columns as arrays."""
-        return {column.name: np.asarray(getattr(self, column.name)) for column in fields(self)}
+        names = [column.name for column in fields(self)]
+        return dict(zip(names, map(np.asarray, map(self.__getattribute__, names)), strict=True))
 
     def __len__(self) -> int:
         return len(self.iteration)

@@ -38,7 +38,10 @@ def choose(problem: Problem) -> Solver:
     (benchmarks/core.py). L-BFGS on a factor needs no prox of the structure, which counts if the structure is large, and
     converges better to a low-rank optimum under a nonsmooth loss. Alternation needs a single step if ``A`` is known.
     """
-    return next(solver for fits, solver in TABLE if fits(problem))()
+    for fits, solver in TABLE:
+        if fits(problem):
+            return solver()
+    raise AssertionError("the last row fits every problem")
 
 
 def _has_task_factor(problem: Problem) -> bool:
@@ -69,10 +72,10 @@ def _large_or_low_rank(problem: Problem) -> bool:
 
 
 TABLE: list[tuple[Callable[[Problem], bool], type]] = [
+    (newton_applies, Factored),
     (_has_task_factor, Factored),
     (_one_step_or_not_convex, Alternating),
     (_determined, Proximal),
-    (newton_applies, Factored),
     (_newton_on_weights, ClusterNewton),
     (_large_or_low_rank, Factored),
     (lambda _: True, Proximal),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,10 +62,11 @@ class Solver(Component, ABC):
         """
         return 0.5, 3.0
 
-    @property
-    def name(self) -> str:
-        """The name of the solver in messages and as ``solver=``."""
-        return type(self).__name__.lower()
+    name: ClassVar[str]  # in messages, and as ``solver=``
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.name = cls.__name__.lower()
 
     def accepts(self, problem: Problem) -> str | None:
         """``None``, or the reason why not and what to use instead.

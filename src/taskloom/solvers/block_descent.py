@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._linalg import psd_eigh, psd_root, spectrum, symmetric
+from .._time_limit import check_time
 from ..features.kernels import weighted_gram
 from ..problem import Problem
 from ..problem.evidence import Iterate
@@ -173,6 +174,7 @@ class _BlockRun(Run):
         if self.curvature == 0 or self.steps % 100 == 0:  # rarely, since it changes the fixed-point map
             self.curvature = float(problem.loss.curvature(obs.y, z).max())
         for _ in range(60):
+            check_time()
             image = self._bounded_step(x, g, solve, self.curvature)
             move = self._at(image)[2] - z
             with np.errstate(over="ignore"):
@@ -250,6 +252,7 @@ class _BlockRun(Run):
         now = squared_norm(self.A)
         self.length = 4 * self.length or float(np.linalg.norm(self.A)) / max(float(np.linalg.norm(gradient)), 1e-300)
         for _ in range(80):
+            check_time()
             A = problem.structure.prox(self.A - self.length * gradient, self.length)
             move = A - self.A
             if squared_norm(A) <= now + float(np.vdot(gradient, move)) + float(np.vdot(move, move)) / (2 * self.length):

@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 
 from .._array_api import times, times_transposed
 from .._linalg import conjugate_gradient
+from .._time_limit import check_time
 from ..design.stacked_inputs import GramTasks
 from ..problem import Problem
 from ..problem.evidence import Iterate
@@ -136,7 +137,7 @@ class ClusterPoint:
 class _NewtonSystem:
     """The Hessian at a point and its preconditioner, which inverts ``alpha phi'' + shift``.
 
-    So ``alpha phi'' z = r - shift z`` for the preconditioned ``z`` of ``r``: products with ``alpha phi''`` follow by recurrence.
+    So ``alpha phi'' z = r - shift z`` for the preconditioned ``z`` of ``r``; other products follow by recurrence.
     """
 
     def __init__(self, point: ClusterPoint):
@@ -205,6 +206,7 @@ class ClusterNewtonRun(Run):
         )
         directional_derivative, t = float(np.vdot(here.gradient, move)), 1.0
         while t > 1e-6:
+            check_time()
             there = ClusterPoint(self.problem, self.loss, here.W + t * move)
             if there.value < here.value + 1e-4 * t * directional_derivative:
                 self.here = there

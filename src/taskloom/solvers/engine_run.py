@@ -10,11 +10,10 @@ import numpy as np
 
 from .._time_limit import no_time_limit
 from .._time_limit import time_limit as limited_time
-from ..engines.base import Engine, WeightSpectrum
+from ..engines.local import WeightSpectrum
 from ..problem.solution import History
 from .base import Run, Solver
-from .factor.newton import FactorNewton, NewtonTuning
-from .factor.objective import Point
+from .factor.newton import FactorNewton, NewtonTuning, Point
 from .record import Certifiable, Outcome, Record
 from .solve import Callback, Limits, iterate
 
@@ -29,7 +28,7 @@ class RemoteProblem(Certifiable, Protocol):
     def alpha(self) -> float: ...
 
     @property
-    def engine(self) -> Engine: ...
+    def engine(self) -> Any: ...  # an ``engines.base.Engine``
 
     def enlarged(self, point: Point, tol: float, moved: bool, stalled: bool) -> Any | None:
         """Enlarge the basis of the features, if it is a restriction, and return weights to continue from; else ``None``.

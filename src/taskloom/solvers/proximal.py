@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._linalg import symmetric
+from .._time_limit import check_time
 from ..design.shared_inputs import DiagonalInputs
 from ..problem import Problem
 from ..problem.evidence import Iterate
@@ -174,6 +175,7 @@ class _ProximalRun(Run):
     def _move(self) -> None:
         here, worst = self.here, max(self.values[-self.settings.look_back :])
         for k in range(60):
+            check_time()
             if k == HALVINGS_BEFORE_REFINING and self._refine():
                 here, worst = self.here, self.here.value
             # A structure close to zero must be able to grow: steps are bounded relative to the objective.

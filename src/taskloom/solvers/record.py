@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,7 +37,8 @@ class Certifiable(Protocol):
 
     def evidence_of_constants(self) -> Evidence: ...
 
-    def notes(self) -> list[str]: ...  # remarks for the message of the certificate
+    @property
+    def notes(self) -> Sequence[str]: ...  # remarks for the message of the certificate
 
     def settled(self, point: Any) -> tuple[Any, float]:
         """The point with the best structure for its weights, and by how much its objective is lower."""
@@ -186,7 +188,7 @@ class Record:
         return Outcome(self.point, self.dual_point, self._certificate(status, solver, residual), self.history)
 
     def _certificate(self, status: str, solver: str, residual: float | None) -> Certificate:
-        primal, dual, gap, relative = (float(number) for number in (self.primal, self.dual, self.gap, self.relative_gap))
+        primal, dual, gap, relative = map(float, (self.primal, self.dual, self.gap, self.relative_gap))
         message = sentence(status, relative, residual, len(self.history), self.tol, solver, primal=primal, dual=dual)
         if status == "contradiction":
             dual, gap, relative = -np.inf, np.inf, np.inf
@@ -194,10 +196,11 @@ class Record:
 
     def _notes(self) -> list[str]:
         """Remarks on the certificate."""
-        notes = self.problem.notes()
+        notes = list(self.problem.notes)
         if not self.convex:
             return notes
         if not np.isfinite(self.dual):
             none = "No certificate is available: no finite bound on the conjugates of the loss and the penalty was found."
             return [none, *notes]
-        return [*(f"{part.proof}." for part in (self.problem.structure, self.problem.loss) if part.proof), *notes]
+        proofs = filter(None, (self.problem.structure.proof, self.problem.loss.proof))
+        return [*map("{}.".format, proofs), *notes]

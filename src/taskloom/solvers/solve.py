@@ -19,7 +19,7 @@ from .auto import as_solver
 from .base import Run, Solver
 from .record import Record
 from .reformulations import ATTEMPTS, EQUIVALENT, Chain, Smoothing
-from .reformulations.krylov import AllFeatures
+from .reformulations.subspaces import AllFeatures
 
 Array = np.ndarray
 Callback = Callable[[History], bool | None]
@@ -203,7 +203,7 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
         with one_thread():
             if record.constants_are_optimal():
                 return "optimal"
-            smoothing = Smoothing(*solver.smoothing_schedule(record.problem)) if Smoothing.applies(record.problem) else None
+            smoothing = None if record.problem.loss.smooth else Smoothing(*solver.smoothing_schedule(record.problem))
             run = solver.begin(record.problem if smoothing is None else smoothing.apply(record.problem), start, record.tol)
             schedule, gap = _Schedule(record, smoothing is not None), None
             while len(record.history) < limits.max_iter:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from .._time_limit import check_time
 from .base import Array
 
 
@@ -31,6 +32,7 @@ def proximal_gradient(
     recent = [at + value]
     best = recent[0], x
     for _ in range(n_steps):
+        check_time()
         if not more():
             break
         new, value = prox(x - length * gradient, length)
@@ -62,6 +64,7 @@ def accelerated(step: Callable[[Array], tuple[Array, Any, bool]], x: Array, n_st
     """
     ahead, momentum = x, 1.0
     for k in range(1, n_steps + 1):
+        check_time()
         new, found, done = step(ahead)
         if done or k == n_steps:
             return found, k
@@ -101,6 +104,7 @@ def newton_in_box(
 
     value, gradient, curvature = f(x)
     for _ in range(n_steps):
+        check_time()
         if (size := residual(x, gradient)) <= enough:
             break
         edge = np.minimum(size, 1e-3 * (high - low))

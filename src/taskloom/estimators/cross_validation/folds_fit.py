@@ -20,7 +20,7 @@ from ...metrics import mean_score
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...solvers import path, strength_grid
-from ...solvers.reformulations.eigenbasis import EigenbasisForm
+from ...solvers.reformulations.subspaces import EigenbasisForm
 from ...structures import Independent, Structure
 from ...tables.layout import as_table
 from ..base import MultiTaskEstimator

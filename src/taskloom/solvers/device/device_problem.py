@@ -18,7 +18,7 @@ from ...problem.evidence import Evidence
 from ...problem.problem import relative_gap, scaled_bound
 from ...structures import Structure
 from ...structures.base import Ray
-from ..factor.objective import Point
+from ..factor.newton import Point
 
 Array = Any
 
@@ -83,6 +83,7 @@ class DeviceProblem(ABC):
     def settled(self, point: Point | None) -> tuple[Point | None, float]:
         return point, 0.0
 
+    @property
     def notes(self) -> list[str]:
         """Remarks for the message of a certificate."""
         return [f"Computed on {self.place}.", *([SINGLE_PRECISION_NOTE] if self.single else [])]

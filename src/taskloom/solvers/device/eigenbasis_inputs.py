@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import double, eigh, inner, like, namespace, to_numpy
+from ..._time_limit import check_time
 from ...design.task_data import Rows, TaskBlock
 from ...structures import Structure
-from ..factor.objective import Point
+from ..factor.newton import Point
 from .device_problem import DeviceProblem, DualCandidate
 
 Array = Any
@@ -91,6 +92,7 @@ class EigenbasisInputs(Shared):
         self.xy: Any = 0.0
         self.yy: Any = 0.0
         for some in pieces:
+            check_time()
             root = xp.sqrt(self.s[some])[:, None]
             inputs = root * (self._double(X[some, :]) - self.x_mean)
             targets = root * (Y[some, :] - self.y_mean)

@@ -18,11 +18,12 @@ import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, like, namespace, to_numpy
 from ..._linalg import psd_root
+from ..._time_limit import check_time
 from ...design.task_data import Rows, TaskBlock
 from ...features.kernels import GROWING, PER_TASK
 from ...structures import Structure
-from ..factor.objective import Point
-from ..reformulations.krylov import (
+from ..factor.newton import Point
+from ..reformulations.subspaces import (
     FIRST_OMITTED_SHARE,
     KRYLOV_DEPTH,
     MAX_BASIS_SHARE,
@@ -129,6 +130,7 @@ class KernelInputs(Shared):
         n, S, P = self.Y.shape[0], self.S, self.P
         new, product = self._outside(cast(block, P.dtype), S, P, least)
         for k in range(KRYLOV_DEPTH):
+            check_time()
             if k > 0:
                 new, product = self._outside(product, S, P, 0.0)
             if new.shape[1] == 0:
@@ -203,7 +205,7 @@ class KernelInputs(Shared):
         """Coefficients of the centred, weighted features (``n x T``)."""
         if point is None:
             return 0.0 * self.Y
-        return double(point.tasks.parts[0].block.S @ point.tasks.weights())  # type: ignore[attr-defined]
+        return double(point.tasks.parts[0].block.S @ point.tasks.weights())
 
     def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
         C = self.coefficients(point)
@@ -213,7 +215,7 @@ class KernelInputs(Shared):
         if point is not None and self.single:  # in single precision directions are not quite orthogonal
             penalty = self._penalty(C.T @ values, point)
         elif point is not None:
-            penalty = point.penalty + point.tasks.parts[0].block.slack * self.alpha * point.tasks.squared_norm  # type: ignore[attr-defined]
+            penalty = point.penalty + point.tasks.parts[0].block.slack * self.alpha * point.tasks.squared_norm
         correlation = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
         return self._prove(left.T @ left, left.T @ self.Y, correlation, penalty)
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, times, times_transposed, to_numpy
+from ..._time_limit import check_time
 from ...design import Observations, TaskBatch, batches
 from ...design.task_data import Stack, TaskBlock
 from ...structures import Structure
-from ..factor.objective import Point
+from ..factor.newton import Point
 from .device_problem import DeviceProblem, DualCandidate
 
 Array = Any
@@ -40,6 +41,7 @@ class OwnInputs(DeviceProblem):
         self.data: list[TaskBlock] = []
         self.scale, means = 0.0, []
         for batch in self.batches:
+            check_time()
             inputs, y, *mean = self._centred(batch)
             self.scale += inner(y, y)
             means.append(mean)

@@ -10,67 +10,75 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import ClassVar
 
 import numpy as np
 
 from ..._array_api import inverse_roots, times, times_transposed
 from ...design.smooth_loss_tasks import SmoothLossTasks
 from ...design.task_data import typical
-from ...engines.base import WeightSpectrum
-from ...engines.local import LocalTasks, joined
-from ...losses.base import Loss
+from ...engines.local import LocalTasks, WeightSpectrum, gathered
 from ...problem import Problem
+from ..supervised.batched_newton import Batch, Move, NewtonSteps
+from ..supervised.newton_systems import BatchDesign, Direction, Intercepts, OneEach
 
 Array = np.ndarray
-MAX_NEWTON_STEPS = 100  # Newton steps for one task at one factor
-MAX_DERIVATIVE_SHARE = 0.1  # the line search stops where the directional derivative has fallen to this share
+MAX_NEWTON_STEPS = 100  # for one task at one factor
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
-    """Tasks that have not converged: projected inputs, targets, weights and the loss."""
+class BorderedColumns(BatchDesign):
+    """Projected inputs (``B x m x k``), with the mask of each task as the last column if it has an intercept.
 
+    ``ridge`` (``k``) is twice the strength of the penalty of each coefficient, zero for the intercept.
+    """
+
+    bordered: ClassVar[bool] = True
     P: Array
-    y: Array
-    v: Array
-    loss: Loss
+    ridge: Array
 
-    def pick(self, which: Array) -> _Batch:
-        return _Batch(self.P[which], self.y[which], self.v[which], self.loss.pick(which))
+    def start(self, u: Array) -> Array:
+        return times_transposed(self.P, u)
 
-    def gradients(self, z: Array) -> Array:
-        return self.v * self.loss.gradient(self.y, z)
+    def predict(self, coef: Array) -> Array:
+        return times(self.P, coef)
 
-    def curvatures(self, z: Array) -> Array:
-        return self.v * self.loss.curvature(self.y, z)
+    def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
+        return np.einsum("bi,bi->b", self.ridge * coef, other)
 
-    def lengths(
-        self, z: Array, dz: Array, linear: Array, curvature: Array, directional_derivative: Array, target_decrease: float
-    ) -> tuple[Array, Array]:
-        """Step lengths of the tasks, and the gradients there: a full step, or where the directional derivative is small.
+    def pick(self, which: Array) -> BorderedColumns:
+        return BorderedColumns(self.P[which], self.ridge)
 
-        The objective is convex along a step. Under a piecewise loss a full step may skip pieces and a short one takes many
-        systems;
-        gradients are cheap compared with a system.
-        """
-        low, high, t = np.zeros(len(z)), np.ones(len(z)), np.ones(len(z))
-        down, up = directional_derivative, np.full(len(z), np.inf)
-        for _ in range(40):
-            with np.errstate(over="ignore", invalid="ignore"):  # an exponential may overflow
-                g = self.gradients(z + t[:, None] * dz)
-                derivative = np.einsum("bm,bm->b", g, dz) + linear + t * curvature
-            derivative = np.where(np.isnan(derivative), np.inf, derivative)
-            too_far = (derivative > np.where(t == 1, 0.9, MAX_DERIVATIVE_SHARE) * -directional_derivative) & (
-                -directional_derivative > 1e-6 * target_decrease
-            )
-            too_near = (derivative < MAX_DERIVATIVE_SHARE * directional_derivative) & (t < 1)
-            if not np.any(too_far | too_near):
-                break
-            high, up = np.where(too_far, t, high), np.where(too_far, derivative, up)
-            low, down = np.where(too_near, t, low), np.where(too_near, derivative, down)
-            between = low - (high - low) * down / (up - down)  # safeguarded secant step
-            t = np.where(too_far | too_near, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
-        return t, g
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        K = np.matmul(self.P.transpose(0, 2, 1), h[:, :, None] * self.P)
+        place = np.arange(self.ridge.size)
+        K[:, place, place] += self.ridge
+        if damping is not None:
+            K[:, -1, -1] += damping[:, 0]
+        return RootDirection(self, inverse_roots(K, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class RootDirection:
+    """With the inverse root ``R`` of the Hessian of each task, bordered by its intercept."""
+
+    design: BorderedColumns
+    R: Array
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        gradient = self.design.start(g) + self.design.ridge * coef
+        return -times_transposed(self.R, times(self.R, gradient)), np.zeros((len(g), 0))
+
+
+class TaskSteps(NewtonSteps):
+    """Keeps the curvatures and the systems of the last step of each task."""
+
+    def __init__(self, batch: Batch, beta: Array, target_decrease: float):
+        super().__init__(batch, beta, np.zeros((len(beta), 0)), target_decrease)
+        self.h, self.R = np.empty(batch.y.shape), np.empty((*beta.shape, beta.shape[1]))
+
+    def keep(self, active: Array, move: Move) -> None:
+        self.h[active], self.R[active] = move.h, move.direction.R  # type: ignore[attr-defined]
 
 
 class Fitted:
@@ -79,72 +87,25 @@ class Fitted:
     def __init__(self, block: SmoothLossTasks, problem: Problem, Q: Array, starts: list[Array], target_decrease: float):
         n, m, d = block.X.shape
         self.q = q = Q.shape[1]
-        self.P = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q)
+        self.P, intercepts = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q), None
         if problem.fit_intercept:
-            self.P = np.concatenate([self.P, block.batch.mask[:, :, None]], axis=2)
-        self.block, self.loss, self.alpha = block, problem.loss.pick(block.batch.place), problem.alpha
-        loss, alpha = self.loss, self.alpha
-        self._fit(self._best_of([start[:, : self.P.shape[2]] for start in starts]), target_decrease)
-        self.Z = -times_transposed(block.X, block.v * loss.gradient(block.y, self.z))
-        self.B, self.c = self.beta[:, :q], self.beta[:, q] if problem.fit_intercept else np.zeros(n)
+            intercepts = OneEach(block.batch.mask.astype(float))
+            self.P = np.concatenate([self.P, intercepts.dense()], axis=2)
+        k, loss, alpha = self.P.shape[2], problem.loss.pick(block.batch.place), problem.alpha
+        design = BorderedColumns(self.P, np.where(np.arange(k) < q, 2 * alpha, 0.0))
+        batch = Batch(loss, block.y, block.v, design, intercepts)
+        steps = TaskSteps(batch, _best_of(batch, [start[:, :k] for start in starts]), target_decrease)
+        steps.minimise(np.arange(n), MAX_NEWTON_STEPS)
+        beta, self.z, self.h, self.R = steps.points.coef, steps.points.plain, steps.h, steps.R
+        self.values = batch.value_at(steps.points)
+        self.Z = -times_transposed(block.X, steps.points.g)
+        self.B, self.c = beta[:, :q], beta[:, q] if problem.fit_intercept else np.zeros(n)
         # One minus the degrees of freedom of the fit over the number of independent observations with positive curvature.
         taken = q - 2 * alpha * np.einsum("bij,bij->b", self.R[:, :, :q], self.R[:, :, :q])
         curved_share = np.einsum("bm,bm->b", block.v, self.h > 0) / block.v.sum(axis=1)
         self.residual_share = np.maximum(1 - taken / np.maximum(curved_share * block.rows, 1), 0.1)
         self.block = block.sized(self.h)
         self.size, self.minimum = self.block.size, self.values
-
-    def _best_of(self, starts: list[Array]) -> Array:
-        """The starting point of lowest objective for each task."""
-        if len(starts) == 1:
-            return starts[0]
-        costs = [self._value(times(self.P, start), start) for start in starts]
-        return np.array(starts)[np.argmin(costs, axis=0), np.arange(len(costs[0]))]
-
-    def _fit(self, beta: Array, target_decrease: float) -> None:
-        """Newton steps until the predicted decrease of each task is at most ``target_decrease``; keeps the last system."""
-        n, m, k = self.P.shape
-        ridge = np.where(np.arange(k) < self.q, 2 * self.alpha, 0.0)
-        self.beta, self.z, self.h, self.R = beta, times(self.P, beta), np.empty((n, m)), np.empty((n, k, k))
-        batch, active, z = _Batch(self.P, self.block.y, self.block.v, self.loss), np.arange(n), self.z
-        g = batch.gradients(z)
-        for _ in range(MAX_NEWTON_STEPS):
-            h = batch.curvatures(z)
-            R = self._system(batch, z, h)
-            gradient = times_transposed(batch.P, g) + ridge * beta
-            step = -times_transposed(R, times(R, gradient))
-            dz, correlation, directional_derivative = times(batch.P, step), ridge * step, np.einsum("bq,bq->b", gradient, step)
-            linear, curvature = np.einsum("bq,bq->b", correlation, beta), np.einsum("bq,bq->b", correlation, step)
-            t, g = batch.lengths(z, dz, linear, curvature, directional_derivative, target_decrease)
-            beta, z = beta + t[:, None] * step, z + t[:, None] * dz
-            self.beta[active], self.z[active], self.h[active], self.R[active] = beta, z, h, R
-            left = -directional_derivative > target_decrease
-            if not left.any():
-                break
-            if np.count_nonzero(left) < 0.7 * left.size:  # continue with the remaining tasks
-                active, batch, z, beta, g = active[left], batch.pick(left), z[left], beta[left], g[left]
-        self.values = self._value(self.z, self.beta)
-
-    def _value(self, z: Array, beta: Array) -> Array:
-        b = beta[:, : self.q]
-        with np.errstate(over="ignore"):  # an exponential may overflow
-            losses = self.loss.value(self.block.y, z)
-        return np.einsum("bm,bm->b", self.block.v, losses) + self.alpha * np.einsum("bq,bq->b", b, b)
-
-    def _system(self, batch: _Batch, z: Array, h: Array) -> Array:
-        """The inverse root of the Hessian of the tasks, bordered by their intercepts."""
-        K = np.matmul(batch.P.transpose(0, 2, 1), h[:, :, None] * batch.P)
-        place = np.arange(self.q)
-        K[:, place, place] += 2 * self.alpha
-        if self.q < K.shape[1]:  # damp intercepts without curvature
-            curvature_c, max_curvature_c = K[:, -1, -1], batch.v.sum(axis=1) * self.loss.max_curvature
-            if not np.isfinite(self.loss.max_curvature):
-                positive = curvature_c > 0  # else the loss is linear at all observations
-                max_curvature_c = curvature_c
-                if not positive.all():
-                    max_curvature_c = np.where(positive, curvature_c, (batch.v * batch.loss.majorant(batch.y, z)).sum(axis=1))
-            K[:, -1, -1] += np.maximum(np.where(curvature_c < 1e-4 * max_curvature_c, 1e-2, 1e-12) * max_curvature_c, 1e-300)
-        return inverse_roots(K, 0.0)
 
     def respond(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         """The derivative of ``B`` (bordered by the intercepts), and of the gradients of the loss at fixed ``B``."""
@@ -176,13 +137,13 @@ class FittedTasks(LocalTasks):
             for part, place in zip(engine.data, places, strict=True)
         ]
         super().__init__(parts, Q)
-        self.c = joined([part.c for part in parts])
+        self.c = gathered(parts, "c")
         self.W = self.weights()
 
     def ahead(self, dQ: Array) -> Callable[[float], tuple[Array, Array]]:
         """Weights and intercepts to first order, as a function of the length of a step along ``dQ``."""
         dW, dZ, dB, dc = self.B @ dQ.T, self.Z @ dQ, np.empty_like(self.B), np.zeros_like(self.c)
-        for part, place in zip(self.parts, self.places, strict=True):
+        for part, place in self.places():
             d = part.respond(dW[place], dZ[place])[0]
             dB[place] = d[:, : part.q]
             if d.shape[1] > part.q:
@@ -239,3 +200,11 @@ class FittedEngine:
 
     def refine(self) -> bool:
         return False
+
+
+def _best_of(batch: Batch, starts: list[Array]) -> Array:
+    """The starting point of lowest objective for each task."""
+    if len(starts) == 1:
+        return starts[0]
+    costs = [batch.value(start, start[:, :0]) for start in starts]
+    return np.array(starts)[np.argmin(costs, axis=0), np.arange(len(costs[0]))]

@@ -10,8 +10,7 @@ import numpy as np
 from ..._array_api import row_products
 from ...design.shared_inputs import SharedInputs
 from ...design.task_data import Rows
-from ...engines.base import WeightSpectrum
-from ...engines.local import LocalEngine
+from ...engines.local import LocalEngine, WeightSpectrum
 from ...losses import Squared
 from ...problem import Problem, Targets
 from ...problem.dual_projection import project_dual

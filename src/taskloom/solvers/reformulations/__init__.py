@@ -9,12 +9,9 @@ import numpy as np
 from ...problem import Problem
 from ...problem.solution import Solution, Start
 from .base import Reformulation
-from .centring import Centring
-from .eigenbasis import EigenbasisForm
-from .krylov import KrylovSubspace
-from .penalty_constant import PenaltyConstant
+from .equivalent import Centring, PenaltyConstant, StackedTerms
 from .smoothing import Smoothing
-from .stacked_terms import StackedTerms
+from .subspaces import EigenbasisForm, KrylovSubspace
 
 Array = np.ndarray
 EQUIVALENT: tuple[type[Reformulation], ...] = (PenaltyConstant, StackedTerms)  # solved once, in this form
@@ -29,6 +26,8 @@ class Chain:
         self, problem: Problem, start: Start | None, kinds: Sequence[type[Reformulation]], without: set[type] | None = None
     ):
         self.steps: list[Reformulation] = []
+        self.exact = self.same_rows = True
+        self.restricted, self.constant, self.tolerance_share = False, 0.0, 1.0
         self.problem = self.inner = problem
         self.problems = [problem]
         for kind in kinds:
@@ -39,12 +38,10 @@ class Chain:
                 self.inner, start = inner, None if start is None else step.to_inner(start)
                 self.steps.append(step)
                 self.problems.append(inner)
+                self.exact, self.same_rows = self.exact and step.exact, self.same_rows and step.same_rows
+                self.restricted, self.constant = self.restricted or step.restricted, self.constant + step.constant
+                self.tolerance_share = min(self.tolerance_share, step.tolerance_share)
         self.start = start
-        self.exact = all(step.exact for step in self.steps)
-        self.restricted = any(step.restricted for step in self.steps)
-        self.same_rows = all(step.same_rows for step in self.steps)
-        self.constant = sum(step.constant for step in self.steps)
-        self.tolerance_share = min((step.tolerance_share for step in self.steps), default=1.0)
 
     def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
         """Weights and intercepts of the original problem."""

@@ -1,4 +1,4 @@
-"""The supervised step to machine precision: batches of small convex problems by Newton's method.
+"""Newton's method for batches of small convex problems, in the supervised step and at a factor of the structure.
 
 One batch element is   min_{beta, b}  sum_i v_i loss(y_i, <x_i, beta> + b_{e(i)}) + ||beta||^2 / 2.
 
@@ -15,14 +15,34 @@ import numpy as np
 
 from ...losses.base import Loss
 from .interior_point import interior_point_start, is_piecewise_linear
-from .newton_systems import BatchDesign, Intercepts
+from .newton_systems import BatchDesign, Direction, Intercepts
 
 Array = np.ndarray
-MAX_NEWTON_STEPS = 200
-STEPS_BEFORE_INTERIOR_POINT, STEPS_AFTER_INTERIOR_POINT = 8, 30  # Newton steps on smoothed piecewise linear losses
-DAMPING_SHARES = (1.0, 1e-2, 1e-4)  # Levenberg damping: smallest curvature of a step, as a share of the majorant
-MAX_STALLED_STEPS = 25  # steps that neither halve the decrement nor lower the value by the share below: only rounding remains
-MIN_RELATIVE_DECREASE = 1e-6
+
+
+@dataclass(frozen=True)
+class NewtonTuning:
+    """The constants of Newton's method on a batch."""
+
+    max_steps: int = 200  # of an element
+    max_steps_before_interior_point: int = 8  # on a smoothed piecewise linear loss; then the interior-point method takes over,
+    max_steps_after_interior_point: int = 30  # and these polish its result
+    short_step_length: float = 0.2  # shorter steps are compared with damped ones:
+    damping_shares: tuple[float, ...] = (1.0, 1e-2, 1e-4)  # smallest curvature of a damped step, as a share of the majorant
+    max_stalled_steps: int = 25  # that neither halve the decrement nor lower the value by the next share: only rounding remains
+    min_relative_decrease: float = 1e-6  # of the value
+    relative_rounding: float = 1e-15  # of a value; a decrement below is the end
+    armijo_share: float = 1e-4  # of the decrement, by which a full step must lower the value, if values are looked at
+    max_end_derivative_share: float = 0.9  # of the first directional derivative, at the end of a full step, if they are not
+    max_derivative_share: float = 0.1  # of the first directional derivative, at the end of a shortened step
+    max_searches: int = 40  # for the length of a shortened step
+    negligible_decrease_share: float = 1e-6  # of the target; steps with a smaller predicted decrease are not shortened
+    flat_share: float = 1e-4  # of its largest possible curvature, below which an intercept is damped by
+    flat_damping: float = 1e-2  # this share of it;
+    damping: float = 1e-12  # the share otherwise
+
+
+TUNING = NewtonTuning()
 
 
 @dataclass(eq=False)
@@ -33,6 +53,23 @@ class Fit:
     b: Array
     norm: float
     steps: int = 0  # number of Newton steps, if counted
+
+
+@dataclass(eq=False)
+class Points:
+    """A point of each element: coefficients, intercepts, predictions without these, gradients of the loss times weights."""
+
+    coef: Array
+    b: Array
+    plain: Array
+    g: Array
+
+    def pick(self, which: Array) -> Points:
+        return Points(self.coef[which], self.b[which], self.plain[which], self.g[which])
+
+    def put(self, places: Array, other: Points) -> None:
+        """Replace some points in place."""
+        self.coef[places], self.b[places], self.plain[places], self.g[places] = other.coef, other.b, other.plain, other.g
 
 
 @dataclass(eq=False)
@@ -47,33 +84,208 @@ class Batch:
     tolerance: float = 0.0  # how far above the minimum a solution may stay
 
     def pick(self, which: Array) -> Batch:
+        """Some of the elements; a single one is all, and a loss of whole rows could not be split."""
+        if len(self.y) == 1:
+            return self
         intercepts = None if self.intercepts is None else self.intercepts.pick(which)
         return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), intercepts, self.tolerance)
 
     def offsets(self, b: Array) -> Array | float:
         return 0.0 if self.intercepts is None else self.intercepts.expand(b)
 
-    def value(self, coef: Array, b: Array) -> Array:
+    def outputs(self, plain: Array, b: Array) -> Array:
+        """Predictions with intercepts."""
+        return plain if self.intercepts is None or self.design.bordered else plain + self.intercepts.expand(b)
+
+    def at(self, coef: Array, b: Array) -> Points:
         plain = self.design.predict(coef)
-        losses = self.loss.value(self.y, plain + self.offsets(b))
-        return np.einsum("bm,bm->b", self.v, losses) + self.design.inner(coef, coef, plain) / 2
+        return Points(coef, b, plain, self.gradients(self.outputs(plain, b)))
+
+    def gradients(self, z: Array) -> Array:
+        return self.v * self.loss.gradient(self.y, z)
+
+    def value_at(self, point: Points) -> Array:
+        with np.errstate(over="ignore"):  # an exponential may overflow
+            losses = self.loss.value(self.y, self.outputs(point.plain, point.b))
+        return np.einsum("bm,bm->b", self.v, losses) + self.design.inner(point.coef, point.coef, point.plain) / 2
+
+    def value(self, coef: Array, b: Array) -> Array:
+        return self.value_at(Points(coef, b, self.design.predict(coef), coef))
 
     def finish(self, coef: Array, b: Array) -> Fit:
         return Fit(coef, b, float(self.design.inner(coef, coef, self.design.predict(coef)).sum()) / 2)
 
+    def damping(self, z: Array, h: Array) -> Array | None:
+        """Levenberg damping of the intercepts, which are not penalised.
 
-def _damping(batch: Batch, h: Array) -> Array | None:
-    """Levenberg damping of the intercepts, which are not penalised.
+        It is negligible unless the total curvature of a task is tiny; then it is a hundredth of the largest possible curvature,
+        or, if that has no bound, of the majorant where the loss is linear at all observations.
+        """
+        if self.intercepts is None:
+            return None
+        total = limit = self.intercepts.gather(h)
+        if np.isfinite(self.loss.max_curvature):
+            limit = self.intercepts.gather(self.v) * self.loss.max_curvature
+        elif not (total > 0).all():
+            limit = np.where(total > 0, total, self.intercepts.gather(self.v * self.loss.majorant(self.y, z)))
+        shares = np.where(total < TUNING.flat_share * limit, TUNING.flat_damping, TUNING.damping)
+        return np.maximum(shares * limit, 1e-300)
 
-    It is negligible unless the total curvature of a task is tiny; then it is a hundredth of the largest possible curvature, if
-    that is finite.
+
+class Move:
+    """A full Newton step of a batch for some curvatures, that can be shortened."""
+
+    def __init__(self, batch: Batch, here: Points, z: Array, curvature: Array):
+        self.batch, self.here, self.z, self.h = batch, here, z, batch.v * curvature
+        self.direction: Direction = batch.design.factor(self.h, batch.intercepts, batch.damping(z, self.h))
+        self.dcoef, self.db = self.direction(here.coef, here.g)
+        self.dplain = batch.design.predict(self.dcoef)
+        self.dz = batch.outputs(self.dplain, self.db)
+        self.linear = batch.design.inner(self.dcoef, here.coef, here.plain)
+        self.quadratic = batch.design.inner(self.dcoef, self.dcoef, self.dplain)
+        self.derivative = np.einsum("bm,bm->b", here.g, self.dz) + self.linear
+        self.t = np.ones(len(z))
+        with np.errstate(over="ignore", invalid="ignore"):  # an exponential may overflow
+            g = batch.gradients(z + self.dz)
+            self.end_derivative = np.einsum("bm,bm->b", g, self.dz) + self.linear + self.quadratic
+        self.there = Points(here.coef + self.dcoef, here.b + self.db, here.plain + self.dplain, g)
+
+    def shorten(self, which: Array) -> None:
+        """Shorten the steps of some elements until the directional derivative is small, and still not positive.
+
+        The objective is convex along a step, so that it is lower there. Under a piecewise loss a full step may skip pieces, and
+        short ones take many systems; gradients are cheap beside a system. The lengths come from safeguarded secant steps.
+        """
+        batch, z, dz = self.batch.pick(which), self.z[which], self.dz[which]
+        linear, quadratic, slope, up = (x[which] for x in (self.linear, self.quadratic, self.derivative, self.end_derivative))
+        low, high, down, up = np.zeros(len(z)), np.ones(len(z)), slope, np.where(np.isnan(up), np.inf, up)
+        t, open_ = high, np.ones(len(z), bool)
+        for _ in range(TUNING.max_searches):
+            share = np.divide(down, down - up, out=np.full(len(z), 0.5), where=up > 0)  # else only rounding is left
+            between = low + share * (high - low)
+            t = np.where(open_, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
+            with np.errstate(over="ignore", invalid="ignore"):
+                g = batch.gradients(z + t[:, None] * dz)
+                derivative = np.einsum("bm,bm->b", g, dz) + linear + t * quadratic
+            derivative = np.where(np.isnan(derivative), np.inf, derivative)
+            far, near = derivative > 0, derivative < TUNING.max_derivative_share * slope
+            open_ = far | near
+            if not open_.any():
+                break
+            high, up = np.where(far, t, high), np.where(far, derivative, up)
+            low, down = np.where(near, t, low), np.where(near, derivative, down)
+        self.t[which], here, t = t, self.here.pick(which), t[:, None]
+        coef, b, plain = (
+            x + t * dx[which] for x, dx in ((here.coef, self.dcoef), (here.b, self.db), (here.plain, self.dplain))
+        )
+        self.there.put(which, Points(coef, b, plain, g))
+
+
+class NewtonSteps:
+    """Newton steps on a batch, each element until the predicted decrease is at most ``target_decrease``."""
+
+    max_active_share = 0.7  # of the elements that go on, below which they are picked out
+
+    def __init__(self, batch: Batch, coef: Array, b: Array, target_decrease: float):
+        self.batch, self.target_decrease = batch, target_decrease
+        self.points = batch.at(coef, b)
+
+    def minimise(self, active: Array, limit: int) -> Array:
+        """At most ``limit`` steps on the active elements; those that are left."""
+        part, here, self.steps = self.batch, self.points, 0
+        left = np.zeros(len(self.batch.y), bool)
+        left[active], active = True, np.arange(len(self.batch.y))
+        while left.any() and self.steps < limit:
+            if np.count_nonzero(left) < self.max_active_share * left.size:
+                active, part, here, left = active[left], part.pick(left), here.pick(left), left[left]
+            here, decrement = self.step(part, here, active)
+            if active.size == len(self.batch.y):
+                self.points = here
+            else:
+                self.points.put(active, here)
+            left = self.unfinished(active, decrement)
+            self.steps += 1
+        return active[left]
+
+    def step(self, part: Batch, here: Points, active: Array) -> tuple[Points, Array]:
+        """One step of the active elements: where it leads, and the decrements."""
+        z = part.outputs(here.plain, here.b)
+        move = Move(part, here, z, part.loss.curvature(part.y, z))
+        self.keep(active, move)
+        too_far = ~(move.end_derivative <= TUNING.max_end_derivative_share * -move.derivative)
+        too_far &= -move.derivative > TUNING.negligible_decrease_share * self.target_decrease
+        if too_far.any():
+            move.shorten(too_far)
+        return move.there, -move.derivative
+
+    def keep(self, active: Array, move: Move) -> None:
+        """Read what is wanted of a step."""
+
+    def unfinished(self, active: Array, decrement: Array) -> Array:
+        return decrement > self.target_decrease
+
+
+class CarefulSteps(NewtonSteps):
+    """To machine precision: no step raises the value, short steps compete with damped ones, and stalled elements end.
+
+    A short step means that the curvature is not representative (most observations are on linear pieces of the loss): steps with
+    Levenberg damping by shares of the majorant are tried too, and the best is taken.
     """
-    if batch.intercepts is None:
-        return None
-    total = batch.intercepts.gather(h)
-    bounded = np.isfinite(batch.loss.max_curvature)
-    max_total = batch.intercepts.gather(batch.v) * batch.loss.max_curvature if bounded else total
-    return np.maximum(np.where(total < 1e-4 * max_total, 1e-2, 1e-12) * max_total, 1e-300)
+
+    max_active_share = 1.0  # every step may take several systems
+
+    def __init__(self, batch: Batch, coef: Array, b: Array):
+        super().__init__(batch, coef, b, batch.tolerance)
+        self.values = batch.value_at(self.points)
+        self.damped = True
+
+    def minimise(self, active: Array, limit: int) -> Array:
+        count = len(self.batch.y)
+        self.least, self.lowest, self.stalled = np.full(count, np.inf), np.full(count, np.inf), np.zeros(count, int)
+        return super().minimise(active, limit)
+
+    def step(self, part: Batch, here: Points, active: Array) -> tuple[Points, Array]:
+        z, value = part.outputs(here.plain, here.b), self.values[active]
+        curvature = part.loss.curvature(part.y, z)
+        move, reached = self._trial(part, here, z, curvature, value)
+        there, derivative = move.there, move.derivative
+        if self.damped and np.any(short := move.t < TUNING.short_step_length):
+            part, here_short, z, curvature, places = (
+                part.pick(short),
+                here.pick(short),
+                z[short],
+                curvature[short],
+                np.flatnonzero(short),
+            )
+            majorant = part.loss.majorant(part.y, z)
+            for share in TUNING.damping_shares:
+                other, values = self._trial(part, here_short, z, np.maximum(curvature, share * majorant), value[short])
+                better = values < reached[short]
+                there.put(places[better], other.there.pick(better))
+                derivative[places[better]], reached[places[better]] = other.derivative[better], values[better]
+        rises = ~(reached <= value + 1e-14 * np.abs(value))
+        if rises.any():
+            there.put(rises, here.pick(rises))
+        self.before, self.values[active] = value, np.where(rises, value, reached)
+        return there, np.where(rises & self.damped, 0.0, -derivative)
+
+    def _trial(self, part: Batch, here: Points, z: Array, curvature: Array, value: Array) -> tuple[Move, Array]:
+        """A step for these curvatures, as long as Armijo's rule permits or shortened, and the values it reaches."""
+        move = Move(part, here, z, curvature)
+        reached = part.value_at(move.there)
+        too_far = ~(reached <= value + TUNING.armijo_share * move.derivative + 1e-14 * np.abs(value))
+        if too_far.any():
+            move.shorten(too_far)
+            reached[too_far] = part.pick(too_far).value_at(move.there.pick(too_far))
+        return move, reached
+
+    def unfinished(self, active: Array, decrement: Array) -> Array:
+        value, least, lowest = self.before, self.least[active], self.lowest[active]
+        clear = (decrement < 0.5 * least) | (value < lowest - TUNING.min_relative_decrease * np.abs(value))
+        self.stalled[active] = np.where(clear, 0, self.stalled[active] + 1)
+        self.least[active], self.lowest[active] = np.minimum(least, decrement), np.minimum(lowest, value)
+        floor = np.maximum(TUNING.relative_rounding * np.maximum(np.abs(value), 1e-300), self.target_decrease)
+        return (decrement > floor) & (self.stalled[active] < TUNING.max_stalled_steps)
 
 
 def newton(batch: Batch, coef: Array, b: Array) -> Fit:
@@ -82,34 +294,20 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     _reset_to_zero(batch, coef, b)
     if batch.loss.quadratic:
         return _one_step(batch, coef, b)
-    everyone = np.arange(len(batch.y))
-    if not (batch.design.direct and is_piecewise_linear(batch.loss)):  # the interior-point method needs exact systems
-        steps = _newton_steps(batch, coef, b, everyone, MAX_NEWTON_STEPS)[1]
-        return replace(batch.finish(coef, b), steps=steps)
-    left = _newton_steps(batch, coef, b, everyone, STEPS_BEFORE_INTERIOR_POINT, damped=False)[0]
-    if left.size:
-        part = batch.pick(left)
-        found = interior_point_start(part, coef[left], b[left])
-        better = part.value(*found) < part.value(coef[left], b[left])
-        coef[left[better]], b[left[better]] = found[0][better], found[1][better]
-        _newton_steps(batch, coef, b, left, STEPS_AFTER_INTERIOR_POINT)
-    return batch.finish(coef, b)
-
-
-def _newton_steps(batch: Batch, coef: Array, b: Array, active: Array, limit: int, damped: bool = True) -> tuple[Array, int]:
-    least, lowest = np.full(len(batch.y), np.inf), np.full(len(batch.y), np.inf)
-    stalled = np.zeros(len(batch.y), int)
-    steps = 0
-    while active.size and steps < limit:
-        part = batch if active.size == len(batch.y) else batch.pick(active)
-        coef[active], b[active], decrement, value = _damped_step(part, coef[active], b[active], damped)
-        clear = (decrement < 0.5 * least[active]) | (value < lowest[active] - MIN_RELATIVE_DECREASE * np.abs(value))
-        stalled[active] = np.where(clear, 0, stalled[active] + 1)
-        least[active], lowest[active] = np.minimum(least[active], decrement), np.minimum(lowest[active], value)
-        floor = np.maximum(1e-15 * np.maximum(np.abs(value), 1e-300), batch.tolerance)
-        active = active[(decrement > floor) & (stalled[active] < MAX_STALLED_STEPS)]
-        steps += 1
-    return active, steps
+    steps, everyone = CarefulSteps(batch, coef, b), np.arange(len(batch.y))
+    if batch.design.direct and is_piecewise_linear(batch.loss):  # the interior-point method needs exact systems
+        steps.damped = False
+        left = steps.minimise(everyone, TUNING.max_steps_before_interior_point)
+        if left.size:
+            part, coef, b = batch.pick(left), steps.points.coef, steps.points.b
+            found = interior_point_start(part, coef[left], b[left])
+            better = part.value(*found) < steps.values[left]
+            coef[left[better]], b[left[better]] = found[0][better], found[1][better]
+            steps = CarefulSteps(batch, coef, b)
+            steps.minimise(left, TUNING.max_steps_after_interior_point)
+    else:
+        steps.minimise(everyone, TUNING.max_steps)
+    return replace(batch.finish(steps.points.coef, steps.points.b), steps=steps.steps)
 
 
 def _reset_to_zero(batch: Batch, coef: Array, b: Array) -> None:
@@ -128,7 +326,7 @@ def _reset_to_zero(batch: Batch, coef: Array, b: Array) -> None:
 def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
     """A quadratic needs one step; up to two more with the same system reduce rounding."""
     h = batch.v * batch.loss.curvature(batch.y, batch.y)
-    direction = batch.design.factor(h, batch.intercepts, _damping(batch, h))
+    direction = batch.design.factor(h, batch.intercepts, batch.damping(batch.y, h))
     for _ in range(3):
         z = batch.design.predict(coef) + batch.offsets(b)
         dcoef, db = direction(coef, batch.v * batch.loss.gradient(batch.y, z))
@@ -139,50 +337,3 @@ def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
         if close or float(np.vdot(left, left)) <= 2 * batch.tolerance:
             break
     return batch.finish(coef, b)
-
-
-def _damped_step(batch: Batch, coef: Array, b: Array, damped: bool) -> tuple[Array, Array, Array, Array]:
-    """One Newton step with a line search; the new point, the decrement (0 if the line search fails) and the value before.
-
-    A short step means that the curvature is not representative (most observations are on linear pieces of the loss): steps with
-    Levenberg damping by shares of the majorant are tried too, and the best is taken.
-    """
-    plain = batch.design.predict(coef)
-    z = plain + batch.offsets(b)
-    fixed = batch.design.inner(coef, coef, plain) / 2
-    value = np.einsum("bm,bm->b", batch.v, batch.loss.value(batch.y, z)) + fixed
-    t, dcoef, db, derivative, reached = _search(batch, coef, plain, z, value, fixed, batch.loss.curvature(batch.y, z))
-    if damped and np.any(short := t < 0.2):
-        curvature, majorant = batch.loss.curvature(batch.y, z), batch.loss.majorant(batch.y, z)
-        for share in DAMPING_SHARES:
-            other = _search(batch, coef, plain, z, value, fixed, np.maximum(curvature, share * majorant))
-            better = (other[4] < reached) & short
-            pick = better[:, None]
-            t, derivative, reached = (
-                np.where(better, new, old) for new, old in ((other[0], t), (other[3], derivative), (other[4], reached))
-            )
-            dcoef, db = np.where(pick, other[1], dcoef), np.where(pick, other[2], db)
-    return coef + t[:, None] * dcoef, b + t[:, None] * db, np.where((t == 0) & damped, 0.0, -derivative), value
-
-
-def _search(
-    batch: Batch, coef: Array, plain: Array, z: Array, value: Array, fixed: Array, curvature: Array
-) -> tuple[Array, Array, Array, Array, Array]:
-    """The step for these curvatures, its length by Armijo's rule, the directional derivative, and the value reached."""
-    loss, design, y, v = batch.loss, batch.design, batch.y, batch.v
-    g, h = v * loss.gradient(y, z), v * curvature
-    dcoef, db = design.factor(h, batch.intercepts, _damping(batch, h))(coef, g)
-    dplain = design.predict(dcoef)
-    dz = dplain + batch.offsets(db)
-    linear, quadratic = design.inner(dcoef, coef, plain), design.inner(dcoef, dcoef, dplain)
-    derivative = np.einsum("bm,bm->b", g, dz) + linear
-    t = np.ones(len(y))
-    for _ in range(60):  # separately for each element; the quadratic part is exact
-        with np.errstate(over="ignore"):  # an exponential may overflow
-            losses = loss.value(y, z + t[:, None] * dz)
-        trial = np.einsum("bm,bm->b", v, losses) + fixed + t * linear + t * t * quadratic / 2
-        too_far = trial > value + 1e-4 * t * derivative + 1e-14 * np.abs(value)
-        if not too_far.any():
-            return t, dcoef, db, derivative, trial
-        t = np.where(too_far, t / 2, t)
-    return np.where(too_far, 0.0, t), dcoef, db, derivative, np.where(too_far, value, trial)

@@ -200,7 +200,7 @@ class RowHessian:
         return (V * np.maximum(e + lift, 1e-300)) @ V.T
 
 
-class _DenseDirection(Direction):
+class _DenseDirection:
     """``I + sum_i P_i P_i' x R'H_iR`` (Kronecker products), bordered by the intercepts."""
 
     def __init__(self, design: RowDesign, h: Array, intercept: bool):

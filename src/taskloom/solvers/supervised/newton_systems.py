@@ -8,59 +8,34 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from ..._array_api import times
 from ..._linalg import Positive, conjugate_gradient, solve_spd
 from ...features.kernels import weighted_gram
 
 Array = np.ndarray
 
 
-def apply(M: Array, x: Array) -> Array:
-    """``M x`` for each batch element."""
-    return np.matmul(M, x[..., None])[..., 0]
-
-
-def transposed(M: Array) -> Array:
-    return M.transpose(0, 2, 1)
-
-
-class Intercepts(ABC):
-    """Which intercept each observation has, with expansion to observations and its adjoint."""
-
-    @abstractmethod
-    def expand(self, b: Array) -> Array:
-        """The intercept of each observation (``B x m``)."""
-
-    @abstractmethod
-    def gather(self, x: Array) -> Array:
-        """The sum over the observations of each intercept (``B x k``)."""
-
-    @abstractmethod
-    def dense(self) -> Array:
-        """The indicator matrix (``B x m x k``), for dense systems."""
-
-    @abstractmethod
-    def pick(self, which: Array) -> Intercepts:
-        """Those of some batch elements."""
-
-
 @dataclass(frozen=True, eq=False)
-class OneEach(Intercepts):
+class OneEach:
     """One intercept for each batch element; ``mask`` (``B x m``) marks the entries that are not padding."""
 
     mask: Array
 
     def expand(self, b: Array) -> Array:
+        """The intercept of each observation (``B x m``)."""
         return self.mask * b
 
     def gather(self, x: Array) -> Array:
+        """The sum over the observations of each intercept (``B x k``)."""
         return np.einsum("bm,bm->b", self.mask, x)[:, None]
 
     def dense(self) -> Array:
+        """The indicator matrix (``B x m x k``), for dense systems."""
         return self.mask[:, :, None]
 
     def pick(self, which: Array) -> OneEach:
@@ -68,8 +43,8 @@ class OneEach(Intercepts):
 
 
 @dataclass(frozen=True, eq=False)
-class OnePerTask(Intercepts):
-    """A single batch element that holds all tasks; ``task`` (``m``) names the task of each observation."""
+class OnePerTask:
+    """The same for a single batch element that holds all tasks; ``task`` (``m``) names the task of each observation."""
 
     task: Array
     n_tasks: int
@@ -87,10 +62,16 @@ class OnePerTask(Intercepts):
         return self
 
 
+Intercepts: TypeAlias = OneEach | OnePerTask
+# A factored Newton system: maps coefficients and the gradient of the loss to the steps of both.
+Direction: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
+
+
 class BatchDesign(ABC):
     """The inputs of a batch, in the form with the smaller systems."""
 
     direct: ClassVar[bool] = True  # whether systems are solved by factorisation
+    bordered: ClassVar[bool] = False  # whether intercepts are among the coefficients
 
     @abstractmethod
     def start(self, u: Array) -> Array:
@@ -111,13 +92,6 @@ class BatchDesign(ABC):
     @abstractmethod
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         """The Newton system at curvatures ``h``."""
-
-
-class Direction(ABC):
-    """A factored Newton system: maps coefficients and the gradient of the loss to the steps of both."""
-
-    @abstractmethod
-    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]: ...
 
 
 class PrimalDesign(BatchDesign):
@@ -145,19 +119,19 @@ class DenseColumns(PrimalDesign):
     X: Array
 
     def gather(self, U: Array) -> Array:
-        return np.matmul(transposed(self.X), U)
+        return self.X.mT @ U
 
     def gram(self, h: Array) -> Array:
-        return np.matmul(transposed(self.X), h[:, :, None] * self.X)
+        return self.X.mT @ (h[:, :, None] * self.X)
 
     def predict(self, coef: Array) -> Array:
-        return apply(self.X, coef)
+        return times(self.X, coef)
 
     def pick(self, which: Array) -> DenseColumns:
         return DenseColumns(self.X[which])
 
 
-class _PrimalDirection(Direction):
+class _PrimalDirection:
     """``(I + X'HX) d beta = -(X'g + beta)``, bordered by the intercepts."""
 
     def __init__(self, design: PrimalDesign, h: Array, intercepts: Intercepts | None, damping: Array | None):
@@ -168,7 +142,7 @@ class _PrimalDirection(Direction):
         if intercepts is not None and damping is not None:
             E = intercepts.dense()
             self.border = design.gather(h[:, :, None] * E)
-            self.intercept_block = np.matmul(transposed(E), h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
+            self.intercept_block = E.mT @ (h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         rhs = -(self.design.start(g) + coef)[..., None]
@@ -176,9 +150,9 @@ class _PrimalDirection(Direction):
             return self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
         both = self.system.solve(np.concatenate([rhs, self.border], axis=-1))
         step, through = both[..., :1], both[..., 1:]
-        rest = -self.intercepts.gather(g)[..., None] - np.matmul(transposed(self.border), step)
-        db = solve_spd(self.intercept_block - np.matmul(transposed(self.border), through), rest)
-        return (step - np.matmul(through, db))[..., 0], db[..., 0]
+        rest = -self.intercepts.gather(g)[..., None] - self.border.mT @ step
+        db = solve_spd(self.intercept_block - self.border.mT @ through, rest)
+        return (step - through @ db)[..., 0], db[..., 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +165,7 @@ class Gram(BatchDesign):
         return u
 
     def predict(self, coef: Array) -> Array:
-        return apply(self.K, coef)
+        return times(self.K, coef)
 
     def inner(self, coef: Array, other: Array, predicted: Array) -> Array:
         return np.einsum("bi,bi->b", coef, predicted)
@@ -203,7 +177,7 @@ class Gram(BatchDesign):
         return _GramDirection(self.K, h, intercepts, damping)
 
 
-class _GramDirection(Direction):
+class _GramDirection:
     """``(I + HK) du = e - H E db`` with ``e = -g - u``, symmetrised by ``R = sqrt(h)``.
 
     ``du`` is computed as ``R`` times a solution, without cancellation: under a weak penalty ``K`` is large and ``du`` small.
@@ -221,15 +195,15 @@ class _GramDirection(Direction):
         e = -g - coef
         linear_part = np.where(self.curved, 0.0, e)
         scaled = np.divide(e, self.root, out=np.zeros_like(e), where=self.curved)
-        rhs = (scaled - self.root * apply(self.K, linear_part))[..., None]
+        rhs = (scaled - self.root * times(self.K, linear_part))[..., None]
         if self.intercepts is None or self.damping is None:
             return linear_part + self.root * self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
         E = self.intercepts.dense()
         both = self.root[:, :, None] * self.system.solve(np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
         step, through = linear_part[..., None] + both[..., :1], both[..., 1:]
-        schur = np.matmul(transposed(E), through) + self.damping[:, :, None] * np.eye(E.shape[-1])
+        schur = E.mT @ through + self.damping[:, :, None] * np.eye(E.shape[-1])
         db = solve_spd(schur, self.intercepts.gather(step[..., 0] + coef)[..., None])
-        return (step - np.matmul(through, db))[..., 0], db[..., 0]
+        return (step - through @ db)[..., 0], db[..., 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +223,7 @@ class SparseColumns(PrimalDesign):
         return (self.X @ (self.Q @ coef[0]))[None]
 
 
-class IterativeDirection(Direction):
+class IterativeDirection:
     """``(I + X'HX) d beta = -(X'g + beta)`` for one batch element, with the intercepts eliminated, by conjugate gradients.
 
     ``curved`` multiplies predictions by ``H``, and ``solved`` solves the block of the intercepts in it. ``max_residual`` is a

@@ -9,6 +9,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ..._linalg import symmetric
+from ..._time_limit import check_time
 from ..base import Array
 from ..inner_solvers import newton_in_box
 
@@ -55,6 +56,7 @@ def graphical_lasso(C: Array, l1: Array) -> tuple[Array, Array]:
     P = np.eye(len(C))
     value, A = at(P)
     for _ in range(100):
+        check_time()
         gradient = C - A
         if np.abs(P - shrink(P - gradient, l1)).max() <= 1e-11:
             break

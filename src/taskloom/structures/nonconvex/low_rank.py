@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..._linalg import psd_root, symmetric
+from ..._time_limit import check_time
 from ..base import Array, Structure
 from ..spectral import Trace
 from .base import NonConvex
@@ -119,6 +120,7 @@ class LowRank(NonConvex):
         R = psd_root(S).T
         shared, own = factor[:, :-1] @ factor[:, :-1].T, factor[:, -1] ** 2
         for _ in range(500):
+            check_time()
             last = shared + np.diag(own)
             V = np.linalg.lstsq(last, R.T, rcond=1e-14)[0].T
             _, s, Vt = np.linalg.svd(V @ shared, full_matrices=False)

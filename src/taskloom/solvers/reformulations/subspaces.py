@@ -1,4 +1,4 @@
-"""A Krylov subspace of the features, which grows with the certificate.
+"""Smaller forms of a problem: along the eigenvectors of shared inputs, or in a Krylov subspace that grows.
 
 The optimal weights are ``W = Z A / (2 alpha)`` with ``Z = Phi'G``: they lie in the span of ``Z``. So weights in the span of a
 basis ``V`` (``W = V'w``, features ``Phi V'``) are fitted, and certified on all features. If the gap is too large, the basis is
@@ -13,6 +13,7 @@ and directions whose decrease is small compared with the tolerance are omitted. 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..._time_limit import check_time
 from ...features.kernels import GROWING, PER_TASK
 from ...losses import RowLoss
 from ...problem import Problem, Targets
-from ...problem.solution import Start
+from ...problem.solution import Solution, Start
 from ...structures import factored_matrix as factors
 from .base import Reformulation
 
@@ -35,6 +36,46 @@ OMITTED_VALUE_SHARE = 0.01  # estimated decrease from the omitted directions, as
 FIRST_OMITTED_SHARE = 1e-4  # share of the squared correlations at zero that the first basis may omit: no structure is known yet
 STRUCTURE_RIDGE_SHARE = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
 RELATIVE_ROUNDING = 1e-13  # share of the squared norm of a block that is rounding
+MIN_FEATURES_FOR_EIGENBASIS = 32  # with fewer features, an iteration is cheap as it is
+
+
+class EigenbasisForm(Reformulation):
+    """A problem along the eigenvectors of its features: diagonal features, one row for each, no intercepts."""
+
+    exact: ClassVar[bool] = False
+    tolerance_share: ClassVar[float] = 0.8  # the bound on the original problem may be slightly weaker
+    same_rows = False  # its rows are eigenvectors
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        """Whether inputs are shared, and many; structures on the features forbid another basis."""
+        structure, small = problem.structure, problem.n_features < MIN_FEATURES_FOR_EIGENBASIS
+        if structure.keeps_columns or structure.is_sum or not structure.convex or (small and not inside):
+            return False
+        return problem.targets.in_eigenbasis is not None
+
+    @classmethod
+    def of(cls, problem: Problem) -> EigenbasisForm | None:
+        """The form of a problem, where it applies; for problems of the same targets."""
+        form = cls()
+        return form if cls.applies(problem) and form.apply(problem) is not None else None
+
+    def apply(self, problem: Problem, start: Start | None = None) -> Problem:
+        assert problem.design.eigenbasis is not None
+        assert problem.model.in_eigenbasis is not None
+        self.basis = problem.design.eigenbasis
+        self.constant = self.basis.constant
+        return Problem.of(problem.model.in_eigenbasis, problem.alpha, problem.ridge)
+
+    def to_inner(self, start: Start) -> Start:
+        return start._replace(W=self.basis.to_inner(start.W), b=np.zeros_like(start.b))
+
+    def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
+        return self.basis.to_original(W)
+
+    def invert(self, solution: Solution) -> Solution:
+        W, b = self.to_original(solution.W, solution.b)
+        return replace(solution, W=W, b=b)
 
 
 class KrylovSubspace(Reformulation):

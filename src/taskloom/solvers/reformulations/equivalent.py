@@ -1,4 +1,4 @@
-"""Predictors that are sums of terms: solved with the weights of all terms stacked."""
+"""Reformulations with the same values: a constant of the penalty taken out, terms side by side, and centred data."""
 
 from __future__ import annotations
 
@@ -17,6 +17,30 @@ from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
 from .base import Reformulation
 
 Array = np.ndarray
+MIN_RELATIVE_SCALE = 1e-6  # a loss smaller than this share of the penalty's constant is measured without that constant
+
+
+class PenaltyConstant(Reformulation):
+    """The problem under the penalty less its constant."""
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        above_constant = problem.structure.shifted_to_zero(problem.n_tasks)
+        return above_constant is not None and problem.scale < MIN_RELATIVE_SCALE * abs(above_constant[1])
+
+    def apply(self, problem: Problem, start: Start | None) -> Problem:
+        shifted = problem.structure.shifted_to_zero(problem.n_tasks)
+        assert shifted is not None
+        structure, self.shift = shifted
+        return problem.with_structure(structure)
+
+    def invert(self, solution: Solution) -> Solution:
+        """Add the constant to primal and dual values; the gap is unchanged."""
+        said, history = solution.certificate, solution.history
+        for column in (history.objective, history.dual):
+            column[:] = [value + self.shift for value in column]
+        certificate = replace(said, primal=said.primal + self.shift, dual=said.dual + self.shift)
+        return replace(solution, certificate=certificate)
 
 
 class StackedTerms(Reformulation):
@@ -60,3 +84,28 @@ def implied(variable: Variable, W: Array, A: Array, alpha: float) -> Any:
     if variable.structure.either_side:
         return variable.structure.final_structure(np.sqrt(alpha) * W)[0]
     return implied_tasks(W, A)
+
+
+class Centring(Reformulation):
+    """The problem of the centred data; only intercepts change."""
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        return problem.targets.centering is not None
+
+    def apply(self, problem: Problem, start: Start | None) -> Problem:
+        centering = problem.targets.centering
+        assert centering is not None
+        self.centering, self.loss = centering, problem.loss
+        return Problem.of(problem.model.centred, problem.alpha, problem.ridge)
+
+    def to_inner(self, start: Start) -> Start:
+        W, b = self.centering.to_inner(start.W, start.b)
+        return start._replace(W=W, b=b)
+
+    def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
+        return self.centering.to_original(W, b)
+
+    def invert(self, solution: Solution) -> Solution:
+        W, b = self.to_original(solution.W, solution.b)
+        return replace(solution, W=W, b=self.loss.intercepts(b))
