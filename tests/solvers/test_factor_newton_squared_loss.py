@@ -95,7 +95,8 @@ def test_first_weights_are_shrunk_less_where_the_penalty_is_weak(monkeypatch):
     monkeypatch.setattr(FactorNewton, "_newton_step", lambda walk, **given: steps.append(walk) or plain(walk, **given))
     assert solve(problem.at(3e-3 * alpha_max(problem)), "factored", tol=1e-6).certificate.optimal
     few = len(steps)
-    monkeypatch.setattr(FactorNewton, "_shrinkage", lambda walk: 0.3)
+    fits = LocalEngine.independent_fits
+    monkeypatch.setattr(LocalEngine, "independent_fits", lambda engine, shrinkage: fits(engine, 0.3))
     assert solve(problem.at(3e-3 * alpha_max(problem)), "factored", tol=1e-6).certificate.optimal
     assert few < len(steps) - few
 
@@ -196,8 +197,7 @@ def test_the_length_of_a_proximal_step_is_a_number_in_any_units_and_where_nothin
 
     assert 0 < length(curvature, 5.0) < np.inf
     assert np.isclose(length(curvature, 5.0), 2 * length(curvature, 10.0))
-    for part in tasks.parts:
-        part.size = 0 * part.size  # all on straight pieces
+    tasks.curvatures = 0 * tasks.curvatures  # all on straight pieces
     monkeypatch.undo()
     flat = tasks.outside(np.zeros((problem.n_features, 0)))[1]
     assert flat == 0
