@@ -13,9 +13,10 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from threadpoolctl import ThreadpoolController
 
-from ._time_limit import check_time
+from ._time_limit import check_time, within_limit
 
 Array = np.ndarray
+MIN_LONG_EIGH = 800  # rows of a matrix whose eigendecomposition may take longer than a time limit
 
 
 def symmetric(M: Array) -> Array:
@@ -31,7 +32,8 @@ def fits_single(numbers: Any) -> bool:
 
 def psd_eigh(M: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending, clipped at zero) and eigenvectors of a positive semidefinite matrix."""
-    m, V = np.linalg.eigh(symmetric(M))
+    M = symmetric(M)
+    m, V = within_limit(np.linalg.eigh, M) if len(M) >= MIN_LONG_EIGH else np.linalg.eigh(M)
     return np.maximum(m, 0.0), V
 
 

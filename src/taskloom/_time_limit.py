@@ -5,12 +5,20 @@ The limit travels in a context variable, so that a loop far below a fit needs no
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, NamedTuple
 
-_deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+
+class _Limit(NamedTuple):
+    deadline: float = float("inf")
+    raises: bool = True  # False while a fit whose time is up makes its last certificate
+
+
+_limit: ContextVar[_Limit] = ContextVar("limit", default=_Limit())  # noqa: B039  (immutable)
 
 
 class TimeLimitError(TimeoutError):
@@ -20,38 +28,63 @@ class TimeLimitError(TimeoutError):
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
     """Limit the time of everything inside; a limit around this one still holds."""
-    if seconds is None:
-        yield
-        return
-    token = _deadline.set(min(_deadline.get(), time.perf_counter() + seconds))
+    now = _limit.get()
+    token = _limit.set(now if seconds is None else now._replace(deadline=min(now.deadline, time.perf_counter() + seconds)))
     try:
         yield
     finally:
-        _deadline.reset(token)
-
-
-def time_is_up() -> bool:
-    """Whether the time limit has passed."""
-    return time.perf_counter() >= _deadline.get()
-
-
-def check_time() -> None:
-    """Raise ``TimeLimitError`` if the time limit has passed."""
-    if time_is_up():
-        raise TimeLimitError("time_limit was reached before a first iterate was found; raise time_limit")
+        _limit.reset(token)
 
 
 @contextmanager
 def no_time_limit() -> Iterator[None]:
-    """Inside, no limit holds: for the last certificate of a fit whose time is up."""
-    token = _deadline.set(float("inf"))
+    """Inside, nothing raises: for the last certificate of a fit whose time is up. ``time_is_up`` still tells."""
+    token = _limit.set(_limit.get()._replace(raises=False))
     try:
         yield
     finally:
-        _deadline.reset(token)
+        _limit.reset(token)
+
+
+def time_is_up() -> bool:
+    """Whether the time limit has passed."""
+    return time.perf_counter() >= _limit.get().deadline
+
+
+def check_time() -> None:
+    """Raise ``TimeLimitError`` if the time limit has passed."""
+    deadline, raises = _limit.get()
+    if raises and time.perf_counter() >= deadline:
+        raise TimeLimitError("time_limit was reached before a first iterate was found; raise time_limit")
 
 
 def remaining_time() -> float | None:
     """Seconds until the time limit, for calls that wait; ``None`` without one."""
-    left = _deadline.get() - time.perf_counter()
-    return None if left == float("inf") else max(left, 0.0)
+    deadline, raises = _limit.get()
+    return max(deadline - time.perf_counter(), 0.0) if raises and deadline < float("inf") else None
+
+
+def within_limit(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a long call into LAPACK or BLAS, which cannot be interrupted.
+
+    Under a time limit it runs in a thread. If the limit passes first, that thread is left behind and ends on its own.
+    """
+    seconds = remaining_time()
+    if seconds is None:
+        return function(*arguments)
+    outcome: dict[str, Any] = {}
+
+    def call() -> None:
+        try:
+            outcome["result"] = function(*arguments)
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        check_time()
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["result"]

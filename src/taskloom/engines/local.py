@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._array_api import cast, double, inner, left_vectors, like, namespace, row_products, to_numpy, top_eigenvalue, total
+from .._time_limit import check_time
 from ..design.input_spectrum import InputSpectrum
 from ..design.task_data import TaskBlock, typical
 
@@ -154,16 +155,18 @@ class LocalEngine:
         return like(np.eye(self.n_features), self.data[0].squares)
 
     def eliminate(self, Q: Array, near: Any = None, start: Any = None) -> LocalTasks:
-        if self.single_data is not None:
-            try:
-                return self._at(self.single_data, Q)
-            except np.linalg.LinAlgError:  # singular in single precision
-                self.single_data = None
-        return self._at(self.data, Q)
-
-    def _at(self, data: Sequence[TaskBlock], Q: Array) -> LocalTasks:
+        data, parts = self.single_data or self.data, []
         Q = cast(Q, data[0].dtype)
-        return LocalTasks([block.at(Q, self.alpha) for block in data], Q)
+        try:
+            for block in data:
+                check_time()
+                parts.append(block.at(Q, self.alpha))
+        except np.linalg.LinAlgError:
+            if self.single_data is None:
+                raise
+            self.single_data = None  # singular in single precision
+            return self.eliminate(Q)
+        return LocalTasks(parts, Q)
 
     def for_directions(self, tasks: LocalTasks) -> LocalTasks:
         """The tasks for Hessian products, in single precision where that suffices."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from .._time_limit import check_time
+from .._time_limit import check_time, within_limit
 
 Array = np.ndarray
 EPS = np.finfo(float).eps
@@ -39,7 +39,7 @@ def decays(K: Array, share: float = 0.95, level: float = 1e-6) -> bool:
 def cholesky(K: Array) -> Array | None:
     """The Cholesky factor ``Phi``; ``None`` where ``K`` is numerically singular."""
     try:
-        phi = np.linalg.cholesky(K)
+        phi = within_limit(np.linalg.cholesky, K)
     except np.linalg.LinAlgError:
         return None
     return phi if phi.diagonal().min() ** 2 > rounding(K) else None

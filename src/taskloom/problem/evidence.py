@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._time_limit import time_is_up
 from ..structures.known import Rooted
 from .dual_projection import project_dual_pair
 
@@ -95,8 +96,11 @@ def evidence(problem: Problem, point: Iterate, tol: float) -> Evidence:
     G = problem.dual_candidate(point.gradients)
     Z = None if point.Z is None else problem.targets.shifted_correlations(point.gradients, G, point.Z)
     dual, best = -np.inf, None
+    hurried = time_is_up()  # a projection may need decompositions
     for k in range(MAX_DUAL_PROJECTIONS):
-        projected, projected_Z = (None, None) if Z is None else project_dual_pair(problem, G, Z, point.W, lift=k == 0)
+        projected, projected_Z = (
+            (None, None) if Z is None or hurried else project_dual_pair(problem, G, Z, point.W, lift=k == 0)
+        )
         if projected is None and best is not None:
             break
         if projected is not None:

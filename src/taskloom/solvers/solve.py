@@ -81,6 +81,8 @@ def solve(
             while attempt.next(solver, chosen):
                 attempt.status = iterate(attempt.stage, attempt.solver, attempt.chain.start, limits, attempt.read)
         except TimeLimitError:  # in a preparation
+            if not (attempt.record.convex or attempt.record.found):
+                raise
             attempt.status = "time_limit"
     with no_time_limit():
         return outer.invert(attempt.solution(solver == "auto"))

@@ -17,6 +17,7 @@ from .device_problem import DeviceProblem, DualCandidate
 
 Array = Any
 MAX_BATCH_ENTRIES = 1 << 27  # entries in the systems of tasks that are solved together: they fill a GPU and fit in its memory
+MAX_HOST_BATCH_ENTRIES = 1 << 20  # on a CPU, where smaller batches are as fast: a time limit is looked at between them
 
 
 class OwnInputs(DeviceProblem):
@@ -36,7 +37,8 @@ class OwnInputs(DeviceProblem):
         super().__init__(X, structure, alpha, fit_intercept)
         self.obs, self.single = observations, X.dtype == self.xp.float32
         self.n_tasks = observations.n_tasks
-        self.batches = batches(observations.counts, observations.starts, MAX_BATCH_ENTRIES)
+        most = MAX_HOST_BATCH_ENTRIES if self.place == "cpu" else MAX_BATCH_ENTRIES
+        self.batches = batches(observations.counts, observations.starts, most)
         self.order = np.concatenate([batch.tasks for batch in self.batches])
         self.data: list[TaskBlock] = []
         self.scale, means = 0.0, []

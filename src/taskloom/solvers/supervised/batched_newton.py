@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..._time_limit import check_time
 from ...losses.base import Loss
 from .interior_point import interior_point_start, is_piecewise_linear
 from .newton_systems import BatchDesign, Direction, Intercepts
@@ -196,6 +197,7 @@ class NewtonSteps:
         left = np.zeros(len(self.batch.y), bool)
         left[active], active = True, np.arange(len(self.batch.y))
         while left.any() and self.steps < limit:
+            check_time()
             if np.count_nonzero(left) < self.max_active_share * left.size:
                 active, part, here, left = active[left], part.pick(left), here.pick(left), left[left]
             here, decrement = self.step(part, here, active)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..._time_limit import check_time
 from ...losses.base import Loss
 from ...losses.mixed import Mixed
 from ...losses.smoothed import Smoothed
@@ -97,6 +98,7 @@ class _Path:
     def follow(self) -> tuple[Array, Array]:
         begin = self._products()[1]
         for _ in range(MAX_INTERIOR_STEPS):
+            check_time()
             mu, total = self._products()
             unsolved = (total > COMPLEMENTARITY_TOLERANCE * begin) | (self.margin_step > MARGIN_TOLERANCE)
             going = unsolved & (self.short < MAX_SHORT_STEPS)
