@@ -77,9 +77,13 @@ def solve(
     with limited_time(time_limit):
         outer = Chain(problem, begin, EQUIVALENT)
         attempt = _Attempt(Record(outer.inner, tol), Chain(outer.inner, outer.start, ()), chosen)
+
+        def read(point: Iterate) -> tuple[Array, Array]:
+            return outer.to_original(*attempt.chain.to_original(point.W, point.b))
+
         try:
             while attempt.next(solver, chosen):
-                attempt.status = iterate(attempt.stage, attempt.solver, attempt.chain.start, limits, attempt.read)
+                attempt.status = iterate(attempt.stage, attempt.solver, attempt.chain.start, limits, read)
         except TimeLimitError:  # in a preparation
             if not (attempt.record.convex or attempt.record.found):
                 raise
@@ -139,10 +143,6 @@ class _Attempt:
             tol = chain.tolerance_share * record.tol
             self.stage = Record(chain.inner, tol, chain.constant, record.history, record.began, dual)
         return True
-
-    def read(self, point: Iterate) -> tuple[Array, Array]:
-        """Weights and intercepts of the problem itself."""
-        return self.chain.to_original(point.W, point.b)
 
     def _certify(self) -> None:
         """Certify on the problem itself the best weights and the best bound of the stage.

@@ -64,13 +64,17 @@ class StackedTerms(Reformulation):
         """Weights of each term, as along a path; totals do not say how they split."""
         return start if start.W.shape[0] == self.inner.n_features else None
 
+    def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
+        stack: TermSum = self.inner.structure  # type: ignore[assignment]
+        return np.sum(stack.features_of(W), axis=0) if self.shared_columns else W, b
+
     def invert(self, solution: Solution) -> Solution:
         stack: TermSum = self.inner.structure  # type: ignore[assignment]
         weights, variables = stack.features_of(solution.W), stack.split(solution.A)
         structures = [implied(*each, self.inner.alpha) for each in zip(stack.variables, weights, variables, strict=True)]
-        W, Z = solution.W, solution.Z
-        if self.shared_columns:
-            W, Z = np.sum(weights, axis=0), None if Z is None else stack.features_of(Z)[0]
+        (W, _), Z = self.to_original(solution.W, solution.b), solution.Z
+        if self.shared_columns and Z is not None:
+            Z = stack.features_of(Z)[0]
         terms = SolvedTerms(weights, variables, structures)
         return replace(solution, W=W, A=FactoredStructure.total(structures), terms=terms, Z=Z)
 
