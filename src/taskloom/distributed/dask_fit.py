@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _get_feature_names
 
-from .._component import warn
 from .._time_limit import time_limit as limited_time
 from ..design import Observations
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
@@ -120,9 +118,6 @@ def fit(
 
     state = fitted(given)
     given.task_column, given._state = model.task_column, state
-    certificate = given.certificate_
-    if not certificate.converged and certificate.status != "callback":
-        warn(certificate.message, ConvergenceWarning)
     return given
 
 

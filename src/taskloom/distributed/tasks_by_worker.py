@@ -27,7 +27,7 @@ from .fit_context import FitContext
 from .partitions import names_of, read_long, read_wide
 
 Array = np.ndarray
-NOTHING = Certificate(np.nan, -np.inf, np.inf, np.inf, "max_iter", "The fit is not done.")  # of a fit under way
+NOTHING = Certificate(np.nan, -np.inf, np.inf, np.inf, "callback", "The fit is not done.")  # of a fit under way
 
 
 @dataclass(frozen=True, eq=False)
