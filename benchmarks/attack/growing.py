@@ -1,11 +1,11 @@
-"""Small problems on the paths of large ones: thresholds (``solvers/subspaces.py``, kernels) are lowered."""
+"""Small problems on the paths of large ones: thresholds (``solvers/reformulations/subspaces.py``, kernels) are lowered."""
 
 from __future__ import annotations
 
 import os
 
 import taskloom.features.kernels
-from taskloom.solvers import subspaces
+from taskloom.solvers.reformulations import subspaces
 
 ASKED = "TASKLOOM_ATTACK_GROWS"  # in the environment, which workers have from their parent
 

@@ -11,7 +11,7 @@ import pytest
 
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor
-from taskloom.solvers import subspaces
+from taskloom.solvers.reformulations import subspaces
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from attack import growing, ledger, shrink, summary

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import taskloom
 from taskloom import MultiTaskRegressor, _array_api, structures
 from taskloom.design.task_data import Rows
+from taskloom.engines.local import LocalEngine
 from taskloom.estimators import base
 from taskloom.solvers.device import kernel_inputs as kernel
 from taskloom.solvers.factor.newton import Point
@@ -251,7 +252,7 @@ def test_rows_have_the_gradient_and_the_hessian_of_their_value(p):
     Q, step, eps = rng.normal(size=(5, 3)), rng.normal(size=(5, 3)), 1e-5
 
     def at(t):
-        return Point(data, Q + t * step, 0.3, p)
+        return Point(LocalEngine(data, 0.3).eliminate(Q + t * step), Q + t * step, 0.3, p)
 
     here = at(0)
     here.lift = 0.0
@@ -312,18 +313,18 @@ def test_directions_are_orthonormal_and_are_kept_when_more_are_asked_for(growing
     assert np.allclose(inputs.P, inputs.K @ block.S, atol=1e-10)
     assert np.allclose(inputs.P.T @ inputs.P, np.diag(block.d**2), atol=1e-10 * float(block.d.max()) ** 2)
     assert 0 < block.slack < 1e-11
-    point = Point(inputs.data, np.eye(4), 0.003)
-    W = point.weights()
+    point = Point(inputs.engine.eliminate(np.eye(4)), np.eye(4), 0.003)
+    W = point.tasks.weights()
     exact = 0.003 * np.trace(W.T @ block.S.T @ inputs.K @ block.S @ W) + 4  # at the structure of the point, the unit matrix
-    assert exact <= inputs.evidence(point).penalty <= exact * (1 + 1e-9)
+    assert exact <= inputs.terms(point)[1] <= exact * (1 + 1e-9)
     C, before = inputs.coefficients(point), block.d.size
-    start = inputs.enlarged(point, structures.Trace(), 1e-12, moved=True, stalled=False)
+    start = inputs.enlarged(point, 1e-12, moved=True, stalled=False)
     assert before < inputs.data[0].d.size
     assert np.allclose(inputs.data[0].S @ start, C, atol=1e-8 * np.abs(C).max())
-    whole = inputs.enlarged(point, structures.Trace(), 1e-12, moved=True, stalled=True)
+    whole = inputs.enlarged(point, 1e-12, moved=True, stalled=True)
     assert inputs.whole
     assert np.allclose(inputs.K @ (inputs.S @ whole), inputs.K @ C, atol=1e-8)
-    assert inputs.enlarged(point, structures.Trace(), 1e-12, moved=False, stalled=True) is None
+    assert inputs.enlarged(point, 1e-12, moved=False, stalled=True) is None
 
 
 def test_noise_of_single_precision_is_not_taken_in_for_ever(growing):

@@ -4,16 +4,16 @@ import numpy as np
 import oracle
 import pytest
 import zoo
-from taskloom.solvers.factor.reweighted import ReweightedRun
 
 from taskloom import Problem, alpha_max, losses, path, solve, structures
 from taskloom.design import Observations
 from taskloom.losses.mixed import Mixed
-from taskloom.solvers import Reweighted
-from taskloom.solvers.base import Run
+from taskloom.solvers import Factored, Proximal
+from taskloom.solvers.auto import choose
 from taskloom.solvers.factor import fitted_tasks
-from taskloom.solvers.factor.fitted_tasks import FittedPoint
-from taskloom.solvers.solve import choose
+from taskloom.solvers.factor.fitted_tasks import FittedEngine
+from taskloom.solvers.factor.newton import Point
+from taskloom.solvers.factor.newton_runs import FittedTasksRun
 from taskloom.solvers.supervised.sides import FeatureSide
 
 SMOOTH = [losses.Logistic(), losses.SquaredHinge(), losses.Huber(0.5), losses.Squared()]
@@ -29,9 +29,10 @@ def test_the_model_is_the_loss_to_second_order(loss):
     problem = problem_of(loss)
     rng = np.random.default_rng(0)
     start = rng.normal(size=(problem.n_features, problem.n_tasks)), rng.normal(size=problem.n_tasks)
-    run = ReweightedRun(Reweighted(), problem, start, 1e-6)
-    model, here = run._model(), run._iterate()
+    run = FittedTasksRun(Factored(), problem, start, 1e-6)
+    here = run.point()
     z = problem.predict(here.W, here.b)
+    model = run._model(z)
     step, eps = rng.normal(size=z.size), 1e-3
 
     def along(posed, t):
@@ -50,11 +51,12 @@ def test_gradient_and_hessian_are_those_of_the_objective_with_the_tasks_eliminat
     rng = np.random.default_rng(1)
     Q, _ = np.linalg.qr(rng.normal(size=(problem.n_features, 3)))
     move, T = rng.normal(size=Q.shape), problem.n_tasks
-    nothing = np.zeros((T, problem.n_features)), np.zeros(T)
+    nothing, engine = (np.zeros((T, problem.n_features)), np.zeros(T)), FittedEngine(problem)
+    engine.accuracy = 1e-20 * T
 
     def at(t):
         U, s, V = np.linalg.svd(Q + t * move, full_matrices=False)  # orthogonal columns, as the solver keeps them
-        return FittedPoint(problem.design.smooth_loss_tasks[0], problem, U * s, [nothing], 1e-20), V
+        return Point(engine.eliminate(U * s, start=nothing), U * s, problem.alpha), V
 
     def h(t):
         """The same by alternation over nothing but the tasks: a known structure, solved by other code."""
@@ -92,7 +94,7 @@ def test_first_weights_are_those_of_tasks_on_their_own(fit_intercept):
 @pytest.mark.parametrize("share", [1.1, 0.3, 0.01])
 def test_it_reaches_what_proximal_steps_reach(loss, layout, fit_intercept, share):
     problem = problem_of(loss, layout, share, fit_intercept=fit_intercept)
-    quick, slow = solve(problem, "reweighted", tol=1e-7), solve(problem, "proximal", tol=1e-7, max_iter=5000)
+    quick, slow = solve(problem, "factored", tol=1e-7), solve(problem, "proximal", tol=1e-7, max_iter=5000)
     assert quick.certificate.optimal, quick.certificate.message
     assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
     assert np.isclose(problem.primal(quick.W, quick.b, quick.A), quick.certificate.primal, rtol=1e-9)
@@ -100,10 +102,10 @@ def test_it_reaches_what_proximal_steps_reach(loss, layout, fit_intercept, share
 
 @pytest.mark.parametrize("loss", [loss for loss in zoo.LOSSES if not loss.smooth], ids=zoo.name)
 @pytest.mark.parametrize(("layout", "fit_intercept"), [("own", True), ("shared", False), ("missing", True), ("missing", False)])
-def test_nonsmooth_losses_take_few_rounds(loss, layout, fit_intercept):
+def test_nonsmooth_losses_take_few_steps(loss, layout, fit_intercept):
     for share in (1.1, 0.01):
         problem = problem_of(loss, layout, share, fit_intercept=fit_intercept)
-        found = solve(problem, "reweighted", tol=1e-7, max_iter=60)
+        found = solve(problem, "factored", tol=1e-7, max_iter=55)
         assert found.certificate.optimal, found.certificate.message
         assert np.isclose(problem.primal(found.W, found.b, found.A), found.certificate.primal, rtol=1e-9)
 
@@ -111,13 +113,13 @@ def test_nonsmooth_losses_take_few_rounds(loss, layout, fit_intercept):
 @pytest.mark.parametrize("loss", [losses.Hinge(), losses.Quantile(0.3)], ids=zoo.name)
 def test_nonsmooth_losses_end_where_an_interior_point_method_ends(loss):
     problem = problem_of(loss, share=0.1)
-    found, (X, Y) = solve(problem, "reweighted", tol=1e-7), zoo.data(loss, "own")
+    found, (X, Y) = solve(problem, "factored", tol=1e-7), zoo.data(loss, "own")
     expected = oracle.minimum(X, Y, loss, problem.structure, problem.alpha)
     assert abs(found.certificate.primal - expected) <= found.gap + 1e-6 * problem.scale
 
 
 @pytest.mark.parametrize("kinked", [losses.Hinge(), losses.Absolute()], ids=zoo.name)
-def test_many_tasks_under_a_nonsmooth_loss_take_few_rounds(kinked):
+def test_many_tasks_under_a_nonsmooth_loss_take_few_steps(kinked):
     rng = np.random.default_rng(0)
     X, task = rng.normal(size=(600, 8)), np.repeat(np.arange(40), 15)
     y = np.einsum("ij,ij->i", X, (rng.normal(size=(40, 2)) @ rng.normal(size=(2, 8)))[task]) + 0.3 * rng.normal(size=600)
@@ -125,7 +127,7 @@ def test_many_tasks_under_a_nonsmooth_loss_take_few_rounds(kinked):
     problem = Problem(X, Observations.build(np.arange(600), task, y, 40), kinked, "trace")
     for share in (0.3, 0.03):
         found = solve(problem.at(share * alpha_max(problem)), tol=1e-6, max_iter=40)
-        assert found.solver == "reweighted"
+        assert found.solver == "factored"
         assert found.certificate.optimal, found.certificate.message
 
 
@@ -133,7 +135,7 @@ def test_a_loss_of_its_own_for_each_task():
     X, y = zoo.data(losses.Hinge(), "own")
     obs = Problem(X, y, "hinge").observations
     mixed = Mixed([losses.Logistic(), losses.Hinge()], obs.task % 2)
-    found = solve(Problem(X, obs, mixed, "trace", 0.01), "reweighted", tol=1e-6, max_iter=60)
+    found = solve(Problem(X, obs, mixed, "trace", 0.01), "factored", tol=1e-6, max_iter=21)
     assert found.certificate.optimal, found.certificate.message
 
 
@@ -143,34 +145,36 @@ def test_where_no_system_can_be_factored_proximal_steps_take_over(monkeypatch):
 
     problem = problem_of(losses.Logistic())
     expected = solve(problem, "proximal", tol=1e-7)
-    run = Reweighted().begin(problem, None, 1e-7)
+    run = Factored().begin(problem, None, 1e-7)
+    run.step(None)
     monkeypatch.setattr(fitted_tasks, "inverse_roots", refuse)
-    found = solve(problem, "reweighted", tol=1e-7)
+    found = solve(problem, "factored", tol=1e-7)
     assert abs(found.certificate.primal - expected.certificate.primal) <= found.gap + expected.gap
-    assert run.step(np.inf).objective(problem) < np.inf
-    assert isinstance(run.fallback, Run)
+    run.step(np.inf)
+    assert run.point().objective(problem) < np.inf
+    assert isinstance(run.successor, Proximal)
 
 
 def test_warm_starts_and_few_steps():
     problem = problem_of(losses.Logistic())
-    solutions = path(problem, problem.alpha * np.array([1.0, 0.7, 0.5, 0.3]), "reweighted", tol=1e-6)
+    solutions = path(problem, problem.alpha * np.array([1.0, 0.7, 0.5, 0.3]), "factored", tol=1e-6)
     assert all(solution.certificate.optimal for solution in solutions)
     assert max(solution.n_iter for solution in solutions) <= 12
 
 
-def test_what_it_does_not_accept():
+def test_where_tasks_cannot_be_eliminated_it_takes_steps_of_bfgs():
     X, Y = zoo.data(losses.Logistic(), "own")
     for given in ({"structure": structures.Frobenius()}, {"ridge": 0.1}):
-        with pytest.raises(ValueError, match="reweighted"):
-            solve(Problem(X, Y, "logistic", **given), "reweighted")
+        problem = Problem(X, Y, "logistic", **given)
+        assert not isinstance(Factored().begin(problem, None, 1e-4), FittedTasksRun)
+        assert solve(problem, "factored", tol=1e-4).certificate.optimal
     with pytest.raises(ValueError, match="forcing"):
-        Reweighted(forcing=0.0)
+        Factored(forcing=0.0)
 
 
-def test_auto_takes_it_for_all_but_the_squared_loss():
+def test_auto_takes_it_for_every_loss():
     for loss in zoo.LOSSES:
-        name = choose(Problem(*zoo.data(loss, "own"), loss)).name
-        assert name == ("projected" if loss.quadratic else "reweighted")
+        assert choose(Problem(*zoo.data(loss, "own"), loss)).name == "factored"
     many = Problem(np.eye(2), np.ones((2, 20_000)), "huber")
     assert choose(many).name == "proximal"  # a system for each task would not fit
 

@@ -11,10 +11,13 @@ from taskloom.design import Observations
 from taskloom.design import stacked_inputs as blocks_module
 from taskloom.design import task_data as task_blocks
 from taskloom.design.stacked_inputs import GramTasks, StackedTasks
+from taskloom.engines.local import LocalEngine, WeightSpectrum
 from taskloom.experiments.fig1 import make
 from taskloom.problem.dual_projection import project_dual_pair
-from taskloom.solvers import Projected, Proximal
-from taskloom.solvers.factor.newton import FactorNewton, Point
+from taskloom.solvers import Factored, Proximal
+from taskloom.solvers.factor.lbfgs import FactorRun
+from taskloom.solvers.factor.newton import FactorNewton, NewtonTuning, Point
+from taskloom.solvers.factor.newton_runs import FittedTasksRun, SquaredLossRun
 from taskloom.solvers.path import strength_grid
 
 
@@ -29,6 +32,18 @@ def problem_of(counts=(4, 9, 3, 7, 5, 30), d=6, alpha=0.02, seed=0, fit_intercep
     return Problem(X, obs, "squared", "trace", alpha, fit_intercept=fit_intercept)
 
 
+def point_of(data, Q, alpha, spectrum=None):
+    tasks = LocalEngine(data, alpha, None, spectrum).eliminate(Q)
+    return Point(tasks, Q, alpha, spectrum=spectrum)
+
+
+def newton_of(problem, start=None):
+    """Newton's method on the tasks of a problem in double precision, from weights with one row for each task."""
+    data, _ = problem.design.stacked_tasks
+    start = None if start is None else WeightSpectrum.of(start)
+    return FactorNewton(LocalEngine(data, problem.alpha), problem.alpha, 1, problem.scale, 1e-6, NewtonTuning(), start)
+
+
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("q", [2, 6])
 def test_value_gradient_and_hessian_are_those_of_the_naive_twin(q, fit_intercept):
@@ -36,7 +51,7 @@ def test_value_gradient_and_hessian_are_those_of_the_naive_twin(q, fit_intercept
     rng, (data, _) = np.random.default_rng(1), problem.design.stacked_tasks
     assert len(data) > 1  # tasks of different sizes, in systems of both kinds
     Q, step = rng.normal(size=(problem.n_features, q)), rng.normal(size=(problem.n_features, q))
-    naive.check_point(problem, lambda Q: Point(data, Q, problem.alpha), Q, step)
+    naive.check_point(problem, lambda Q: point_of(data, Q, problem.alpha), Q, step)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -44,20 +59,20 @@ def test_value_gradient_and_hessian_are_those_of_the_naive_twin(q, fit_intercept
 def test_it_reaches_what_proximal_steps_reach(share, fit_intercept):
     problem = problem_of(fit_intercept=fit_intercept)
     problem = problem.at(share * alpha_max(problem))
-    quick, slow = solve(problem, "projected", tol=1e-8), solve(problem, "proximal", tol=1e-8, max_iter=5000)
+    quick, slow = solve(problem, "factored", tol=1e-8), solve(problem, "proximal", tol=1e-8, max_iter=5000)
     assert quick.certificate.optimal, quick.certificate.message
     assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
     assert np.isclose(problem.primal(quick.W, quick.b, quick.A), quick.certificate.primal, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("d", "n_tasks", "n"), [(60, 50, 8), (5, 60, 30), (80, 4, 10), (1, 1, 5), (3, 2, 1)])
-def test_every_shape_is_solved_in_few_rounds(d, n_tasks, n):
+def test_every_shape_is_solved_in_few_steps(d, n_tasks, n):
     problem = problem_of((n,) * n_tasks, d)
     top = alpha_max(problem)
     for share in (0.1, 0.001):
-        solution = solve(problem.at(share * max(top, 1e-12)), "projected", tol=1e-6)
+        solution = solve(problem.at(share * max(top, 1e-12)), "factored", tol=1e-6)
         assert solution.certificate.optimal, solution.certificate.message
-        assert solution.n_iter < 10
+        assert solution.n_iter <= 15
 
 
 @pytest.mark.parametrize("grams", [True, False])
@@ -77,16 +92,17 @@ def test_first_weights_are_shrunk_less_where_the_penalty_is_weak(monkeypatch):
     _, problem = make(100, 5, 0)
     problem, steps = problem.with_structure(structures.Trace()), []
     plain = FactorNewton._newton_step
-    monkeypatch.setattr(FactorNewton, "_newton_step", lambda walk, *given: steps.append(walk) or plain(walk, *given))
-    assert solve(problem.at(3e-3 * alpha_max(problem)), "projected", tol=1e-6).certificate.optimal
+    monkeypatch.setattr(FactorNewton, "_newton_step", lambda walk, **given: steps.append(walk) or plain(walk, **given))
+    assert solve(problem.at(3e-3 * alpha_max(problem)), "factored", tol=1e-6).certificate.optimal
     few = len(steps)
-    monkeypatch.setattr(FactorNewton, "_shrinkage", 0.3)
-    assert solve(problem.at(3e-3 * alpha_max(problem)), "projected", tol=1e-6).certificate.optimal
+    fits = LocalEngine.independent_fits
+    monkeypatch.setattr(LocalEngine, "independent_fits", lambda engine, shrinkage: fits(engine, 0.3))
+    assert solve(problem.at(3e-3 * alpha_max(problem)), "factored", tol=1e-6).certificate.optimal
     assert few < len(steps) - few
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5])
-def test_tasks_that_need_no_help_are_solved_in_few_rounds(missing):
+def test_tasks_that_need_no_help_are_solved_in_few_steps(missing):
     """Long tasks, along directions of different size that all matter: rows of their own, and a table with gaps."""
     rng = np.random.default_rng(0)
     n, n_tasks, scale = 400, 7, np.geomspace(10, 0.1, 28)
@@ -96,9 +112,9 @@ def test_tasks_that_need_no_help_are_solved_in_few_rounds(missing):
     W = 10 * rng.normal(size=(scale.size, n_tasks)) / scale[:, None]
     y = np.einsum("ij,ji->i", X[row], W[:, task]) + 5 * rng.normal(size=row.size)
     problem = Problem(X, Observations.build(row, task, y, n_tasks), "squared", "trace", fit_intercept=True)
-    solution = solve(problem.at(1e-7 * alpha_max(problem)), "projected", tol=1e-6)
+    solution = solve(problem.at(1e-7 * alpha_max(problem)), "factored", tol=1e-6)
     assert solution.certificate.optimal, solution.certificate.message
-    assert solution.n_iter <= 3
+    assert solution.n_iter <= 10
 
 
 def test_the_metric_knows_that_tasks_undo_changes_within_the_span():
@@ -115,9 +131,9 @@ def test_the_metric_knows_that_tasks_undo_changes_within_the_span():
     data, spread = problem.design.stacked_tasks
     U, s, _ = np.linalg.svd(solve(problem, tol=1e-10).W, full_matrices=False)
     at_best = U * np.sqrt(np.sqrt(problem.alpha) * s)
-    point = Point(data, at_best @ np.diag([1.1, 1, 0.9, 1, 1.2]), problem.alpha, spectrum=spread)
+    point = point_of(data, at_best @ np.diag([1.1, 1, 0.9, 1, 1.2]), problem.alpha, spread)
     basis = np.eye(point.Q.size).reshape(-1, *point.Q.shape)
-    M = np.array([point.metric()(one).ravel() for one in basis])
+    M = np.array([point.metric(one).ravel() for one in basis])
     assert np.allclose(M, M.T, rtol=1e-6, atol=1e-9 * M.max())
     assert np.linalg.eigvalsh((M + M.T) / 2)[0] > 0
 
@@ -134,11 +150,11 @@ def test_weights_to_start_from_keep_the_rank_that_they_have():
     problem = problem_of((12,) * 100, 150, fit_intercept=False)
     rng = np.random.default_rng(0)
     W = np.linalg.qr(rng.normal(size=(150, 100)))[0]
-    run = Projected().begin(problem, (W, np.zeros(100)), 1e-4)
-    assert run.newton.here.Q.shape[1] == 100
+    run = Factored().begin(problem, (W, np.zeros(100)), 1e-4)
+    assert run.here.Q.shape[1] == 100
     W[:, 30:] *= 1e-5
-    run = Projected().begin(problem, (W, np.zeros(100)), 1e-4)
-    assert run.newton.here.Q.shape[1] == 30
+    run = Factored().begin(problem, (W, np.zeros(100)), 1e-4)
+    assert run.here.Q.shape[1] == 30
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
@@ -146,9 +162,9 @@ def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit,
     """From one of two planted directions: one or two points are enough, whatever the units of the inputs."""
     problem = problem_of((12,) * 40, 20)
     problem = replace(problem, features=unit * problem.features).at(unit**2)
-    best = solve(problem, "projected", tol=1e-8)
-    (data, _), top = problem.design.stacked_tasks, np.linalg.svd(best.W)[0][:, :1]
-    walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T @ top @ top.T)
+    best = solve(problem, "factored", tol=1e-8)
+    top = np.linalg.svd(best.W)[0][:, :1]
+    walk = newton_of(problem, best.W.T @ top @ top.T)
     assert walk.here.Q.shape[1] == 1
     before, tried, at = walk.here.value, [], walk._at
     monkeypatch.setattr(walk, "_at", lambda Q: tried.append(Q) or at(Q))
@@ -156,32 +172,48 @@ def test_a_proximal_step_finds_what_lacks_and_has_the_right_length_at_once(unit,
     assert len(tried) <= 2
     assert walk.here.Q.shape[1] > 1
     assert walk.here.value < before
-    whole = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1, best.W.T)
+    whole = newton_of(problem, best.W.T)
     assert before - walk.here.value > 0.3 * (before - whole.here.value)
     assert not whole._grow()  # nothing lacks
 
 
 @pytest.mark.parametrize("unit", [1e-150, 1.0, 1e150])
-def test_the_length_of_a_proximal_step_is_a_number_in_any_units_and_where_nothing_bends(unit):
+def test_the_length_of_a_proximal_step_is_a_number_in_any_units_and_where_nothing_bends(unit, monkeypatch):
     problem = problem_of()
-    data, _ = problem.design.stacked_tasks
-    walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
-    outside = unit * np.ones((problem.n_tasks, problem.n_features))
-    assert 0 < walk._proximal_length(outside, 5.0) < np.inf
-    assert walk._proximal_length(outside, 5.0) == 2 * walk._proximal_length(outside, 10.0)
-    for part in walk.here.parts:
-        part.size = 0 * part.size  # all on straight pieces
-    assert np.isclose(walk._proximal_length(outside, 5.0), np.mean(np.sum(walk.here.Q**2, axis=0)))
+    walk = newton_of(problem)
+    tasks, lengths = walk.here.tasks, []
+    tasks.Z = unit * np.ones((problem.n_tasks, problem.n_features))
+    largest, curvature = tasks.outside(np.zeros((problem.n_features, 0)))
+    assert np.isclose(largest, unit**2 * problem.n_tasks * problem.n_features)
+    assert 0 < curvature < np.inf
+
+    def length(curvature, largest):
+        """The first one that is tried."""
+        lengths.clear()
+        monkeypatch.setattr(tasks, "outside", lambda U: (largest, curvature))
+        monkeypatch.setattr(tasks, "grown", lambda Q, step: lengths.append(4 * problem.alpha * step) or (np.zeros(1), Q[:, :1]))
+        assert not walk._grow()
+        return lengths[0]
+
+    assert 0 < length(curvature, 5.0) < np.inf
+    assert np.isclose(length(curvature, 5.0), 2 * length(curvature, 10.0))
+    tasks.curvatures = 0 * tasks.curvatures  # all on straight pieces
+    monkeypatch.undo()
+    flat = tasks.outside(np.zeros((problem.n_features, 0)))[1]
+    assert flat == 0
+    assert np.isclose(length(flat, 5.0), np.mean(np.sum(walk.here.Q**2, axis=0)))
 
 
 def test_a_path_takes_fewer_points_than_single_fits(monkeypatch):
     problem, points = problem_of((12,) * 30, 20), []
-    monkeypatch.setattr(FactorNewton, "_at", lambda walk, Q, at=FactorNewton._at: points.append(Q) or at(walk, Q))
+    monkeypatch.setattr(
+        FactorNewton, "_at", lambda walk, Q, start=None, at=FactorNewton._at: points.append(Q) or at(walk, Q, start)
+    )
     alphas = strength_grid(problem, 12, 3.0)
-    solutions = path(problem, alphas, "projected", tol=1e-5)
+    solutions = path(problem, alphas, "factored", tol=1e-5)
     along, points[:] = len(points), []
     for alpha, solution in zip(alphas, solutions, strict=True):
-        independent_fit = solve(problem.at(alpha), "projected", tol=1e-5)
+        independent_fit = solve(problem.at(alpha), "factored", tol=1e-5)
         assert solution.certificate.optimal
         assert abs(independent_fit.certificate.primal - solution.certificate.primal) <= independent_fit.gap + solution.gap
     assert along < 0.8 * len(points)
@@ -190,15 +222,13 @@ def test_a_path_takes_fewer_points_than_single_fits(monkeypatch):
 @pytest.mark.parametrize(("left", "goes"), [(1.0, False), (0.9, False), (0.5, True)])
 def test_small_columns_go_where_the_dual_says_so_and_a_step_takes_most_of_them(left, goes):
     problem = problem_of(alpha=1e4)  # so strong that the dual wants every direction to vanish
-    data, _ = problem.design.stacked_tasks
-    walk = FactorNewton(data, problem.alpha, 1, problem.scale, 1e-6, 0.1)
+    walk, (data, _) = newton_of(problem), problem.design.stacked_tasks
     Q = np.eye(problem.n_features)[:, :3] * [1.0, 0.9, 0.1]
-    walk.here = Point(data, Q, problem.alpha)
-    whole, trimmed = walk._trimmed(Q * [1.0, 1.0, left])
+    walk.here = point_of(data, Q, problem.alpha)
+    whole, trimmed = walk._trimmed(Q * [1.0, 1.0, left], keep_columns=False)
     assert whole.shape[1] == 3
     assert trimmed.shape[1] == (2 if goes else 3)
-    walk.just_grown = True  # just found: not judged yet
-    assert walk._trimmed(Q * [1.0, 1.0, left])[1].shape[1] == 3
+    assert walk._trimmed(Q * [1.0, 1.0, left], keep_columns=True)[1].shape[1] == 3  # just found: not judged yet
 
 
 @pytest.mark.parametrize("columns", ["independent", "alike", "constant"])
@@ -214,16 +244,16 @@ def test_long_tasks_are_known_by_their_products(columns):
     size = np.einsum("bii->b", G) / 5
     short = GramTasks(G, np.einsum("bmr,bm->br", X, y), np.square(y).sum(axis=1), size, slice(None))
     whole = StackedTasks(X, y, size, slice(None))
-    here, there = Point([short], Q, 0.3), Point([whole], Q, 0.3)
+    here, there = point_of([short], Q, 0.3), point_of([whole], Q, 0.3)
     assert np.isclose(here.value, there.value, rtol=1e-12)
     assert np.allclose(here.gradient, there.gradient, rtol=1e-10, atol=1e-10)
     step = rng.normal(size=Q.shape)
     assert np.allclose(here.hessian(step), there.hessian(step), rtol=1e-9, atol=1e-9)
-    assert np.allclose(here.metric()(step), there.metric()(step), rtol=1e-9)
+    assert np.allclose(here.metric(step), there.metric(step), rtol=1e-9)
     assert np.allclose(short.moments_along(U), whole.moments_along(U), rtol=1e-10, atol=1e-10)
     assert np.allclose(short.all_moments(), whole.all_moments(), rtol=1e-10, atol=1e-10)
     for one, other in ((here, short), (there, whole)):
-        light = one.in_precision_of([blocks_module._single(other)])
+        light = one.with_tasks(one.tasks.in_precision_of([blocks_module._single(other)]))
         answer = light.hessian(step.astype(np.float32))
         assert answer.dtype == np.float32
         assert np.allclose(answer, one.hessian(step), rtol=1e-3, atol=1e-3 * np.abs(answer).max())
@@ -235,10 +265,10 @@ def test_long_tasks_give_what_the_naive_twin_gives(fit_intercept):
     (data, _), rng = problem.design.stacked_tasks, np.random.default_rng(1)
     assert [type(block) for block in data] == [StackedTasks, GramTasks]
     Q, other = rng.normal(size=(2, 5, 3))
-    gain = Point(data, Q, problem.alpha).value - Point(data, other, problem.alpha).value
+    gain = point_of(data, Q, problem.alpha).value - point_of(data, other, problem.alpha).value
     assert np.isclose(gain, naive.projected_objective(problem, Q) - naive.projected_objective(problem, other), rtol=1e-9)
     problem = problem.at(0.05 * alpha_max(problem))
-    quick, slow = solve(problem, "projected", tol=1e-9), solve(problem, "proximal", tol=1e-9, max_iter=5000)
+    quick, slow = solve(problem, "factored", tol=1e-9), solve(problem, "proximal", tol=1e-9, max_iter=5000)
     assert quick.certificate.optimal
     assert abs(quick.certificate.primal - slow.certificate.primal) <= quick.gap + slow.gap
 
@@ -249,7 +279,7 @@ def test_units_and_directions_of_very_different_size_do_not_matter(scale):
     features = problem.features * np.array([1, 1, 1, 1, 1e-3, 1e-3, 1e-3, 1e3]) * scale
     problem = Problem(features, problem.observations, "squared", "trace", 1.0)
     problem = problem.at(0.01 * alpha_max(problem))
-    assert solve(problem, "projected", tol=1e-7).certificate.optimal
+    assert solve(problem, "factored", tol=1e-7).certificate.optimal
 
 
 def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
@@ -264,11 +294,11 @@ def test_single_precision_gives_way_where_it_has_too_few_digits(monkeypatch):
     problem = problem_of((15,) * 8, 10)
     problem = problem.at(0.01 * alpha_max(problem))
     assert blocks_module.single_precision(problem.design.stacked_tasks[0]) is None  # too few numbers to spare any traffic
-    expected = solve(problem, "projected", tol=1e-9).certificate.primal
+    expected = solve(problem, "factored", tol=1e-9).certificate.primal
     monkeypatch.setattr(blocks_module, "MIN_ENTRIES_FOR_SINGLE_PRECISION", 0)
     monkeypatch.setattr(task_blocks, "inverse_roots", picky)
     again = Problem(problem.features, problem.observations, "squared", "trace", problem.alpha)
-    assert np.isclose(solve(again, "projected", tol=1e-9).certificate.primal, expected, rtol=1e-8)
+    assert np.isclose(solve(again, "factored", tol=1e-9).certificate.primal, expected, rtol=1e-8)
     assert len(certified) == 1
 
 
@@ -294,7 +324,7 @@ def test_roots_of_matrices_that_rounding_made_indefinite():
 def test_a_second_dual_projection_brings_the_bound_closer_than_the_first():
     problem = make(20, 25, 0)[1]
     problem = problem.at(0.02 * alpha_max(problem))
-    best, near = solve(problem, "projected", tol=1e-10), solve(problem, "projected", tol=1e-3)
+    best, near = solve(problem, "factored", tol=1e-10), solve(problem, "factored", tol=1e-3)
     G = problem.dual_candidate(problem.loss.gradient(problem.observations.y, problem.predict(near.W, near.b)))
     short = [best.certificate.primal - problem.dual(G, near.W)]
     for k in range(2):
@@ -310,7 +340,7 @@ def test_what_is_handed_back_is_the_best_structure_for_the_weights(structure, sh
     problem = problem_of((n,) * n_tasks, d)
     problem = problem.with_structure(structure).at(0.1 * alpha_max(problem))
     solution = solve(problem, tol=1e-6)
-    assert solution.solver in ("projected", "smooth")
+    assert solution.solver in ("factored", "clusternewton")
     penalty, A = problem.best_penalty(solution.W)
     assert np.allclose(solution.A, A, rtol=1e-7, atol=1e-8 * np.abs(A).max())
     loss = problem.loss_term(problem.predict(solution.W, solution.b))
@@ -318,7 +348,7 @@ def test_what_is_handed_back_is_the_best_structure_for_the_weights(structure, sh
 
 
 def test_a_tolerance_below_rounding_ends():
-    assert solve(problem_of(), "projected", tol=0.0, max_iter=400).certificate.relative_gap < 1e-12
+    assert solve(problem_of(), "factored", tol=0.0, max_iter=400).certificate.relative_gap < 1e-12
 
 
 def test_a_path_starts_each_fit_from_the_last():
@@ -335,10 +365,10 @@ def test_a_start_that_is_nearly_enough_is_improved_by_newton_steps(monkeypatch):
 
     monkeypatch.setattr(Proximal, "begin", refuse)
     strengths = alpha_max(problem) * np.geomspace(1, 1e-3, 30)[1:]
-    assert all(solution.certificate.optimal for solution in path(problem, strengths, solver="projected", tol=1e-4))
+    assert all(solution.certificate.optimal for solution in path(problem, strengths, solver="factored", tol=1e-4))
 
 
-@pytest.mark.parametrize("solver", ["alternating", "block", "factored", "projected", "proximal", "reweighted"])
+@pytest.mark.parametrize("solver", ["alternating", "block", "factored", "proximal"])
 def test_every_solver_takes_shared_inputs_that_are_reduced_for_others(solver):
     """The reduced problem has sparse features, which Newton on the factor does not take: it gets the problem as posed."""
     rng = np.random.default_rng(5)
@@ -351,12 +381,19 @@ def test_every_solver_takes_shared_inputs_that_are_reduced_for_others(solver):
     assert abs(found.certificate.primal - reference.certificate.primal) <= found.gap + reference.gap
 
 
-def test_it_says_what_it_needs():
-    for options in ({"structure": structures.Frobenius()}, {"loss": losses.Logistic()}, {"ridge": 0.1}):
-        given = {"loss": losses.Squared(), "structure": structures.Trace(), **options}
-        X, Y = np.eye(4), np.where(np.arange(8).reshape(4, 2) % 3 > 0, 1.0, -1.0)
-        with pytest.raises(ValueError, match="projected"):
-            solve(Problem(X, Y, alpha=0.1, **given), "projected")
+def test_it_takes_the_steps_that_a_problem_allows_and_says_what_it_needs():
+    X, Y = np.eye(4), np.where(np.arange(8).reshape(4, 2) % 3 > 0, 1.0, -1.0)
+    for options, kind in (
+        ({}, SquaredLossRun),
+        ({"loss": losses.Logistic()}, FittedTasksRun),
+        ({"structure": structures.Frobenius()}, FactorRun),
+        ({"ridge": 0.1}, FactorRun),
+    ):
+        problem = Problem(X, Y, alpha=0.01, **{"loss": losses.Squared(), "structure": structures.Trace(), **options})
+        assert type(Factored().begin(problem, None, 1e-6)) is kind
+        assert solve(problem, "factored", tol=1e-6).certificate.optimal
+    with pytest.raises(ValueError, match="factored"):
+        solve(Problem(X, Y, alpha=0.1, structure=structures.Clusters(2)), "factored")
     with pytest.raises(ValueError, match="forcing=2"):
-        Projected(forcing=2)
-    assert solve(problem_of(), tol=1e-4).solver == "projected"
+        Factored(forcing=2)
+    assert solve(problem_of(), tol=1e-4).solver == "factored"

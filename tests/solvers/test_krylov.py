@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.metrics.pairwise import rbf_kernel
-from taskloom.solvers.subspaces import EigenbasisForm, KrylovBasis, first_form
 
 import taskloom.features.kernels
 from taskloom import MultiTaskRegressor, Problem, alpha_max, path, solve
 from taskloom.features.factorizations import cholesky, pivoted_cholesky
 from taskloom.problem import Start
-from taskloom.solvers import subspaces
-from taskloom.solvers.base import Iterate
+from taskloom.problem.evidence import Iterate
 from taskloom.solvers.record import Record
+from taskloom.solvers.reformulations import ATTEMPTS, Centring, Chain, EigenbasisForm, KrylovSubspace, subspaces
 
 rng = np.random.default_rng(0)
 N, T = 240, 6
@@ -33,9 +32,9 @@ def _few_features_are_enough(monkeypatch):
     monkeypatch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 100)
 
 
-def form_of(problem, start=None):
-    """The form in which a solver would begin."""
-    return first_form(problem, start)
+def forms_of(problem, start=None):
+    """The reformulations with which a solver would begin."""
+    return [type(step) for step in Chain(problem, start, ATTEMPTS).steps]
 
 
 def problem_of(kernel, loss="squared", structure="trace", gaps=False, share=0.05, **options):
@@ -52,10 +51,10 @@ def problem_of(kernel, loss="squared", structure="trace", gaps=False, share=0.05
 def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit_intercept, monkeypatch):
     """The gap is that of the whole problem, and the optimum is that of the whole problem, found without a basis."""
     problem = problem_of(kernel, loss, structure, gaps, fit_intercept=fit_intercept)
-    assert isinstance(form_of(problem), KrylovBasis)
+    assert KrylovSubspace in forms_of(problem)
     with monkeypatch.context() as patch:
         patch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 10**9)
-        assert not isinstance(form_of(problem), KrylovBasis)
+        assert KrylovSubspace not in forms_of(problem)
         sure = solve(problem, tol=1e-7)
     for tol in (1e-3, 1e-6):
         found = solve(problem, tol=tol)
@@ -72,12 +71,11 @@ def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit
 )
 def test_the_basis_predicts_what_its_weights_predict(loss, gaps, reduces):
     problem = problem_of("rough", loss, gaps=gaps)
-    form = form_of(problem)
-    inner = form.apply(problem)
-    assert (form.eigenbasis is not None) == reduces
-    W, b, z = form.original(problem, np.ones((inner.n_features, T)), np.ones(T))
+    chain = Chain(problem, None, ATTEMPTS)
+    assert (EigenbasisForm in forms_of(problem)) == reduces
+    W, b, z = chain.original_point(np.ones((chain.inner.n_features, T)), np.ones(T))
     assert np.allclose(z, problem.predict(W, b), rtol=1e-12, atol=1e-12)
-    outside = form.to_original(np.ones((inner.n_features, T)), np.ones(T))
+    outside = chain.to_original(np.ones((chain.inner.n_features, T)), np.ones(T))
     assert all(np.array_equal(one, other) for one, other in zip((W, b), outside, strict=True))
 
 
@@ -88,22 +86,23 @@ def test_the_basis_is_orthonormal_and_grows_with_what_the_certificate_asks_for(g
     coarse = solve(problem.at(0.5 * top), tol=1e-2)
     assert coarse.certificate.optimal
     first = coarse.basis
-    assert np.array_equal(first.V, form_of(problem).V)
+    assert np.array_equal(first.V, Chain(problem, None, ATTEMPTS).steps[0].V)
     again = solve(problem.at(0.45 * top), tol=1e-2, start=Start(coarse.W, coarse.b, coarse.length, first))
-    assert again.basis is first
+    assert again.basis.V is first.V
     fine = solve(problem.at(0.1 * top), tol=1e-6, start=Start(again.W, again.b, again.length, first))
     assert fine.certificate.optimal
     larger = fine.basis
-    assert isinstance(larger, KrylovBasis)
+    assert isinstance(larger, KrylovSubspace)
     assert len(larger.V) > len(first.V)
     assert np.array_equal(larger.V[: len(first.V)], first.V)
     assert np.abs(larger.V @ larger.V.T - np.eye(len(larger.V))).max() < 1e-13
     assert np.allclose(larger.P, larger.V @ problem.features.T, atol=1e-13)
     weak = solve(problem.at(1e-7 * top), tol=1e-9, start=Start(fine.W, fine.b, fine.length, larger))
     assert weak.certificate.relative_gap <= 1e-9
-    assert not isinstance(weak.basis, KrylovBasis)  # all features
-    after = form_of(problem, Start(weak.W, weak.b, weak.length, weak.basis))
-    assert after is None if gaps else isinstance(after, EigenbasisForm)
+    assert not isinstance(weak.basis, KrylovSubspace)  # all features
+    after = forms_of(problem, Start(weak.W, weak.b, weak.length, weak.basis))
+    assert KrylovSubspace not in after
+    assert (EigenbasisForm in after) != gaps
 
 
 def test_a_path_hands_the_basis_on_and_keeps_none():
@@ -124,7 +123,7 @@ def test_directions_that_are_worth_nothing_stay_out():
         assert found.certificate.optimal
         sizes.append(len(found.basis.V))
     assert sizes[0] < sizes[1]
-    first = form_of(Problem(FEATURES["rough"], flat))
+    first = Chain(Problem(FEATURES["rough"], flat), None, ATTEMPTS).steps[0]
     assert len(first.V) <= 2 * subspaces.KRYLOV_DEPTH
 
 
@@ -145,7 +144,7 @@ def test_the_history_is_that_of_all_runs(loss, share):
         assert dual <= said.primal <= objective + 1e-12
         assert gap >= objective - said.primal - 1e-12
     assert said.optimal
-    assert isinstance(found.basis, KrylovBasis) == (share == 0.1)  # the basis grows, or all features end it
+    assert isinstance(found.basis, KrylovSubspace) == (share == 0.1)  # the basis grows, or all features end it
     assert calls == list(range(1, len(history) + 1)) == history.iteration
     assert (history.objective[-1], history.dual[-1], history.gap[-1]) == (said.primal, said.dual, said.gap)
     assert np.all(np.diff(history.objective) <= 0)
@@ -161,9 +160,9 @@ def test_the_basis_grows_by_the_last_certificate_though_an_earlier_bound_may_be_
         z = problem.predict(W, found.b)
         gradients = problem.loss.gradient(problem.observations.y, z)
         record.update(Iterate(W, found.b, z, gradients, Z=problem.correlate(-problem.observations.weight * gradients)))
-    last = record.last_candidate[0]
-    assert not np.allclose(last, record.G)
-    assert np.allclose(record.correlations, problem.correlate(last))
+    last = record.last
+    assert not np.allclose(last.G, record.dual_point.G)
+    assert np.allclose(last.Z, problem.correlate(last.G))
 
 
 def test_starts_from_weights_outside_the_basis_and_stops_short():
@@ -180,7 +179,7 @@ def test_targets_far_from_zero():
     near, far = (
         Problem(FEATURES["rough"], Y + shift, "huber", "trace", problem_of("rough", "huber").alpha) for shift in (0, 1e5)
     )
-    assert form_of(far).centering is not None
+    assert forms_of(far) == [KrylovSubspace, Centring]
     one, other = solve(near, tol=1e-6), solve(far, tol=1e-6)
     assert other.certificate.optimal
     assert other.certificate.primal == pytest.approx(one.certificate.primal, abs=2e-6 * near.scale)
@@ -189,17 +188,17 @@ def test_targets_far_from_zero():
 def test_no_basis_where_there_cannot_be_one(monkeypatch):
     phi = FEATURES["rough"]
     mostly_missing = np.where(np.arange(N)[:, None] % T == np.arange(T), Y, np.nan)
-    assert form_of(Problem(phi, mostly_missing)) is None
-    assert not isinstance(form_of(Problem(phi, np.ones((N, T)))), KrylovBasis)  # there is nothing to learn
-    assert form_of(Problem(phi, Y, "absolute")) is None  # it has kinks
-    assert form_of(Problem(csr_array(phi), Y)) is None
-    assert form_of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax")) is None  # no faster
-    assert form_of(Problem(phi, Y, "huber", "feature_selection")) is None
-    assert type(form_of(Problem(phi, np.tile(Y, 6)))) is EigenbasisForm  # too many tasks
+    assert not forms_of(Problem(phi, mostly_missing))
+    assert KrylovSubspace not in forms_of(Problem(phi, np.ones((N, T))))  # there is nothing to learn
+    assert not forms_of(Problem(phi, Y, "absolute"))  # it has kinks
+    assert not forms_of(Problem(csr_array(phi), Y))
+    assert not forms_of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax"))  # no faster
+    assert not forms_of(Problem(phi, Y, "huber", "feature_selection"))
+    assert forms_of(Problem(phi, np.tile(Y, 6))) == [EigenbasisForm]  # too many tasks
     monkeypatch.setattr(subspaces, "GROWING", 1000)
-    assert type(form_of(Problem(phi, Y))) is EigenbasisForm  # too few features, and none of them small
-    assert isinstance(form_of(Problem(phi, Y, "huber")), KrylovBasis)
-    assert isinstance(form_of(Problem(FEATURES["smooth"], Y)), KrylovBasis)
+    assert forms_of(Problem(phi, Y)) == [EigenbasisForm]  # too few features, and none of them small
+    assert forms_of(Problem(phi, Y, "huber")) == [KrylovSubspace]
+    assert KrylovSubspace in forms_of(Problem(FEATURES["smooth"], Y))
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5])

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from taskloom.solvers.smoothing import SmoothedProblem
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Problem, solve, structures
 from taskloom.losses import Absolute, Logistic, Mixed
+from taskloom.solvers.reformulations import Smoothing
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(12, 4))
@@ -54,6 +54,7 @@ def test_a_task_of_zeros_under_an_absolute_loss_beside_other_losses():
         structures.SharedMean(3.0),
         1e-3,
     )
-    width = SmoothedProblem(problem).width
-    assert np.min(width) > 0.1
+    smoothing = Smoothing()
+    assert smoothing.apply(problem).loss.smooth
+    assert np.min(smoothing.width) > 0.1
     assert solve(problem).certificate.optimal

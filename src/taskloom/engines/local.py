@@ -81,7 +81,7 @@ class LocalTasks:
         out = 0.0
         for part, place in self.places():
             dB, correlation = part.derivative(dW[place, :], dZ[place, :])
-            out = out + correlation.T @ part.B - part.Z.T @ dB
+            out = out + correlation.T @ self.B[place, :] - self.Z[place, :].T @ dB
         return out
 
     def correlation_gram(self, X: Array) -> Array:

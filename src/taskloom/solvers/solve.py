@@ -175,7 +175,8 @@ class _Attempt:
             G = dual_point.G if chain.same_rows else -obs.weight * problem.loss.gradient(obs.y, z)
             record.update(Iterate(W, b, z, -G / obs.weight, point.A, point.penalty, problem.correlate(G)))
         record.length = stage.length
-        record.history.correct(record.primal, record.dual)
+        if len(record.history):  # else Ctrl-C came before the first row
+            record.history.correct(record.primal, record.dual)
 
     def solution(self, automatic: bool) -> Solution:
         """The best certified point, in the form of the problem itself."""
@@ -211,7 +212,7 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
     str
         The status of the certificate.
     """
-    run: Run | None = None
+    moved: Run | None = None  # the run that has made a step
     record.history.read_best = lambda: read(record.point)
     try:
         with one_thread():
@@ -222,6 +223,7 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
             schedule, gap = _Schedule(record, smoothing is not None), None
             while len(record.history) < limits.max_iter:
                 run.step(gap)
+                moved = run
                 point: Any = run.point() if schedule.due(run) else None
                 gap = None if point is None else record.update(point)
                 record.add_to_history()
@@ -238,11 +240,11 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
                     return _certified("callback" if stop else "time_limit", run, record, gap)
                 if gap is not None:
                     run, gap = _continued(run, point, record, solver, smoothing, gap)
-            return _certified("max_iter", run, record, gap)
+            return _certified("max_iter", moved, record, gap)
     except (KeyboardInterrupt, TimeLimitError) as stopped:
         if not record.found and not record.convex:
             raise  # there is no iterate to return
-        return _certified("interrupted" if isinstance(stopped, KeyboardInterrupt) else "time_limit", run, record, None)
+        return _certified("interrupted" if isinstance(stopped, KeyboardInterrupt) else "time_limit", moved, record, None)
     finally:
         record.history.read_best = None  # release the data
 

@@ -61,6 +61,7 @@ class LbfgsRun(Run):
     def __init__(self, memory: int):
         self.memory = Memory(memory)
         self.fit: Any = None  # the tasks at ``Q``
+        self.evaluated = False  # whether they are fitted under the current loss
 
     @abstractmethod
     def _evaluate(self, Q: Array) -> tuple[float, Array, Any]:
@@ -77,8 +78,9 @@ class LbfgsRun(Run):
         return value <= self.value + 1e-12 * abs(self.value) and float(np.vdot(gradient, direction)) <= -0.9 * descent
 
     def step(self, gap: float | None) -> None:
-        if self.fit is None:
+        if not self.evaluated:
             self.value, self.gradient, self.fit = self._evaluate(self.Q)
+            self.evaluated = True
             return
         direction = self.memory.direction(self.gradient, self._metric())
         descent = float(np.vdot(direction, self.gradient))
@@ -125,7 +127,7 @@ class FactorRun(LbfgsRun):
 
     def retarget(self, problem: Problem) -> None:
         self.problem = self.side.problem = problem
-        self.fit = self.finished = None
+        self.evaluated, self.finished = False, None
 
     def step(self, gap: float | None) -> None:
         if not self.structure.known:
