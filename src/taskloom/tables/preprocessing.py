@@ -79,8 +79,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         if len(set(names)) != len(names):
             raise ValueError(f"columns must have different names, got {_twice(names)!r} twice")
         place = {name: k for k, name in enumerate(names)}
-        for name in (*self.categorical, *([self.task_column] if self.task_column is not None else [])):
-            if name not in place:
+        for name in (*self.categorical, self.task_column):
+            if name is not None and name not in place:
                 raise ValueError(f"the table has no column {name!r}; it has {_some(names)}")
         inputs = [name for name in names if name != self.task_column]
         if len(inputs) == 0:
@@ -201,10 +201,7 @@ def read_targets(column: Any, labels: bool | None = None) -> tuple[Array, bool]:
     values = None if as_labels else _numbers(column, str(column.name), strict=labels is False, target=True)
     if values is not None:
         return values, False
-    texts = _texts(column)
-    out = np.empty(len(texts), dtype=object)
-    out[:] = texts
-    return out, True
+    return np.array(_texts(column), dtype=object), True
 
 
 def _frame(X: Any) -> Any:
