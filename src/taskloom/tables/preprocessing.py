@@ -77,7 +77,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         X = _frame(X)
         names = list(map(str, X.columns))
         if len(set(names)) != len(names):
-            raise ValueError(f"columns must have different names, got {_twice(names)!r} twice")
+            raise ValueError(f"columns must have different names, got {repeated(names)!r} twice")
         place = {name: k for k, name in enumerate(names)}
         for name in (*self.categorical, self.task_column):
             if name is not None and name not in place:
@@ -97,7 +97,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(names)
         out = self.get_feature_names_out().tolist()
         if len(set(out)) != len(out):
-            raise ValueError(f"two columns would both be called {_twice(out)!r}; rename one of the inputs")
+            raise ValueError(f"two columns would both be called {repeated(out)!r}; rename one of the inputs")
         return self
 
     def _levels(self, column: Any, name: str) -> list[str | None]:
@@ -212,7 +212,8 @@ def _frame(X: Any) -> Any:
     return X.to_pandas()
 
 
-def _twice(names: list[str]) -> str:
+def repeated(names: list[str]) -> str:
+    """The first name that is there twice."""
     return next((name for name, count in Counter(names).items() if count > 1), "")
 
 
