@@ -40,7 +40,9 @@ class Study:
         search = MultiTaskClassifierCV if data.labelled else MultiTaskRegressorCV
         model = search(structures=structures, cv=self.folds, task_column=data.task_column, **options)
         with self.output.progress(title, len(self.folds)) as bar:
-            model.set_callbacks(FoldProgress(bar)).fit(self.X, data.y)
+            if bar.live.is_started:  # a watched fit takes longer
+                model.set_callbacks(FoldProgress(bar))
+            model.fit(self.X, data.y)
         return model.set_callbacks().set_params(**kept, scoring=None)  # what a file can hold
 
     def search_both(self, structures: list[Structure], where: str = "") -> tuple[Any, Any]:
