@@ -20,7 +20,6 @@ class Line:
     x: Array
     y: Array
     look: str
-    name: str = ""
 
 
 @dataclass(frozen=True, eq=False)

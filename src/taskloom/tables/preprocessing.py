@@ -140,13 +140,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                 values: Any = _numbers(column, name, strict=True)
                 parts.append(((np.where(np.isnan(values), median, values) - mean) / std)[:, None])
             else:
-                texts = _texts(column)
                 position = {level: k for k, level in enumerate(self.levels_[name])}
-                block = np.zeros((len(texts), len(position)))
-                level = np.array([position.get(text, -1) for text in texts], dtype=int)
-                seen = np.flatnonzero(level >= 0)
-                block[seen, level[seen]] = 1.0
-                parts.append(block)
+                level = np.array([position.get(text, -1) for text in _texts(column)], dtype=int)
+                parts.append((level[:, None] == np.arange(len(position))).astype(float))
         pd = import_module("pandas")
         out = self.get_feature_names_out()
         inputs = pd.DataFrame(np.hstack(parts), columns=out[: len(out) - (self.task_column is not None)], index=X.index)
