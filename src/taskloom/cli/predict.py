@@ -16,9 +16,7 @@ CELLS = 2_000_000  # read and written at a time, however many columns and tasks 
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("table", type=click.Path())
-@click.option(
-    "--output", "-o", metavar="FILE", type=click.Path(), help="CSV, or Parquet by its ending; default: standard output."
-)
+@options.file("--output", "-o", help="CSV, or Parquet by its ending; default: standard output.")
 @click.option(
     "--unseen", type=click.Choice(["raise", "mean"]), help="A task not seen in training: raise an error, or predict the mean."
 )
@@ -28,7 +26,7 @@ CELLS = 2_000_000  # read and written at a time, however many columns and tasks 
     is_flag=True,
     help="In CSV, put ' before texts that a spreadsheet would run (= + - @); without it cells stay as they are.",
 )
-@click.option("--rows", type=click.IntRange(min=1), default=20_000, show_default=True, help="Rows in memory at a time.")
+@click.option("--rows", type=click.IntRange(min=1), default=20_000, help="Rows in memory at a time.")
 @options.reading
 @options.quiet
 @options.debug
