@@ -244,7 +244,9 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
     except (KeyboardInterrupt, TimeLimitError) as stopped:
         if not record.found and not record.convex:
             raise  # there is no iterate to return
-        return _certified("interrupted" if isinstance(stopped, KeyboardInterrupt) else "time_limit", moved, record, None)
+        if isinstance(stopped, KeyboardInterrupt):
+            return "interrupted" if record.found else _certified("interrupted", moved, record, None)
+        return _certified("time_limit", moved, record, None)
     finally:
         record.history.read_best = None  # release the data
 
