@@ -102,29 +102,21 @@ def cross_kernel(state: FittedState, inputs: Any) -> Any:
 
 def posterior_of(state: FittedState, noise: float | None, otherwise: str, joint: bool = False) -> Posterior:
     """The posterior for a given or estimated noise level; ``otherwise`` is the message if there is none."""
-    reason = _missing(state, otherwise)
+    many = isinstance(state.structure_, FactoredStructure)
+    missing = {
+        "need the rows of the fit, which partial_fit and fit_blocks do not keep": state.statistics is not None,
+        "describe the tasks of a fit; fit again with the tasks that were added": state.added_tasks_ is not None,
+        "need the training data, which were not saved with this model (save(path, training=True))": state.training_left_out,
+        "need the training data on the host, which a fit on a device does not keep; fit with device=None": state.device_,
+        f"need systems over all tasks, and end at {factors.DENSE_TASKS} of them; fit fewer tasks together": many,
+        otherwise: state.training is None,
+    }
+    reason = next((sentence for sentence, holds in missing.items() if holds), None)
     if reason is not None:
         raise AttributeError(f"standard deviations {reason}")
     if (noise, joint) not in state.posteriors:
         state.posteriors[noise, joint] = _posterior(state, noise, joint)
     return state.posteriors[noise, joint]
-
-
-def _missing(state: FittedState, otherwise: str) -> str | None:
-    """Why there is no posterior, as a sentence; ``None`` if there is one."""
-    if state.statistics is not None:
-        return "need the rows of the fit, which partial_fit and fit_blocks do not keep"
-    if state.added_tasks_ is not None:
-        return "describe the tasks of a fit; fit again with the tasks that were added"
-    if state.training is not None:
-        return None
-    if state.training_left_out:
-        return "need the training data, which were not saved with this model (save(path, training=True))"
-    if state.device_ is not None:
-        return "need the training data on the host, which a fit on a device does not keep; fit with device=None"
-    if isinstance(state.structure_, FactoredStructure):
-        return f"need systems over all tasks, and end at {factors.DENSE_TASKS} of them; fit fewer tasks together"
-    return otherwise
 
 
 def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterior:

@@ -99,7 +99,6 @@ def transfer_table(single_task: Candidate, multi_task: Candidate, tasks: list[An
             "together": np.nanmean(multi, axis=0),
             "gain": np.nanmean(difference, axis=0),
             "standard_error": std / np.sqrt(np.maximum(n, 1)),
-            "model": objects(["together"] * len(tasks)),
         }
 
 

@@ -79,14 +79,13 @@ def _move_to_training(fold: Array, row: Array, stratum: Array) -> None:
             fold[rows[0]] = -1
 
 
-def make_folds(
-    cv: Any, X: Any, y: Any, groups: Any, seen: Observations, n_rows: int, labelled: Array, random_state: Any
-) -> list[Split]:
+def make_folds(plan: Any, seen: Observations, n_rows: int, labelled: Array) -> list[Split]:
     """The folds that ``cv`` stands for; ``None`` and whole numbers are stratified over tasks (and classes of labelled ones)."""
+    cv = plan.cv
     if cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)):
         stratum = seen.task * 2 + (labelled[seen.task] & (seen.y > 0))
-        return task_folds(n_rows, seen.row, stratum, 5 if cv is None else int(cv), random_state)
-    splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(X, y, groups)]
+        return task_folds(n_rows, seen.row, stratum, 5 if cv is None else int(cv), plan.random_state)
+    splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(plan.X, plan.y, plan.groups)]
     if len(splits) == 0:
         raise ValueError(f"cv={cv!r} gave no folds")
     for k, split in enumerate(splits):
