@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from numbers import Integral, Real
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -16,7 +15,6 @@ from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, St
 from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import on_card
-from ..features.approximate import MappedFeatures
 from ..features.kernels import SumFeatures, build_features
 from ..losses import as_loss, mixed_loss
 from ..metrics import TaskScores, mean_score
@@ -28,7 +26,7 @@ from ..structures.factored_matrix import FactoredStructure
 from ..structures.simplex import SumToZero
 from ..tables.layout import as_table, code_labels, sorted_labels
 from .add_task import add_task
-from .approximate_kernel import approximate_features, map_rows
+from .approximate_kernel import approximate_features, map_rows, mapped_features
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .decision import decision_values, own_task, responses
 from .device_fit import device_for, fit_on_device
@@ -36,6 +34,7 @@ from .exact_kernel_bound import ExactBound, bound_exact
 from .fitted import Features, FittedAttribute, FittedState, Kernel, Prepared, show_fields
 from .inspection import relations
 from .model_files.save_load import save
+from .parameter_types import Relation
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
 from .validation import TargetInfo, as_structures, labels_of_rows, losses_by_task, names_its_class, new_rows, training_data
@@ -142,7 +141,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         data = self._prepare(X, y, sample_weight)
         watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
         solution = solve(data.problem, self.solver, **self._settings(data, watch))
-        self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
+        self._state = fitted_state(data, solution, self.tol)
         if watch is not None:
             watch.end(dict)
         return self
@@ -151,7 +150,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """Validate data and parameters, and state the problem; with the features of ``feature_map`` if one is given."""
         self._validate_params()
         columns, targets, inputs, observations = training_data(self, X, y, sample_weight)
-        features = None if feature_map is None else MappedFeatures(feature_map, map_rows(feature_map, inputs))
+        features = None if feature_map is None else mapped_features(self, feature_map, map_rows(feature_map, inputs))
         return self._pose(columns, targets, inputs, observations, features)
 
     def _chosen(self) -> MultiTaskEstimator:
@@ -347,15 +346,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """
         save(self, path, training=training)
 
-    def add_task(
-        self,
-        X: Any,
-        y: Any,
-        name: Any,
-        *,
-        sample_weight: ArrayLike | None = None,
-        relation: ArrayLike | Mapping[Any, float] | None = None,
-    ) -> Self:
+    def add_task(self, X: Any, y: Any, name: Any, *, sample_weight: ArrayLike | None = None, relation: Relation = None) -> Self:
         """Add one task to the fitted model without a refit: the structure is kept, and the new task is the last one.
 
         Under spectral structures (trace, Frobenius, unit trace, ...) the new task has the feature covariance ``D`` of the

@@ -67,7 +67,7 @@ class Training:
     """
 
     inputs: Any
-    features: LinearFeatures | KernelFeatures
+    features: Any
     row: Array | None
     task: Array | None
     y: Array

@@ -180,7 +180,7 @@ def _refitted(model: MultiTaskEstimator, data: Prepared, chosen: Candidate, watc
     """The fit of all data with a candidate at its best alpha."""
     data = replace(data, problem=model._under(chosen.structure, data).at(float(chosen.alphas[chosen.best])))
     solution = solve(data.problem, model.solver, **model._settings(data, watch))
-    return fitted_state(data, solution, model.tol, approximation=model.approximation)
+    return fitted_state(data, solution, model.tol)
 
 
 def _noted(state: FittedState, note: str) -> FittedState:
