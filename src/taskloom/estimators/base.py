@@ -290,8 +290,8 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             By task; tasks without any observed target are left out.
         """
         values = self._decision(X)
-        coded = self._coded(self._state, as_table(y), labels_of_rows(X, self.task_column))
-        return self._task_scores(self._state, X, coded, sample_weight)(values[~np.isnan(coded)])
+        scores, seen = self._task_scores(self._state, X, y, sample_weight)
+        return scores(values[seen])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The mean over tasks of the coefficient of determination, or of the accuracy, where a task has labels.
@@ -312,9 +312,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """
         return mean_score(self.score_per_task(X, y, sample_weight))
 
-    def _task_scores(self, known: TargetInfo, X, Y: Array, sample_weight=None) -> TaskScores:
-        """A scorer of predictions for these targets; kept where many predictions are scored, as along a path."""
+    def _task_scores(self, known: TargetInfo, X, y, sample_weight=None) -> tuple[TaskScores, Array]:
+        """A scorer of predictions for these targets, and where these are observed; kept where many are scored."""
         labels = labels_of_rows(X, self.task_column)
+        Y = self._coded(known, as_table(y), labels)
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         seen, kinds = ~np.isnan(Y), self._labelled(known)
         if labels is None:
@@ -327,7 +328,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             labelled = np.array([kind.get(name, all_labelled) for name in names])
         if not seen.any():
             raise ValueError("y holds nothing but missing values: there is nothing to score")
-        return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen])
+        return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen]), seen
 
     # --- model files, new tasks, inspection --------------------------------------------------------------------------------
 

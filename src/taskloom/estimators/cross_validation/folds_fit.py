@@ -23,12 +23,11 @@ from ...problem.solution import Solution
 from ...solvers import path, strength_grid
 from ...solvers.subspaces import EigenbasisForm
 from ...structures import Independent, Structure
-from ...tables.layout import as_table
 from ...uncertainty.leave_one_out import leave_one_out
 from ..base import MultiTaskEstimator
 from ..decision import own_task
 from ..fitted import Prepared, with_state
-from ..validation import labels_of_rows, new_rows
+from ..validation import new_rows
 from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, check_left, make_folds
 
@@ -49,7 +48,7 @@ class CVData:
     groups: Any = None
     n_jobs: int | None = None
     random_state: Any = None
-    variance: dict[Any, float] | None = None  # of each task's targets, over all data
+    variance: dict[Any, float] | None = None  # of each task's targets, over all data and in their units
 
     @property
     def leaves_one_out(self) -> bool:
@@ -71,14 +70,13 @@ class FoldScorer:
         self.scorer = None if own else check_scoring(self.model, self.scoring)
         self.quick = None
         if not data.targets.one_vs_rest:
-            coded = self.model._coded(data.targets, as_table(y), labels_of_rows(X, self.model.task_column))
-            self.quick, self.seen = self.model._task_scores(data.targets, X, coded, weight), ~np.isnan(coded)
+            self.quick, self.seen = self.model._task_scores(data.targets, X, y, weight)
 
     def __call__(self, values: Array) -> tuple[float, dict[Any, float]]:
         """The score, and that of each task relative to the variance of its targets over all data."""
         if self.quick is not None:
             by_task = self.quick(values[self.seen])
-            steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
+            steady = self.quick(values[self.seen], self.variance)
         else:
             by_task = steady = self._with_values(values).score_per_task(self.X, self.y, self.weight)
         if self.scorer is None:
@@ -138,9 +136,7 @@ class Fold:
 
     def under(self, structure: Structure) -> Problem:
         """The training problem under a structure, in the eigenbasis of the features if possible."""
-        problem = self.data.problem.with_structure(
-            self.model._coded_structure(structure, self.data.targets, self.data.features)
-        )
+        problem = self.model._under(structure, self.data)
         return problem if self.form is None else self.form.apply(problem)
 
     def values(self, solution: Solution) -> Array:
@@ -148,13 +144,6 @@ class Fold:
         scale = self.data.scale
         b = solution.b if self.form is None else self.form.basis.inputs.y_mean
         return own_task(np.asarray(self.phi @ solution.W + b) * scale.std + scale.mean, self.task)
-
-
-def _variances(data: Prepared) -> dict[Any, float]:
-    """The variance of the targets of each task, in their units."""
-    seen = data.problem.observations
-    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
-    return dict(zip(data.targets.tasks_.tolist(), variance.tolist(), strict=True))
 
 
 def single_task_candidate(model: MultiTaskEstimator, data: Prepared) -> Candidate:
@@ -166,14 +155,16 @@ def cross_validate(
     cv_data: CVData, data: Prepared, candidates: list[Candidate], report: Callable[[int, int, float], None] | None = None
 ) -> tuple[int, int]:
     """Score the candidates; returns the number of complete folds, and of all folds. Ctrl-C keeps the complete ones."""
-    model, cv_data.variance = cv_data.estimator, _variances(data)
+    model, seen, n_rows, tasks = cv_data.estimator, data.problem.observations, data.problem.n_rows, data.targets.tasks_
+    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
+    cv_data.variance = dict(zip(tasks.tolist(), variance.tolist(), strict=True))
     if cv_data.leaves_one_out:
         _leave_one_out(cv_data, data, candidates)
-        return data.problem.n_rows, data.problem.n_rows
-    seen, n_rows, labelled = data.problem.observations, data.problem.n_rows, model._labelled(data.targets)
+        return n_rows, n_rows
+    labelled = model._labelled(data.targets)
     folds = make_folds(cv_data, seen, n_rows, labelled)
     if model.unseen == "raise" or model.task_column is None:
-        check_folds(folds, seen, n_rows, data.targets.tasks_, labelled)
+        check_folds(folds, seen, n_rows, tasks, labelled)
     runs = Parallel(n_jobs=cv_data.n_jobs, prefer="threads", return_as="generator")(
         delayed(_run_fold)(cv_data, candidates, split) for split in folds
     )

@@ -27,12 +27,10 @@ class FoldResult:
     solutions: list[Solution]
 
     @classmethod
-    def of(
-        cls, scored: Iterable[tuple[float, dict[Any, float]]], seconds: float, solutions: Sequence[Solution] = ()
-    ) -> FoldResult:
+    def of(cls, scored: Iterable[tuple[float, dict]], seconds: float, solutions: Sequence[Solution] = ()) -> FoldResult:
         """From the scores at each alpha; solutions are kept without weights and dual point, which are as large as the data."""
         scores, by_task = zip(*scored, strict=True)
-        slim = [replace(solution, W=np.zeros(0), G=np.zeros(0)) for solution in solutions]
+        slim = [replace(solution, W=np.zeros(0), G=np.zeros(0), Z=None) for solution in solutions]
         return cls(np.array(scores), list(by_task), np.full(len(scores), seconds / len(scores)), slim)
 
 
