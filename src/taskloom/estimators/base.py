@@ -24,7 +24,7 @@ from ..solvers import solve
 from ..structures import Structure, TermSum, as_structure
 from ..structures.factored_matrix import FactoredStructure
 from ..structures.simplex import SumToZero
-from ..tables.layout import as_table, code_labels, sorted_labels
+from ..tables.layout import as_table, code_labels, sorted_labels, split_table
 from .add_task import add_task
 from .approximate_kernel import approximate_features, map_rows, mapped_features
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
@@ -37,7 +37,7 @@ from .model_files.save_load import save
 from .parameter_types import Relation
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
-from .validation import TargetInfo, as_structures, labels_of_rows, losses_by_task, names_its_class, new_rows, training_data
+from .validation import TargetInfo, as_structures, losses_by_task, names_its_class, new_rows, training_data
 
 Array = np.ndarray
 _WHOLE = Interval(Integral, 1, None, closed="left")
@@ -314,7 +314,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _task_scores(self, known: TargetInfo, X, y, sample_weight=None) -> tuple[TaskScores, Array]:
         """A scorer of predictions for these targets, and where these are observed; kept where many are scored."""
-        labels = labels_of_rows(X, self.task_column)
+        labels = split_table(X, self.task_column).labels
         Y = self._coded(known, as_table(y), labels)
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         seen, kinds = ~np.isnan(Y), self._labelled(known)

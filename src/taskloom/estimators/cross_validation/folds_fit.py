@@ -26,8 +26,8 @@ from ...structures import Independent, Structure
 from ...uncertainty.leave_one_out import leave_one_out
 from ..base import MultiTaskEstimator
 from ..decision import own_task
-from ..fitted import Prepared, with_state
-from ..validation import new_rows
+from ..fitted import FittedState, Prepared, with_state
+from ..validation import described, new_rows
 from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, check_left, make_folds
 
@@ -94,7 +94,10 @@ class FoldScorer:
 
     def _with_values(self, values: Array) -> MultiTaskEstimator:
         """An estimator with these decision values, for scorers that take an estimator."""
-        return with_state(self.model, self.data.with_decision_values(values))
+        known, scale, kernel = described(self.data.columns, self.data.targets), self.data.scale, self.data.kernel
+        b = np.zeros(len(scale.mean))
+        state = FittedState(**known, scale=scale, kernel=kernel, dtype=values.dtype, intercept_=b, decision_values=values)
+        return with_state(self.model, state)
 
 
 def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
