@@ -76,9 +76,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _keep(self, parameters: dict[str, Any]) -> None:
         """Store parameters as they were given: the ``locals()`` of a constructor, whose signature names each of them."""
-        for name, value in parameters.items():
-            if name != "self":
-                setattr(self, name, value)
+        self.__dict__.update({name: value for name, value in parameters.items() if name != "self"})
 
     def set_params(self, **params: Any) -> Self:
         """As any estimator's; a parameter of a structure or a loss that was given by name makes it an object first.

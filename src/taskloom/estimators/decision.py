@@ -114,12 +114,8 @@ def posterior_of(state: FittedState, noise: float | None, otherwise: str, joint:
     reason = next((sentence for sentence, holds in missing.items() if holds), None)
     if reason is not None:
         raise AttributeError(f"standard deviations {reason}")
-    if (noise, joint) not in state.posteriors:
-        state.posteriors[noise, joint] = _posterior(state, noise, joint)
-    return state.posteriors[noise, joint]
-
-
-def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterior:
+    if (noise, joint) in state.posteriors:
+        return state.posteriors[noise, joint]
     training = state.training
     structure = training.settings["structure"]
     if structure.keeps_columns or structure.is_sum:
@@ -133,12 +129,14 @@ def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterio
             f"(Trace, Schatten, Frobenius, UnitTrace) or a given A, got {structure!r}; return_std=True takes the "
             "learned structure as known"
         )
-    if noise is not None:  # in units of the fit, for tasks with different standard deviations
-        noise = noise / float(np.sqrt(np.mean(state.scale.std**2)))
+    # in units of the fit, for tasks with different standard deviations
+    own = None if noise is None else noise / float(np.sqrt(np.mean(state.scale.std**2)))
     try:
-        return Posterior(training.problem(), training.W, training.b, training.A, noise, joint)
+        posterior = Posterior(training.problem(), training.W, training.b, training.A, own, joint)
     except np.linalg.LinAlgError as error:
         raise ValueError(f"the training data are too badly scaled for standard deviations ({error})") from None
+    state.posteriors[noise, joint] = posterior
+    return posterior
 
 
 def predict_std(state: FittedState, inputs: Any, task: Array | None, posterior: Posterior) -> Array:

@@ -85,7 +85,13 @@ def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool =
             found["dual"] = features.coef(problem.correlate(solution.G) if solution.Z is None else solution.Z)
         else:
             found["dual"] = problem.observations.scatter(solution.G, problem.n_rows)
-    kept = rows and problem.loss.quadratic and not isinstance(A, FactoredStructure)
+    if rows and problem.loss.quadratic and not isinstance(A, FactoredStructure):  # for the posterior
+        seen, settings = problem.observations, dict[str, Any](loss=problem.loss, structure=problem.structure)
+        settings.update(alpha=problem.alpha, ridge=problem.ridge, fit_intercept=problem.fit_intercept)
+        row, task = (None, None) if seen.grouping.full_rows == problem.n_rows else (seen.row, seen.task)
+        first = seen.weight[seen.starts[:-1]]
+        weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
+        found["training"] = Training(data.inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, A)
     return replace(
         state,
         **found,
@@ -94,20 +100,8 @@ def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool =
         certificate_=certificate,
         n_iter_=solution.n_iter,
         history_=solution.history.as_dict(),
-        training=_training(data, solution) if kept else None,
         training_left_out=not rows,
     )
-
-
-def _training(data: Prepared, solution: Solution) -> Training:
-    """References to the training data of a squared-loss fit, for its posterior; what repeats is stored once."""
-    problem, seen = data.problem, data.problem.observations
-    row, task = (None, None) if seen.grouping.full_rows == problem.n_rows else (seen.row, seen.task)
-    first = seen.weight[seen.starts[:-1]]
-    weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
-    settings: dict[str, Any] = {"loss": problem.loss, "structure": problem.structure, "fit_intercept": problem.fit_intercept}
-    settings |= {"alpha": problem.alpha, "ridge": problem.ridge}
-    return Training(data.inputs, data.features, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A)
 
 
 def in_precision(A: Any, dtype: Any) -> Any:
