@@ -140,7 +140,8 @@ def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_w
     loss, scale = as_loss(model.loss), TargetScale.none(1)
     if getattr(model, "standardize_targets", False) and loss.of_differences:
         scale = TargetScale.of(seen, [loss])
-    new = NewTask(model, inputs, scale.apply(seen), loss, scale)
+        seen = scale.apply(seen)
+    new = NewTask(model, inputs, seen, loss, scale)
     b, found = (
         _under_feature_structure(state, new) if state.learned.on_features else _under_task_structure(state, new, relation)
     )

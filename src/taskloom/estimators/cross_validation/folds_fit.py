@@ -76,7 +76,7 @@ class FoldScorer:
         """The score, and that of each task relative to the variance of its targets over all data."""
         if self.quick is not None:
             by_task = self.quick(values[self.seen])
-            steady = self.quick(values[self.seen], self.variance)
+            steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
         else:
             by_task = steady = self._with_values(values).score_per_task(self.X, self.y, self.weight)
         if self.scorer is None:
@@ -159,11 +159,11 @@ def cross_validate(
 ) -> tuple[int, int]:
     """Score the candidates; returns the number of complete folds, and of all folds. Ctrl-C keeps the complete ones."""
     model, seen, n_rows, tasks = cv_data.estimator, data.problem.observations, data.problem.n_rows, data.targets.tasks_
-    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
-    cv_data.variance = dict(zip(tasks.tolist(), variance.tolist(), strict=True))
     if cv_data.leaves_one_out:
         _leave_one_out(cv_data, data, candidates)
         return n_rows, n_rows
+    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
+    cv_data.variance = dict(zip(tasks.tolist(), variance.tolist(), strict=True))
     labelled = model._labelled(data.targets)
     folds = make_folds(cv_data, seen, n_rows, labelled)
     if model.unseen == "raise" or model.task_column is None:

@@ -94,17 +94,7 @@ class CrossValidated(MultiTaskEstimator):
         candidates = [Candidate(structure, self._alphas(model._under(structure, data))) for structure in structures]
         single_task = single_task_candidate(model, data)
         watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
-        folds = watch and watch.part("cross-validation", None)
-
-        def report(fold: int, n_folds: int, best: float) -> None:
-            if self.verbose:
-                sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
-            if folds is not None:
-                folds.part("fold").end()
-
-        n_splits, n_folds = cross_validate(cv_data, data, [*candidates, single_task], report)
-        if folds is not None:
-            folds.end()
+        n_splits, n_folds = self._cross_validate(cv_data, data, [*candidates, single_task], watch)
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
         refit = watch and watch.part("refit", self.max_iter)
         state = _refitted(model, data, chosen, refit)
@@ -139,6 +129,21 @@ class CrossValidated(MultiTaskEstimator):
     def best_params_(self) -> dict[str, Any]:
         """The chosen structure and alpha, as in ``GridSearchCV``."""
         return {"structure": self.best_structure_, "alpha": self.alpha_}
+
+    def _cross_validate(self, cv_data, data, candidates, watch) -> tuple[int, int]:
+        """Score every candidate; returns the number of complete folds, and of all folds."""
+        folds = watch and watch.part("cross-validation", None)
+
+        def report(fold: int, n_folds: int, best: float) -> None:
+            if self.verbose:
+                sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
+            if folds is not None:
+                folds.part("fold").end()
+
+        done = cross_validate(cv_data, data, candidates, report)
+        if folds is not None:
+            folds.end()
+        return done
 
     # --- candidates ------------------------------------------------------------------------------------------
 
