@@ -12,7 +12,6 @@ That takes ``A`` as known. A joint prior (``prior.py``) also accounts for the un
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -28,15 +27,6 @@ from .prior import Prior, structure_directions
 Array = np.ndarray
 MAX_DENSE_ROWS = 6000  # rows of the largest dense system that a posterior factors
 MAX_ENTRIES = 1 << 22  # numbers in the largest right-hand side at a time
-
-
-class Group(Protocol):
-    """The posterior of some of the tasks, in units of ``tau / 2``."""
-
-    degrees_of_freedom: float  # effective, of the fit
-
-    def variance(self, phi: Matrix) -> Array:
-        """Of every task of the group at features ``phi`` (``m x T_g``), inside the span of the training inputs."""
 
 
 class Posterior:
@@ -88,7 +78,12 @@ class Posterior:
         return np.sqrt(self.tau / 2 * np.maximum(variance, 0.0))
 
 
-def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
+def _group(problem: Problem, prior: Prior, tasks: Array) -> _Shared | _SharedJoint | _Dense:
+    """The posterior of some of the tasks, in units of ``tau / 2``.
+
+    It has the effective degrees of freedom of the fit, and ``variance(phi)`` of every task of the group at features ``phi``
+    (``m x T_g``), inside the span of the training inputs.
+    """
     every = problem.observations
     mine, n, T = np.isin(every.task, tasks), problem.n_rows, len(tasks)
     seen = Observations(every.row[mine], np.searchsorted(tasks, every.task[mine]), every.y[mine], every.weight[mine], T)
@@ -174,6 +169,8 @@ class _SharedJoint:
 
 class _Dense(ABC):
     """Base of the two dense forms."""
+
+    degrees_of_freedom: float
 
     def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         self.alpha, self.n_tasks = problem.alpha, len(prior.R)

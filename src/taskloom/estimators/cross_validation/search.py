@@ -150,9 +150,8 @@ class CrossValidated(MultiTaskEstimator):
     def _candidates(self) -> list[Structure]:
         if self.structures is not None and self.structure is not None:
             raise ValueError("give structure= (one) or structures= (several candidates), not both")
-        if self.structures is None:
-            return [as_structures(self.structure, self.kernel)]
-        given = [self.structures] if isinstance(self.structures, (str, Structure)) else list(self.structures)
+        given = [self.structure] if self.structures is None else self.structures
+        given = [given] if isinstance(given, (str, Structure)) else list(given)
         if len(given) == 0:
             raise ValueError("structures is empty: give at least one candidate")
         return [as_structures(structure, self.kernel) for structure in given]
