@@ -155,13 +155,10 @@ def _check_tables(found: dict[str, Any], search: dict[str, Any]) -> None:
     if "transfer_" in search:
         transfer = search["transfer_"]
         check(isinstance(transfer, dict) and {"task", *TRANSFER} <= transfer.keys(), "transfer_ is not readable")
+        rows = np.shape(transfer["task"])
         for name in TRANSFER:
             column = transfer[name]
-            good = (
-                isinstance(column, np.ndarray)
-                and column.dtype.kind == "f"
-                and column.shape == np.shape(transfer["task"]) == (len(column),)
-            )
+            good = isinstance(column, np.ndarray) and column.dtype.kind == "f" and len(rows) == 1 and column.shape == rows
             check(good, f"{name} of transfer_ is not readable")
 
 
