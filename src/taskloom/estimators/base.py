@@ -131,11 +131,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
             The fitted model.
         """
-        if hasattr(self, "device") and (self.device is not None or on_card(X)):
-            device = device_for(self, X)
-            if device is not None:
-                self._state = fit_on_device(self, X, y, sample_weight, device)
-                return self
+        device = device_for(self, X) if hasattr(self, "device") and (self.device is not None or on_card(X)) else None
+        if device is not None:
+            self._state = fit_on_device(self, X, y, sample_weight, device)
+            return self
         data = self._prepare(X, y, sample_weight)
         watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
         solution = solve(data.problem, self.solver, **self._settings(data, watch))
