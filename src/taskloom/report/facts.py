@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators.inspection.model_facts import chosen_alpha, labelled_tasks, observed_targets, one_target, tells_contributions
+from ..estimators.inspection.model_facts import chosen_alpha, labelled_tasks, observed_targets, one_target
 from ..estimators.inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
 from ..labels import display_names
 from ..structures import as_structure
@@ -131,7 +131,7 @@ def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Fac
 def _contributions(model: Any) -> list[list[tuple[int, float]]] | None:
     """The contributions of tasks to each task, largest first; ``None`` for feature-side structures."""
     labels = model.tasks_.tolist()
-    if len(labels) > LARGEST_MAP or not tells_contributions(model):
+    if len(labels) > LARGEST_MAP or model._state.contributions is None:
         return None
     added, place = set(getattr(model, "added_tasks_", [])), {label: t for t, label in enumerate(labels)}
     found = []
