@@ -38,6 +38,11 @@ def spectrum(M: Array) -> Array:
     return np.maximum(np.linalg.eigvalsh(symmetric(M)), 0.0)
 
 
+def gram_spectrum(R: Array) -> Array:
+    """The squared singular values of ``R``, ascending, from the smaller Gram matrix."""
+    return np.maximum(np.linalg.eigvalsh(R @ R.T if len(R) < R.shape[1] else R.T @ R), 0.0)
+
+
 def compose(m: Array, V: Array) -> Array:
     """``V diag(m) V'``."""
     return (V * m) @ V.T

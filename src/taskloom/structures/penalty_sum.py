@@ -130,10 +130,7 @@ class Sum(IterativeStructure):
     def check_tasks(self, n_tasks: int) -> None:
         for member in self.members:
             member.check_tasks(n_tasks)
-        self._check_intersection(n_tasks)
-
-    def _check_intersection(self, n_tasks: int) -> None:
-        """The bounded domains must intersect, which holds if the prox of their sum is close to each of them."""
+        # The bounded domains must intersect, which holds if the prox of their sum is close to each of them.
         bounded = [member for member in self.members if not np.isfinite(member.value(1e3 * np.eye(n_tasks)))]
         if len(bounded) < 2:
             return

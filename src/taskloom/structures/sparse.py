@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from .._linalg import column_squares, compose, psd_eigh, sum_of_ratios, symmetric
+from .._linalg import column_squares, compose, gram_spectrum, psd_eigh, sum_of_ratios, symmetric
 from .base import TINY, Array, IterativeStructure, Ray, Structure, penalty_with
 from .inner_solvers import accelerated, proximal_gradient
 from .spectral import SpectralStructure
@@ -107,7 +107,12 @@ class L1Structure(IterativeStructure, SpectralStructure):
     @_with_l1
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         """The better one of what the iteration finds and the best diagonal structure (where ``R'R`` is nearly singular)."""
-        A = self._maximise_dual(self._regularised_root(R, floor))
+        # For mu = 0 a small ridge is added, because I + N must be definite on the null space of R too.
+        lift = max(floor, RELATIVE_RIDGE * float(np.vdot(R, R))) if self.mu == 0 else floor
+        lifted = np.vstack([R, np.sqrt(lift) * np.eye(R.shape[1])]) if lift > 0 else R
+        _, s, Vt = np.linalg.svd(lifted, full_matrices=False)
+        keep = s > 1e-14 * s[0]
+        A = self._maximise_dual(s[keep, None] * Vt[keep])
         penalty = penalty_with(self, R, A)
         squares = column_squares(R)
         d = self.f_best(squares + floor)
@@ -118,16 +123,6 @@ class L1Structure(IterativeStructure, SpectralStructure):
     def first_structure(self, R: Array, floor: float) -> Array:
         """The best structure without ``l1``, in closed form."""
         return super().best_of_root(R, floor)[0]
-
-    def _regularised_root(self, R: Array, floor: float) -> Array:
-        """A root of ``R'R + floor I`` with as few rows as its rank."""
-        if self.mu == 0:  # a small ridge, because I + N must be definite on the null space of R too
-            floor = max(floor, RELATIVE_RIDGE * float(np.vdot(R, R)))
-        if floor > 0:
-            R = np.vstack([R, np.sqrt(floor) * np.eye(R.shape[1])])
-        _, s, Vt = np.linalg.svd(R, full_matrices=False)
-        keep = s > 1e-14 * s[0]
-        return s[keep, None] * Vt[keep]
 
     def _maximise_dual(self, R: Array) -> Array:
         if len(R) == 0:
@@ -234,12 +229,12 @@ class L1Structure(IterativeStructure, SpectralStructure):
         """
         found = self._multipliers_for_bound(R.T @ R, near)
         N = np.zeros((R.shape[1], R.shape[1])) if found is None else found
-        best, last = (np.eye(len(N)), _squares(R)), np.inf
+        best, last = (np.eye(len(N)), gram_spectrum(R)), np.inf
         for share in SHRINKAGE:
             C = _cholesky(np.eye(len(N)) + share * N)
             if C is None:
                 continue
-            s = _squares(solve_triangular(C, R.T, lower=True, check_finite=False).T)
+            s = gram_spectrum(solve_triangular(C, R.T, lower=True, check_finite=False).T)
             if s[-1] > last:
                 break
             best, last = ((C, s) if s[-1] < best[1][-1] else best), s[-1]
@@ -253,11 +248,6 @@ def _cholesky(R: Array) -> Array | None:
     except np.linalg.LinAlgError:
         return None
     return C if float(np.diag(C).min()) > 1e-6 else None
-
-
-def _squares(R: Array) -> Array:
-    """The squared singular values of ``R``, ascending."""
-    return np.maximum(np.linalg.eigvalsh(R @ R.T if len(R) < R.shape[1] else R.T @ R), 0.0)
 
 
 @dataclass(eq=False, repr=False)

@@ -116,16 +116,13 @@ class LearnedGraph(NonConvex):
 
     def value(self, A: Array) -> float:
         w = self.weights(A)
-        if self._cached_weights(A) is None and not self._is_feasible(A, w):
-            return np.inf
+        if self._cached_weights(A) is None:  # A may have another form
+            most = float(w.max(initial=0.0))
+            rounding = 1e-15 * len(A) * float(np.abs(A).max()) * most**2
+            inside = np.abs(self.gamma * A.sum(axis=1) - 1).max() <= 1e-6 and np.linalg.eigvalsh(A)[0] > 0
+            if not (inside and w.min(initial=0.0) >= -1e-6 * max(1.0, most) - rounding):
+                return np.inf
         return float(np.trace(A)) + self.sparsity * float(w.sum())
-
-    def _is_feasible(self, A: Array, w: Array) -> bool:
-        """Whether ``A`` has this form, up to rounding."""
-        most = float(w.max(initial=0.0))
-        rounding = 1e-15 * len(A) * float(np.abs(A).max()) * most**2
-        inside = np.abs(self.gamma * A.sum(axis=1) - 1).max() <= 1e-6 and np.linalg.eigvalsh(A)[0] > 0
-        return bool(inside and w.min(initial=0.0) >= -1e-6 * max(1.0, most) - rounding)
 
     def root(self, A: Array) -> Array:
         """With the mean of the tasks as a separate column, because ``A`` is tiny on differences of strongly joined tasks."""
