@@ -234,20 +234,18 @@ def inverse_roots(K: Any, lift: Any) -> Any:
     return xp.linalg.inv(L)
 
 
-def _inverse_roots(K: np.ndarray, lift: Any) -> np.ndarray:
+def _inverse_roots(K: np.ndarray, lift: Any, again: bool = True) -> np.ndarray:
     """In double precision, which is faster than single precision for small matrices.
 
-    If rounding made a matrix indefinite, a multiple of the identity of that size is added.
+    If rounding made a matrix indefinite, a multiple of the identity of that size is added, once.
     """
-    for last in (False, True):
-        try:
-            M = add_to_diagonals(K.astype(float), lift)
-            return _invert_batch(np.linalg.cholesky(M)) if len(M) >= MANY * M.shape[1] else _invert_each(M)
-        except np.linalg.LinAlgError:
-            if last or K.dtype != np.float64:
-                raise
-        lift = lift + 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2)
-    raise AssertionError("the second time returns or raises")
+    try:
+        M = add_to_diagonals(K.astype(float), lift)
+        return _invert_batch(np.linalg.cholesky(M)) if len(M) >= MANY * M.shape[1] else _invert_each(M)
+    except np.linalg.LinAlgError:
+        if not again or K.dtype != np.float64:
+            raise
+        return _inverse_roots(K, lift + 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2), again=False)
 
 
 def _invert_each(K: np.ndarray) -> np.ndarray:

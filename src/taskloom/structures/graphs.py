@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -75,9 +76,5 @@ def branches(tree: Mapping[Any, Any]) -> dict[Any, tuple[Any, ...]]:
 
 def shared_branch(one: tuple[Any, ...], other: tuple[Any, ...]) -> float:
     """The length of the common path from the root over that of the longer path (Fergus et al. 2010)."""
-    common = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        common += 1
-    return common / max(len(one), len(other))
+    common = list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return len(common) / max(len(one), len(other))

@@ -8,10 +8,8 @@ problems in ``N`` whose inner minimum over ``A`` has a closed form. Every feasib
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -33,18 +31,6 @@ def off_diagonal(A: Array) -> Array:
     return A
 
 
-def _with_l1(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Use the method of ``SpectralStructure``, which is in closed form, where ``l1`` is zero."""
-
-    @wraps(method)
-    def choose(self: L1Structure, *args: Any, **options: Any) -> Any:
-        if self.l1 > 0:
-            return method(self, *args, **options)
-        return getattr(super(L1Structure, self), method.__name__)(*args, **options)
-
-    return choose
-
-
 class L1Structure(IterativeStructure, SpectralStructure):
     """``F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|`` with ``mu >= 0``; subclasses define ``mu`` and ``l1``.
 
@@ -61,7 +47,8 @@ class L1Structure(IterativeStructure, SpectralStructure):
         return self.mu, self.l1
 
     @property
-    def iterative(self) -> bool:
+    def iterative(self) -> bool:  # type: ignore[override]
+        """Whether ``l1`` is not zero."""
         return self.l1 > 0
 
     @property
@@ -99,14 +86,16 @@ class L1Structure(IterativeStructure, SpectralStructure):
 
     # --- best structure -----------------------------------------------------------------------------------------------
 
-    @_with_l1
     def best_structure(self, S: Array) -> Array:
+        if not self.iterative:
+            return super().best_structure(S)
         s, V = np.linalg.eigh(symmetric(S))
         return self._maximise_dual(np.sqrt(np.maximum(s, 0.0))[:, None] * V.T)
 
-    @_with_l1
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         """The better one of what the iteration finds and the best diagonal structure (where ``R'R`` is nearly singular)."""
+        if not self.iterative:
+            return super().best_of_root(R, floor)
         # For mu = 0 a small ridge is added, because I + N must be definite on the null space of R too.
         lift = max(floor, RELATIVE_RIDGE * float(np.vdot(R, R))) if self.mu == 0 else floor
         lifted = np.vstack([R, np.sqrt(lift) * np.eye(R.shape[1])]) if lift > 0 else R
@@ -119,7 +108,6 @@ class L1Structure(IterativeStructure, SpectralStructure):
         diagonal_penalty = sum_of_ratios(squares, d) + self.f(d)
         return (A, penalty) if penalty <= diagonal_penalty else (np.diag(d), diagonal_penalty)
 
-    @_with_l1
     def first_structure(self, R: Array, floor: float) -> Array:
         """The best structure without ``l1``, in closed form."""
         return super().best_of_root(R, floor)[0]
@@ -197,12 +185,13 @@ class L1Structure(IterativeStructure, SpectralStructure):
             return Ray(self.f_max_scale(s), lambda c: float(self.f_conjugate(c * s)))
         return self.ray_of_root(np.sqrt(np.maximum(s, 0.0))[:, None] * V.T, near)
 
-    @_with_l1
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         """``F*(cS) <= -mu log det(I + N - cS) + constant`` for every ``N`` with ``c S < I + N``.
 
         The bound is exact at the optimum, with the ``N`` of the prox around ``near``.
         """
+        if not self.iterative:
+            return super().ray_of_root(R)
         mu = self.mu
         C, s = self._feasible_factor(R, near)
         level = R.shape[1] * (mu * np.log(mu) - mu) - 2 * mu * float(np.log(np.diag(C)).sum()) if mu > 0 else 0.0

@@ -17,7 +17,7 @@ from .base import TINY, Array, Ray, Structure
 class SpectralStructure(Structure):
     """``F(A) = f(a)``, a symmetric convex function of the eigenvalues. Subclasses define ``f`` and its four operations."""
 
-    spectral: bool = True
+    spectral: ClassVar[bool] = True
 
     @abstractmethod
     def f(self, a: Array) -> float:
@@ -240,7 +240,8 @@ class _PowerStructure(EitherSide):
     ranges: ClassVar[dict[str, str]] = {"p": ">= 1 to be convex"}
 
     @property
-    def low_rank(self) -> bool:
+    def low_rank(self) -> bool:  # type: ignore[override]
+        """Whether ``p`` is 1."""
         return self.p == 1
 
     @property
@@ -379,9 +380,7 @@ class SchattenNorm(_PowerStructure):
 class UnitTrace(EitherSide):
     """The indicator function of ``tr A <= 1``: relation learning (MTRL; its second parameter is the estimator's ``ridge``)."""
 
-    @property
-    def low_rank(self) -> bool:
-        return True
+    low_rank: ClassVar[bool] = True
 
     def f(self, a: Array) -> float:
         return 0.0 if np.sum(a) <= 1 + 1e-9 else np.inf

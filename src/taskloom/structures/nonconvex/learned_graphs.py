@@ -151,7 +151,9 @@ class LearnedGraph(NonConvex):
         guess = np.sqrt(np.maximum(price / 2, (MAX_EDGE * self.gamma) ** -2))  # of A, for two tasks alone
         unit = 1 / (n_tasks * guess)
         find = self._newton if price.size <= DENSE else self._quasi_newton
-        A, w = find(price, unit, n_tasks)
+        w = unit * find(price, unit, n_tasks)
+        across, M = self._differences(n_tasks, w)
+        A = 1 / (n_tasks * self.gamma) + symmetric(across @ M @ across.T)
         if self._recent is not None:
             self._recent.append((A, w))
         return A
@@ -161,11 +163,7 @@ class LearnedGraph(NonConvex):
         across = _contrast_basis(n_tasks)
         return across, inverse(across.T @ self.precision(w, n_tasks) @ across)
 
-    def _structure(self, n_tasks: int, w: Array) -> Array:
-        across, M = self._differences(n_tasks, w)
-        return 1 / (n_tasks * self.gamma) + symmetric(across @ M @ across.T)
-
-    def _quasi_newton(self, price: Array, unit: Array, n_tasks: int) -> tuple[Array, Array]:
+    def _quasi_newton(self, price: Array, unit: Array, n_tasks: int) -> Array:
         one, other = np.triu_indices(n_tasks, 1)
 
         def cost(u: Array) -> tuple[float, Array]:
@@ -174,10 +172,9 @@ class LearnedGraph(NonConvex):
             return float(np.trace(M) + price @ (unit * u)), unit * gradient
 
         options = {"maxiter": 5000, "maxfun": 20000, "ftol": 0.0, "gtol": 1e-11 / self.gamma}
-        u = minimize(cost, np.ones(one.size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * one.size, options=options).x
-        return self._structure(n_tasks, unit * u), unit * u
+        return minimize(cost, np.ones(one.size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * one.size, options=options).x
 
-    def _newton(self, price: Array, unit: Array, n_tasks: int) -> tuple[Array, Array]:
+    def _newton(self, price: Array, unit: Array, n_tasks: int) -> Array:
         one, other = np.triu_indices(n_tasks, 1)
 
         def cost(u: Array) -> tuple[float, Array, Callable[[Array], Array]]:
@@ -195,8 +192,7 @@ class LearnedGraph(NonConvex):
             return float(np.trace(M) + price @ (unit * u)), unit * gradient, curvature
 
         most = np.maximum(MAX_EDGE * self.gamma / unit, 2.0)
-        u = newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-15 / self.gamma)
-        return self._structure(n_tasks, unit * u), unit * u
+        return newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-15 / self.gamma)
 
     def residual(self, A: Array, correlation: Array, unit: float, factor: Array | None = None) -> float:
         """The gradient times the weight where the weight would decrease, else times the conductance between its two tasks."""
