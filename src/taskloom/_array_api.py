@@ -86,11 +86,9 @@ def plain(array: Any) -> Any:
 def card_array(array: Any, device: str) -> Any:
     """An array on the requested device, in its library; NumPy arrays are converted to PyTorch, or else to CuPy."""
     name, array = library(array), plain(array)
-    if device == "cpu":
-        if on_card(array):
-            raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a GPU')
-        return array
-    if on_card(array):
+    if device == "cpu" and on_card(array):
+        raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a GPU')
+    if device == "cpu" or on_card(array):
         return array
     owner = _card_library(device, ("torch",) if name == "torch" else ("torch", "cupy"))
     if owner.__name__ == "torch":

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from .._linalg import column_squares, compose, gram_spectrum, psd_eigh, spectrum, sum_of_ratios, symmetric
+from .._linalg import column_squares, compose, gram_spectrum, project_simplex, psd_eigh, spectrum, sum_of_ratios, symmetric
 from . import factored_matrix as factors
 from .base import TINY, Array, Ray, Structure
 
@@ -327,9 +327,7 @@ class SchattenNorm(_PowerStructure):
 
     def _norm(self, a: Array, p: float) -> float:
         largest = float(np.max(a, initial=0.0))
-        if largest == 0 or np.isinf(p):
-            return largest
-        return largest * float(np.sum((a / largest) ** p)) ** (1 / p)
+        return largest * float(np.linalg.norm(a / largest, p)) if largest > 0 else 0.0
 
     def f(self, a: Array) -> float:
         return self._norm(a, self.p)
@@ -398,12 +396,7 @@ class UnitTrace(EitherSide):
 
     def f_prox(self, a: Array, step: float) -> Array:
         inside = np.maximum(a, 0.0)
-        if np.sum(inside) <= 1:
-            return inside
-        a = a - np.max(a)  # the projection on sum 1 is invariant to a shift, and huge entries do not absorb the 1
-        falling = np.sort(a)[::-1]
-        excess = (np.cumsum(falling) - 1) / np.arange(1, a.size + 1)
-        return np.maximum(a - excess[np.nonzero(falling > excess)[0][-1]], 0.0)
+        return inside if np.sum(inside) <= 1 else project_simplex(a[:, None])[:, 0]
 
     def project_factor(self, Q: Array) -> Array:
         return Q / max(float(np.linalg.norm(Q)), TINY)
