@@ -137,12 +137,10 @@ class CoupledSquares:
         self.h, self.total, self.c = self.problem.design.normal_equations
 
     @staticmethod
-    def of(design: Coupled) -> CoupledSquares | None:
-        """For the squared loss, if Gram matrices of the tasks would not be cheaper; else ``None``."""
+    def pays(design: Coupled) -> bool:
+        """For the squared loss, if Gram matrices of the tasks would not be cheaper."""
         problem = design.problem
-        if not problem.loss.quadratic or issparse(problem.features) or design.grams_pay():
-            return None
-        return CoupledSquares(design)
+        return problem.loss.quadratic and not issparse(problem.features) and not design.grams_pay()
 
     def _centred(self, g: Array) -> Array:
         """Eliminate the intercept of each task."""
