@@ -18,12 +18,11 @@ from ..._array_api import inverse_roots, times, times_transposed
 from ...design.input_spectrum import InputSpectrum
 from ...design.smooth_loss_tasks import SmoothLossTasks
 from ...problem import Problem
-from ..supervised.batched_newton import Batch, Move, NewtonSteps
+from ..supervised.batched_newton import TUNING, Batch, Move, NewtonSteps
 from ..supervised.newton_systems import BatchDesign, Direction, Intercepts, OneEach
 from .objective import Point, joined
 
 Array = np.ndarray
-MAX_NEWTON_STEPS = 100  # for one task at one factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +94,7 @@ class Fitted:
         design = BorderedColumns(self.P, np.where(np.arange(k) < q, 2 * alpha, 0.0))
         batch = Batch(loss, block.y, block.v, design, intercepts)
         steps = TaskSteps(batch, _best_of(batch, [start[:, :k] for start in starts]), target_decrease)
-        steps.minimise(np.arange(n), MAX_NEWTON_STEPS)
+        steps.minimise(np.arange(n), TUNING.max_steps_at_factor)
         beta, self.z, self.h, self.R = steps.points.coef, steps.points.plain, steps.h, steps.R
         self.values = batch.value_at(steps.points)
         self.Z = -times_transposed(block.X, steps.points.g)

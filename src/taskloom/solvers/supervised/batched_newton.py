@@ -24,7 +24,8 @@ Array = np.ndarray
 class NewtonTuning:
     """The constants of Newton's method on a batch."""
 
-    max_steps: int = 200  # of an element
+    max_steps: int = 200  # of an element, to machine precision
+    max_steps_at_factor: int = 100  # of a task at one factor of the structure
     max_steps_before_interior_point: int = 8  # on a smoothed piecewise linear loss; then the interior-point method takes over,
     max_steps_after_interior_point: int = 30  # and these polish its result
     short_step_length: float = 0.2  # shorter steps are compared with damped ones:

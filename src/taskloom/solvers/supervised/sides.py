@@ -33,6 +33,7 @@ Array = np.ndarray
 class SideTuning:
     """The limits at which the supervised step takes another way."""
 
+    min_features_for_tasks: int = 40  # with fewer features, the systems of single tasks are small
     max_dense_unknowns: int = 600  # of one dense system for all tasks
     max_dense_multiplications: float = 2e8  # to assemble it
     max_forced_observations: int = 1500  # in a dense system that is taken because conjugate gradients were slow,

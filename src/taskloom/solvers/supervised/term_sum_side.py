@@ -14,12 +14,10 @@ from ...design import TaskBatch
 from ...problem import Problem
 from ...structures.term_sum import TermSum
 from ...structures.terms import FeatureMatrix
-from .newton_systems import BatchDesign, Direction, Gram, Intercepts, IterativeDirection
+from .newton_systems import TUNING, BatchDesign, Direction, Gram, Intercepts, IterativeDirection
 from .sides import Side, Strategy, Supervised, ridged
 
 Array = np.ndarray
-RELATIVE_RESIDUAL = 1e-10  # of the Newton systems of a sum of terms
-MAX_CG_STEPS = 2000
 
 
 class TermMetric:
@@ -139,12 +137,6 @@ class Stacked(BatchDesign):
         return K
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
-        return IterativeDirection(
-            self,
-            curved=lambda z: h * z,
-            intercepts=intercepts,
-            solved=lambda gathered: gathered / total,
-            max_residual=lambda rhs, *_: RELATIVE_RESIDUAL * float(np.linalg.norm(rhs)),
-            max_steps=MAX_CG_STEPS,
+        return IterativeDirection.of_entries(
+            self, h, intercepts, damping, max_residual=lambda rhs, *_: TUNING.relative_residual * float(np.linalg.norm(rhs))
         )
