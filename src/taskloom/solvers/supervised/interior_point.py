@@ -83,7 +83,7 @@ class _Path:
         )  # distances to both ends, updated since differences would cancel
         self.short = np.zeros(len(batch.y), int)  # short steps in a row
         self.margin_step = np.where(self.margins, np.inf, 0.0).max(axis=1)  # largest change of a margin in the last step
-        self.z = np.zeros_like(batch.y) + batch.offsets(b)
+        self.z = batch.outputs(np.zeros_like(batch.y), b)
         rest = np.where(self.used, self._distance(), 0.0)
         apart = 0.1 * np.abs(rest).max(axis=(0, 2)) + self.width.mean(axis=1)
         self.p, self.q = np.maximum(-rest, 0.0) + apart[:, None], np.maximum(rest, 0.0) + apart[:, None]
@@ -138,7 +138,7 @@ class _Path:
             rest = missed + (high / above - self.q) - (low / below - self.p)
             correlated = (compliance * rest).sum(axis=0) / share
             dcoef, db = direction(self.coef, self.batch.v * (self._gradients() - correlated))
-            dz = self.batch.design.predict(dcoef) + self.batch.offsets(db)
+            dz = self.batch.outputs(self.batch.design.predict(dcoef), db)
             change = dz - self.width * (dz * total_curvature - correlated)
             ds = compliance * (change - rest)
             dp = np.where(self.used, low / below - self.p - self.p / below * ds, 0.0)

@@ -58,7 +58,7 @@ def row_fit(
     offset = b[None] if problem.fit_intercept else np.zeros((1, 0))
 
     def value(coef: Array) -> float:
-        z = design.predict(coef) + batch.offsets(offset)
+        z = batch.outputs(design.predict(coef), offset)
         return problem.loss_term(z[0]) + float(np.vdot(coef, coef)) / 2
 
     starts = [design.start(dual[None])] + ([] if W is None else [design.coefficients(W)])

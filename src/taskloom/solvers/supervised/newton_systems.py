@@ -152,21 +152,17 @@ class _PrimalDirection:
         self.design, self.intercepts = design, intercepts
         M = design.gram(h)
         M += np.eye(M.shape[-1])
-        self.system = Positive(M)
         if intercepts is not None and damping is not None:
             E = intercepts.dense()
-            self.border = design.gather(h[:, :, None] * E)
-            self.intercept_block = E.mT @ (h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
+            border, corner = design.gather(h[:, :, None] * E), E.mT @ (h[:, :, None] * E)
+            corner += damping[:, :, None] * np.eye(E.shape[-1])
+            M = np.concatenate([np.concatenate([M, border], axis=2), np.concatenate([border.mT, corner], axis=2)], axis=1)
+        self.system = Positive(M)
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        rhs = -(self.design.start(g) + coef)[..., None]
-        if self.intercepts is None:
-            return self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
-        both = self.system.solve(np.concatenate([rhs, self.border], axis=-1))
-        step, through = both[..., :1], both[..., 1:]
-        rest = -self.intercepts.gather(g)[..., None] - self.border.mT @ step
-        db = solve_spd(self.intercept_block - self.border.mT @ through, rest)
-        return (step - through @ db)[..., 0], db[..., 0]
+        sums = np.zeros((len(g), 0)) if self.intercepts is None else self.intercepts.gather(g)
+        both = self.system.solve(-np.concatenate([self.design.start(g) + coef, sums], axis=1)[..., None])[..., 0]
+        return both[:, : coef.shape[1]], both[:, coef.shape[1] :]
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,8 +61,8 @@ class Strategy:
 
     name: str
     where: str
-    applies: Callable[[Any, Any], bool] = field(repr=False)
     step: Callable[[Any, Any], Supervised] = field(repr=False)
+    applies: Callable[[Any, Any], bool] = field(repr=False, default=lambda *_: True)
 
 
 def ridged(root: Array, rho: float) -> Array:
@@ -109,27 +109,23 @@ class Side(ABC):
                     continue
         raise AssertionError("the last strategy always applies")
 
+    def has_shared_inputs(self, L: Any) -> bool:
+        return self.shared is not None
+
+    def has_row_loss(self, L: Any) -> bool:
+        return isinstance(self.problem.loss, RowLoss)
+
     def _with_ridge(self, root: Any) -> Any:
         return ridged(root, self.rho)
 
     def _read(self, W: Array, b: Array, norm: float) -> Supervised:
-        z = self.problem.predict(W, b)
-        return self._hold(W, b, z, None, norm)
+        return self._hold(W, b, self.problem.predict(W, b), None, norm)
 
     def _hold(self, W: Array, b: Array, z: Array, Z: Array | None, norm: float) -> Supervised:
         """Store a solution whose predictions are known, and perhaps ``Z``."""
         gradients = self.problem.loss.gradient(self.problem.observations.y, z)
         self._dual, self._W, self._b = -self.problem.observations.weight * gradients, W, b
         return Supervised(W, b, z, gradients, self.problem.correlate(self._dual) if Z is None else Z, norm)
-
-    def _has_shared_inputs(self, L: Array) -> bool:
-        return self.shared is not None
-
-    def _has_row_loss(self, L: Array) -> bool:
-        return isinstance(self.problem.loss, RowLoss)
-
-    def _always(self, L: Any) -> bool:
-        return True
 
     def _fit_together(self, design: BatchDesign, tolerance: float = 0.0) -> tuple[Array, Array, Fit]:
         """Coefficients of all tasks in one batch element, intercepts, and the fit."""
@@ -259,12 +255,12 @@ class TaskSide(Side):
         return Tally(dense / 2 / iteration)
 
     strategies = (
-        Strategy("closed form", "squared loss, all tasks on the same rows", Side._has_shared_inputs, _in_closed_form),
-        Strategy("rows", "a loss of whole rows", Side._has_row_loss, _by_rows),
-        Strategy("normal equations", "large or sparse, squared loss", _is_iterative_and_squared, _by_normal_equations),
-        Strategy("conjugate gradients", "large or sparse, unless they were slow", _is_iterative, _by_conjugate_gradients),
-        Strategy("dense, by weights", "fewer weights than observations", _has_fewer_weights, _by_weights),
-        Strategy("dense, by observations", "otherwise", Side._always, _by_observations),
+        Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),
+        Strategy("rows", "a loss of whole rows", _by_rows, Side.has_row_loss),
+        Strategy("normal equations", "large or sparse, squared loss", _by_normal_equations, _is_iterative_and_squared),
+        Strategy("conjugate gradients", "large or sparse, unless they were slow", _by_conjugate_gradients, _is_iterative),
+        Strategy("dense, by weights", "fewer weights than observations", _by_weights, _has_fewer_weights),
+        Strategy("dense, by observations", "otherwise", _by_observations),
     )
 
 
@@ -309,7 +305,7 @@ class FeatureSide(Side):
         return inputs
 
     strategies = (
-        Strategy("closed form", "squared loss, all tasks on the same rows", Side._has_shared_inputs, _in_closed_form),
-        Strategy("rows", "a loss of whole rows", Side._has_row_loss, _by_rows),
-        Strategy("tasks on their own", "otherwise", Side._always, _by_tasks),
+        Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),
+        Strategy("rows", "a loss of whole rows", _by_rows, Side.has_row_loss),
+        Strategy("tasks on their own", "otherwise", _by_tasks),
     )

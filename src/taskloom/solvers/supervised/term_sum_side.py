@@ -94,9 +94,9 @@ class TermSumSide(Side):
         return self._read(whole.weights(coef), b, fit.norm)
 
     strategies = (
-        Strategy("tasks on their own", "no term couples the tasks", _is_decoupled, _by_tasks),
-        Strategy("dense, by observations", "few observations", _is_small, _by_observations),
-        Strategy("conjugate gradients", "otherwise", Side._always, _by_conjugate_gradients),
+        Strategy("tasks on their own", "no term couples the tasks", _by_tasks, _is_decoupled),
+        Strategy("dense, by observations", "few observations", _by_observations, _is_small),
+        Strategy("conjugate gradients", "otherwise", _by_conjugate_gradients),
     )
 
 
