@@ -123,12 +123,12 @@ def test_limits_are_restored_after_a_fit_and_after_an_exception_inside_it(two_th
     seen = []
 
     class Spy(MultiTaskRegressor):
-        def _solve(self, data, watch=None, start=None):
+        def _settings(self, data, watch=None, last=None):
             def throw(history):
                 seen.append({pool["num_threads"] for pool in blas()})
                 raise ThrownError
 
-            return taskloom.solve(data.problem, callback=throw)
+            return {"callback": throw}
 
     MultiTaskRegressor("trace", alpha=0.1).fit(X, Y)
     assert {pool["num_threads"] for pool in blas()} == {2}

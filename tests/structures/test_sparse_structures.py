@@ -12,7 +12,7 @@ import zoo
 from taskloom import Problem, alpha_max, solve, structures
 from taskloom.design import Observations
 from taskloom.solvers import proximal
-from taskloom.solvers.supervised.sides import TaskSide
+from taskloom.solvers.supervised.sides import SideTuning, TaskSide
 from taskloom.structures import Frobenius, LogDet, Sparse, Sum, Trace
 from taskloom.structures import sparse as relations
 
@@ -109,7 +109,7 @@ def test_a_supervised_step_stops_as_far_above_its_minimum_as_it_may():
     A = zoo.random_psd(np.random.default_rng(1), size=20, rank=20) + 0.05 * np.eye(20)
     for loss in ("squared", "huber"):
         side = TaskSide(Problem(X, seen, loss, LogDet(), 0.05))
-        side.dense_limit = 0
+        side.tuning = SideTuning(max_dense_unknowns=0)
 
         def value(side=side):
             fit = side.supervise(np.linalg.cholesky(A))

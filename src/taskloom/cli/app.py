@@ -32,7 +32,10 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}  # of every command
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings=SETTINGS)
 @click.version_option(__version__, message="taskloom %(version)s")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context

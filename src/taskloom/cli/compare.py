@@ -48,9 +48,10 @@ def compare(structure: tuple[str, ...] | None, as_json: bool, quiet: bool, **giv
         row["behind"], row["behind_error"] = float(difference.mean()), _standard_error(difference)
     cells = []
     for k, row in enumerate(rows):
-        scores = [number(row[name]) for name in ("score", "standard_error", "behind", "behind_error")]
-        scores[2:] = scores[2:] if k else ["", ""]
-        cells.append((row["structure"], f"{row['alpha']:.3g}", *scores, percent(row["relative_gap"]), f"{row['seconds']:.1f}"))
+        scores = number(row["score"]), number(row["standard_error"])
+        behind = (number(row["behind"]), number(row["behind_error"])) if k else ("", "")
+        gap, seconds = percent(row["relative_gap"]), f"{row['seconds']:.1f}"
+        cells.append((row["structure"], f"{row['alpha']:.3g}", *scores, *behind, gap, seconds))
     output.table(("structure", "alpha", data.score, "s.e.", "below best", "s.e.", "duality gap", "seconds"), cells)
     output.say(f"{settings['cv']} folds, the same for all structures; s.e.: standard error over folds")
     output.say("structures within two standard errors of the best are not clearly worse")

@@ -16,19 +16,11 @@ SETTINGS = {"alphas": 12, "loss": "squared", "cv": 5, "random_state": None, "n_j
     "--data",
     type=click.Choice(["shops", "digits"]),
     default="shops",
-    show_default=True,
     help="Sixty simulated shops in four clusters, or scikit-learn's handwritten digits.",
 )
-@click.option(
-    "--report",
-    metavar="FILE",
-    type=click.Path(),
-    default="taskloom-demo.html",
-    show_default=True,
-    help="Where to write the report (HTML).",
-)
+@options.file("--report", default="taskloom-demo.html", help="Where to write the report (HTML).")
 @click.option("--no-report", is_flag=True, help="Write no report.")
-@click.option("--table", metavar="FILE", type=click.Path(), help="Only write the data as CSV, for taskloom fit.")
+@options.file("--table", help="Only write the data as CSV, for taskloom fit.")
 @options.all_tasks
 @options.printing
 def demo(data: str, report: str, no_report: bool, table: str | None, all_tasks: bool, as_json: bool, quiet: bool) -> int:

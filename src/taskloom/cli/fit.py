@@ -23,8 +23,8 @@ from . import NOT_PROVED, options
     "--fallback", flag_value="single", help="Tasks that score worse in the multi-task model keep their single-task model."
 )
 @click.option("--holdout", type=click.FloatRange(0, 0.5, min_open=True), help="Score on this share of the rows, held out.")
-@click.option("--save", "save_to", metavar="FILE", type=click.Path(), help="Write the model, with its preprocessing.")
-@click.option("--report", metavar="FILE", type=click.Path(), help="Write a report (HTML).")
+@options.file("--save", "save_to", help="Write the model, with its preprocessing.")
+@options.file("--report", help="Write a report (HTML).")
 @options.all_tasks
 @options.printing
 def fit(

@@ -40,7 +40,9 @@ class Study:
         search = MultiTaskClassifierCV if data.labelled else MultiTaskRegressorCV
         model = search(structures=structures, cv=self.folds, task_column=data.task_column, **options)
         with self.output.progress(title, len(self.folds)) as bar:
-            model.set_callbacks(*([] if bar is None else [FoldProgress(bar)])).fit(self.X, data.y)
+            if bar.live.is_started:  # a watched fit takes longer
+                model.set_callbacks(FoldProgress(bar))
+            model.fit(self.X, data.y)
         return model.set_callbacks().set_params(**kept, scoring=None)  # what a file can hold
 
     def search_both(self, structures: list[Structure], where: str = "") -> tuple[Any, Any]:
@@ -63,8 +65,7 @@ class Study:
                 fitted = model._chosen().fit(self.X.iloc[train], self.data.part(train).y)
                 left_out = self.data.part(test)
                 predicted[np.isin(self.data.row, test)] = pick(fitted.predict(self.X.iloc[test]), left_out)
-                if bar is not None:
-                    bar.advance(bar.task_ids[-1])
+                bar.advance(bar.task_ids[-1])
         return predicted
 
 

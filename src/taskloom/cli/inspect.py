@@ -21,6 +21,7 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     from ..estimators import load
     from ..estimators.inspection.model_facts import chosen_alpha, chosen_structure
     from ..persistence import read
+    from ..report.settings import changed_parameters
     from ..tables.preprocessing import TablePreprocessor
     from .output import Output, percent, plain
 
@@ -30,13 +31,11 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     *before, estimator = [step for _, step in whole.steps] if isinstance(whole, Pipeline) else [whole]
     preprocessor = next((step for step in before if isinstance(step, TablePreprocessor)), None)
     tasks, certificate = estimator.tasks_.tolist(), estimator.certificate_
-    defaults = type(estimator)().get_params(deep=False)
-    given = estimator.get_params(deep=False)
-    changed = {name: repr(value) for name, value in given.items() if repr(value) != repr(defaults[name])}
-    shown = tasks if all_tasks or len(tasks) <= 20 else tasks[:20]
-    names = ", ".join(map(plain, shown)) + ("" if len(shown) == len(tasks) else f", ... {len(tasks) - 20} more (--all-tasks)")
-    structure = repr(chosen_structure(estimator))
-    alpha = chosen_alpha(estimator)
+    changed = {name: repr(value) for name, value in changed_parameters(estimator).items()}
+    shown = tasks if all_tasks else tasks[:20]
+    more = f", ... {len(tasks) - 20} more (--all-tasks)" if len(shown) < len(tasks) else ""
+    names = ", ".join(map(plain, shown)) + more
+    structure, alpha = repr(chosen_structure(estimator)), chosen_alpha(estimator)
     classes: Any = getattr(estimator, "classes_", None)
     rows = [
         ("file", f"{model}, {os.path.getsize(model)} bytes, format {metadata['version']}, written by {metadata['written_by']}"),

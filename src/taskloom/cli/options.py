@@ -63,13 +63,18 @@ def combined(*options: Callable) -> Callable:
     return decorate
 
 
+def file(*names: str, **more: Any) -> Callable:
+    """An option that names a file."""
+    return click.option(*names, metavar="FILE", type=click.Path(), **more)
+
+
 debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 all_tasks = click.option("--all-tasks", is_flag=True, help="Show every task, however many.")
 quiet = click.option("--quiet", "-q", is_flag=True, help="No progress and no notes.")
 printing = combined(click.option("--json", "as_json", is_flag=True, help="Write the result as JSON."), quiet, debug)
 reading = combined(
     click.option("--delimiter", metavar="CHAR", help="Delimiter of a CSV file; default: detected."),
-    click.option("--encoding", default="utf-8", show_default=True, help="Encoding of a CSV file, such as latin-1."),
+    click.option("--encoding", default="utf-8", help="Encoding of a CSV file, such as latin-1."),
 )
 data = combined(
     click.argument("table", type=click.Path()),
@@ -84,17 +89,13 @@ data = combined(
     reading,
 )
 model = combined(
-    click.option("--kernel", default="linear", show_default=True, help="linear, rbf, poly, laplacian, ..."),
+    click.option("--kernel", default="linear", help="linear, rbf, poly, laplacian, ..."),
     click.option("--gamma", type=click.FloatRange(min=0), help="Kernel coefficient; default: 1 / number of columns."),
     click.option("--loss", help="squared, huber, absolute, ... (regression), logistic, hinge, ... (classification)."),
-    click.option(
-        "--alphas", type=Alphas(), default=20, show_default=True, help="Regularisation strengths: how many, or which."
-    ),
-    click.option("--cv", type=click.IntRange(min=2), default=5, show_default=True, help="Number of cross-validation folds."),
+    click.option("--alphas", type=Alphas(), default=20, help="Regularisation strengths: how many, or which."),
+    click.option("--cv", type=click.IntRange(min=2), default=5, help="Number of cross-validation folds."),
     click.option("--seed", "random_state", type=int, help="Shuffle the rows before they are assigned to folds."),
-    click.option("--jobs", "n_jobs", type=int, default=1, show_default=True, help="Folds that run in parallel."),
-    click.option(
-        "--tol", type=click.FloatRange(min=0, min_open=True), default=1e-4, show_default=True, help="Relative duality gap."
-    ),
-    click.option("--max-iter", type=click.IntRange(min=1), default=1000, show_default=True, help="Iterations."),
+    click.option("--jobs", "n_jobs", type=int, default=1, help="Folds that run in parallel."),
+    click.option("--tol", type=click.FloatRange(min=0, min_open=True), default=1e-4, help="Relative duality gap."),
+    click.option("--max-iter", type=click.IntRange(min=1), default=1000, help="Iterations."),
 )

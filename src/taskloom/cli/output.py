@@ -7,7 +7,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -90,18 +90,16 @@ class Output:
             sys.stdout.write(json.dumps(jsonable(value | {"notes": self.notes}), indent=2) + "\n")
 
     @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress | None]:
-        """A progress bar on a terminal; warnings of the fit become notes."""
+    def progress(self, title: str, total: int) -> Iterator[Progress]:
+        """A progress bar, shown on a terminal; warnings of the fit become notes."""
+        words, folds = TextColumn("{task.description}"), TextColumn("folds")
+        columns = (words, BarColumn(), MofNCompleteColumn(), folds, TimeElapsedColumn())
+        bar = Progress(*columns, console=self.err, transient=True)
+        bar.add_task(title, total=total)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            if self.quiet or not self.err.is_terminal:
-                yield None
-            else:
-                words, folds = TextColumn("{task.description}"), TextColumn("folds")
-                columns = (words, BarColumn(), MofNCompleteColumn(), folds, TimeElapsedColumn())
-                with Progress(*columns, console=self.err, transient=True) as bar:
-                    bar.add_task(title, total=total)
-                    yield bar
+            with nullcontext() if self.quiet or not self.err.is_terminal else bar:
+                yield bar
         for text in dict.fromkeys(" ".join(str(entry.message).split()) for entry in caught):
             self.note(f"note: {text}")
 

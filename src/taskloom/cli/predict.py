@@ -16,9 +16,7 @@ CELLS = 2_000_000  # read and written at a time, however many columns and tasks 
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("table", type=click.Path())
-@click.option(
-    "--output", "-o", metavar="FILE", type=click.Path(), help="CSV, or Parquet by its ending; default: standard output."
-)
+@options.file("--output", "-o", help="CSV, or Parquet by its ending; default: standard output.")
 @click.option(
     "--unseen", type=click.Choice(["raise", "mean"]), help="A task not seen in training: raise an error, or predict the mean."
 )
@@ -28,7 +26,7 @@ CELLS = 2_000_000  # read and written at a time, however many columns and tasks 
     is_flag=True,
     help="In CSV, put ' before texts that a spreadsheet would run (= + - @); without it cells stay as they are.",
 )
-@click.option("--rows", type=click.IntRange(min=1), default=20_000, show_default=True, help="Rows in memory at a time.")
+@click.option("--rows", type=click.IntRange(min=1), default=20_000, help="Rows in memory at a time.")
 @options.reading
 @options.quiet
 @options.debug
@@ -109,15 +107,12 @@ def _cells(column: Any) -> list:
 def _predictions(model: Any, X: Any) -> dict[str, list]:
     """The output columns: one prediction, or one for each task; probabilities where the model has them."""
     values = model.predict(X)
-    odds = model.predict_proba(X) if hasattr(model, "predict_proba") else None
-    if values.ndim == 1:
-        columns = {"prediction": values.tolist()}
-        if odds is not None:
-            columns |= {f"probability {name}": odds[:, k].tolist() for k, name in enumerate(model.classes_.tolist())}
-        return columns
     tasks = model.tasks_.tolist()
-    columns = {f"prediction {name}": values[:, t].tolist() for t, name in enumerate(tasks)}
-    if odds is not None:
-        classes = model.classes_ if isinstance(model.classes_, list) else [model.classes_] * len(tasks)
-        columns |= {f"probability {name} {classes[t][1]}": odds[:, t].tolist() for t, name in enumerate(tasks)}
-    return columns
+    one = values.ndim == 1
+    columns = {"prediction": values} if one else {f"prediction {name}": values[:, t] for t, name in enumerate(tasks)}
+    if hasattr(model, "predict_proba"):
+        odds, classes = model.predict_proba(X), model.classes_
+        pairs = classes if isinstance(classes, list) else [classes] * len(tasks)
+        names = classes.tolist() if one else [f"{name} {pair[1]}" for name, pair in zip(tasks, pairs, strict=True)]
+        columns |= {f"probability {name}": odds[:, k] for k, name in enumerate(names)}
+    return {name: column.tolist() for name, column in columns.items()}

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..persistence import atomic_path
 from ..tables.fast_csv import DELIMITERS, plain_frame
+from ..tables.preprocessing import repeated
 
 ROWS = 20_000  # in a piece
 MOST_COLUMNS = 100_000  # frames take a millisecond for each column; tables this wide are usually transposed
@@ -74,13 +75,10 @@ class TableFile:
                 f"{self.path} has {len(self.columns)} columns, and the command line reads up to {MOST_COLUMNS}; is it "
                 "transposed (one row per observation)? In Python, fit takes arrays of any width"
             )
-        seen = set()
-        for k, name in enumerate(self.columns):
-            if not name:
-                raise ValueError(f"column {k + 1} of {self.path} has no name; name it, or remove it")
-            if name in seen:
-                raise ValueError(f"{self.path} has two columns {name!r}; rename one of them")
-            seen.add(name)
+        if "" in self.columns:
+            raise ValueError(f"column {self.columns.index('') + 1} of {self.path} has no name; name it, or remove it")
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"{self.path} has two columns {repeated(self.columns)!r}; rename one of them")
 
     # --- CSV --------------------------------------------------------------------------------------------------------------
 

@@ -83,11 +83,7 @@ def read_data(
             raise click.UsageError(f"Column {name!r} cannot be dropped: it is a target or the task.")
     frame = source.read()
     inputs = frame.drop(columns=[*drop, *predicted])
-    data = (
-        _wide(output, frame, inputs, targets, categorical, classify)
-        if targets is not None
-        else _long(output, frame, inputs, str(target), task, categorical, classify)
-    )
+    data = _roles(output, inputs, frame[[*predicted]], targets is not None, task, categorical, classify)
     what = "class labels, so these are classification tasks" if data.labelled else "numeric, so these are regression tasks"
     why = "" if classify is None else " (as asked)"
     tasks = {
@@ -111,44 +107,43 @@ def _known(name: str, source: TableFile) -> None:
     raise ValueError(f"{source.path} has no column {name!r}; it has {columns}.{hint}")
 
 
-def _long(
-    output: Output, frame: Any, inputs: Any, target: str, task: str | None, categorical: tuple[str, ...], classify: bool | None
+def _roles(
+    output: Output, inputs: Any, targets: Any, wide: bool, task: str | None, categorical: tuple[str, ...], classify: bool | None
 ) -> TableRoles:
-    y, labelled = read_targets(frame[target], classify)
-    there = observed(y)
-    if not there.any():
-        raise ValueError(f"column {target!r} is empty: there is nothing to learn from")
-    if not there.all():
-        output.note(f"{int((~there).sum())} rows without a target are left out")
-    inputs, y = inputs[there], np.array(y[there].tolist()) if labelled else y[there]
-    layout, labels = ("classes", y) if task is None else ("long", np.array(task_names(inputs[task])))
-    tasks, code = np.unique(labels, return_inverse=True)
-    if task is None and (not labelled or tasks.size < 3):
-        raise click.UsageError(
-            "Give --task COLUMN: which task does each row belong to? (A target with three or more classes needs none; "
-            f"{target!r} {'is numeric' if not labelled else f'has {tasks.size} classes'}.)"
-        )
-    if task is None and tasks.size > 100:
-        raise ValueError(
-            f"column {target!r} has {tasks.size} different labels; pass --regress if it is numeric, or --task COLUMN"
-        )
-    return TableRoles(inputs, y, labelled, task, categorical, tasks.tolist(), np.arange(y.size), code, layout)
-
-
-def _wide(
-    output: Output, frame: Any, inputs: Any, targets: tuple[str, ...], categorical: tuple[str, ...], classify: bool | None
-) -> TableRoles:
-    columns = {name: read_targets(frame[name], classify) for name in targets}
+    """The roles of a wide table, or of a long one with one column of targets."""
+    columns = {name: read_targets(targets[name], classify) for name in targets}
     first = {labelled: name for name, (_, labelled) in reversed(columns.items())}  # of labels, of numbers
     if len(first) > 1:
         raise ValueError(
             f"target {first[True]!r} holds class labels and target {first[False]!r} is numeric; fit them separately, or pass "
             "--classify"
         )
-    y = frame[list(targets)].assign(**{name: values for name, (values, _) in columns.items()})
-    there = observed(np.column_stack([values for values, _ in columns.values()]))
+    labelled, values = True in first, [values for values, _ in columns.values()]
+    there = observed(np.column_stack(values))
     rows = there.any(axis=1)
+    if not rows.any() and not wide:
+        raise ValueError(f"column {first[labelled]!r} is empty: there is nothing to learn from")
     if not rows.all():
-        output.note(f"{int((~rows).sum())} rows without any target are left out")
-    row, task = np.nonzero(there[rows])
-    return TableRoles(inputs[rows], y[rows], True in first, None, categorical, list(targets), row, task, "wide")
+        output.note(f"{int((~rows).sum())} rows without {'any' if wide else 'a'} target are left out")
+    inputs = inputs[rows]
+    if wide:
+        y = targets.assign(**dict(zip(columns, values, strict=True)))[rows]
+        row, of_task = np.nonzero(there[rows])
+        return TableRoles(inputs, y, labelled, None, categorical, list(columns), row, of_task, "wide")
+    y = np.array(values[0][rows].tolist()) if labelled else values[0][rows]
+    tasks, code = np.unique(y if task is None else np.array(task_names(inputs[task])), return_inverse=True)
+    if task is None:
+        _check_classes(first[labelled], labelled, tasks.size)
+    layout = "classes" if task is None else "long"
+    return TableRoles(inputs, y, labelled, task, categorical, tasks.tolist(), np.arange(y.size), code, layout)
+
+
+def _check_classes(target: str, labelled: bool, n: int) -> None:
+    """Whether the classes of a target can be the tasks."""
+    if not labelled or n < 3:
+        raise click.UsageError(
+            "Give --task COLUMN: which task does each row belong to? (A target with three or more classes needs none; "
+            f"{target!r} {f'has {n} classes' if labelled else 'is numeric'}.)"
+        )
+    if n > 100:
+        raise ValueError(f"column {target!r} has {n} different labels; pass --regress if it is numeric, or --task COLUMN")

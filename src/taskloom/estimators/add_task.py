@@ -25,7 +25,7 @@ from .._component import warn
 from .._linalg import psd_eigh
 from ..design import Observations
 from ..equivalences import implied_tasks
-from ..features.kernels import KernelFeatures, LinearFeatures
+from ..features.kernels import KernelFeatures
 from ..losses import Loss, as_loss
 from ..losses.offset import Shifted
 from ..problem import Problem
@@ -113,7 +113,6 @@ class NewTask:
     """A new task: inputs and observations in the units of the fit, and its loss."""
 
     model: Any  # whose settings it has
-    name: Any
     inputs: Any
     seen: Observations
     loss: Loss
@@ -141,7 +140,8 @@ def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_w
     loss, scale = as_loss(model.loss), TargetScale.none(1)
     if getattr(model, "standardize_targets", False) and loss.of_differences:
         scale = TargetScale.of(seen, [loss])
-    new = NewTask(model, name, inputs, scale.apply(seen), loss, scale)
+        seen = scale.apply(seen)
+    new = NewTask(model, inputs, seen, loss, scale)
     b, found = (
         _under_feature_structure(state, new) if state.learned.on_features else _under_task_structure(state, new, relation)
     )
@@ -188,12 +188,8 @@ def _under_task_structure(state: FittedState, new: NewTask, relation: Any) -> tu
         row = np.asarray((old @ state.coef_ + own @ inputs) * new.scale.std)
         found: dict[str, Any] = {"coef_": np.vstack([state.coef_, row.reshape(1, -1)]).astype(state.dtype)}
     else:  # a column for the new task, and rows for its inputs if it has a task-specific part
-        C, X, products = (
-            np.column_stack([state.dual_coef_, state.dual_coef_ @ old * new.scale.std]),
-            state.X_fit_,
-            state.inner_products,
-        )
-        corner, cross = 0.0, own @ functions
+        C = np.column_stack([state.dual_coef_, state.dual_coef_ @ old * new.scale.std])
+        X, products, corner, cross = state.X_fit_, state.inner_products, 0.0, own @ functions
         if np.any(own):
             if isinstance(products, FactoredStructure):
                 raise ValueError("a task with a task-specific part cannot be added to so many tasks of a kernel; fit again")
@@ -239,24 +235,21 @@ def _prior_of_new_task(state: FittedState, relation: Any) -> NewTaskPrior:
     return prior.with_ridge(state.ridge / state.alpha, gram).extended(state.n_tasks)
 
 
-def _fit_new_task(
-    state: FittedState, inputs: Any, functions: Array, new: NewTask, prior: NewTaskPrior
-) -> tuple[Array, Array, float]:
+def _fit_new_task(state: FittedState, inputs: Any, functions: Array, new: NewTask, prior: NewTaskPrior) -> tuple:
     """Coefficients of the fitted tasks, of the kernel at the new inputs, and the intercept."""
     shared, offset, seen, loss = functions @ prior.loadings, functions @ prior.mean, new.seen, new.loss
-    features: LinearFeatures | KernelFeatures
-    if prior.own_variance == 0:
-        features = LinearFeatures(shared, keep_columns=True)
-    else:
+    phi = shared
+    if prior.own_variance != 0:
         K = state.kernel(inputs, inputs) if state.feature_map_ is None else inputs @ inputs.T
         features = KernelFeatures(shared @ shared.T + prior.own_variance * K)
+        phi = features.phi
     if loss.targets == "signs":
         loss = Shifted(loss, offset[seen.row])
     else:
         seen = replace(seen, y=seen.y - offset[seen.row])
-    W, b = _solve_task(state, features.phi, new, seen, loss)
-    if isinstance(features, LinearFeatures):
-        return prior.mean + prior.loadings @ features.coef(W)[:, 0], np.zeros(len(functions)), b
+    W, b = _solve_task(state, phi, new, seen, loss)
+    if prior.own_variance == 0:
+        return prior.mean + prior.loadings @ W[:, 0], np.zeros(len(functions)), b
     dual = features.dual_coef(W)[:, 0]
     return prior.mean + prior.loadings @ (shared.T @ dual), prior.own_variance * dual, b
 

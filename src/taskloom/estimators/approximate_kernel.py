@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..features.approximate import Approximation, MappedFeatures, Reservoir, mapped, pieces
-from ..problem.solution import Certificate
 
 Array = np.ndarray
 NAMES = {"nystroem": "Nystroem landmarks", "leverage": "landmarks by leverage scores", "fourier": "random Fourier features"}
@@ -16,8 +14,7 @@ NAMES = {"nystroem": "Nystroem landmarks", "leverage": "landmarks by leverage sc
 
 def approximation_of(model: Any) -> Approximation:
     """The approximation that an estimator's parameters specify."""
-    parameters = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
-    return Approximation(model.approximation, model.n_components, model.kernel, parameters)
+    return Approximation(model.approximation, model.n_components, model.kernel, model._kernel().parameters)
 
 
 def reservoir_of(model: Any) -> Reservoir:
@@ -32,7 +29,7 @@ def approximate_features(model: Any, inputs: Any, live: Array) -> MappedFeatures
     reservoir.add(rows)
     sample = reservoir.kept if isinstance(model.approximation, str) else rows
     feature_map, error = approximation_of(model).draw(sample, reservoir.seed)
-    return MappedFeatures(feature_map, map_rows(feature_map, inputs), error)
+    return mapped_features(model, feature_map, map_rows(feature_map, inputs), error)
 
 
 def map_rows(feature_map: Any, inputs: Any) -> Array:
@@ -44,11 +41,12 @@ def map_rows(feature_map: Any, inputs: Any) -> Array:
     return phi
 
 
-def approximation_note(certificate: Certificate, features: MappedFeatures, approximation: Any) -> Certificate:
-    """The certificate with a note that it is about the approximate kernel."""
-    by = NAMES[approximation] if isinstance(approximation, str) else type(approximation).__name__
-    note = (
-        f" This certifies the problem with the approximate kernel ({features.n_inputs} features, {by}); "
+def mapped_features(model: Any, feature_map: Any, phi: Array, error: float | None = None) -> MappedFeatures:
+    """The features of a map, with a note for the certificate, which is about the approximate kernel."""
+    features, kind = MappedFeatures(feature_map, phi, error), model.approximation
+    features.note = (
+        f"This certifies the problem with the approximate kernel ({features.n_inputs} features, "
+        f"{NAMES[kind] if isinstance(kind, str) else type(kind).__name__}); "
         "bound_exact(X, y) says how far the exact one may be."
     )
-    return replace(certificate, message=certificate.message + note)
+    return features

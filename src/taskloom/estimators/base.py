@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from numbers import Integral, Real
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -17,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import on_card
 from .._time_limit import time_limit
-from ..features.approximate import MappedFeatures
 from ..features.kernels import SumFeatures, build_features
 from ..losses import as_loss, mixed_loss
 from ..metrics import TaskScores, mean_score
@@ -27,9 +25,9 @@ from ..solvers import solve
 from ..structures import Structure, TermSum, as_structure
 from ..structures.factored_matrix import FactoredStructure
 from ..structures.simplex import SumToZero
-from ..tables.layout import as_table, code_labels, sorted_labels
+from ..tables.layout import as_table, code_labels, sorted_labels, split_table
 from .add_task import add_task
-from .approximate_kernel import approximate_features, map_rows
+from .approximate_kernel import approximate_features, map_rows, mapped_features
 from .callbacks import CallbackSupportMixin, Watch, show, with_callbacks
 from .decision import decision_values, own_task, responses
 from .device_fit import device_for, fit_on_device
@@ -37,9 +35,10 @@ from .exact_kernel_bound import ExactBound, bound_exact
 from .fitted import Features, FittedAttribute, FittedState, Kernel, Prepared, show_fields
 from .inspection import relations
 from .model_files.save_load import save
+from .parameter_types import Relation
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
-from .validation import TargetInfo, as_structures, labels_of_rows, losses_by_task, names_its_class, new_rows, training_data
+from .validation import TargetInfo, as_structures, losses_by_task, names_its_class, new_rows, training_data
 
 Array = np.ndarray
 _WHOLE = Interval(Integral, 1, None, closed="left")
@@ -78,9 +77,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _keep(self, parameters: dict[str, Any]) -> None:
         """Store parameters as they were given: the ``locals()`` of a constructor, whose signature names each of them."""
-        for name, value in parameters.items():
-            if name != "self":
-                setattr(self, name, value)
+        self.__dict__.update({name: value for name, value in parameters.items() if name != "self"})
 
     def set_params(self, **params: Any) -> Self:
         """As any estimator's; a parameter of a structure or a loss that was given by name makes it an object first.
@@ -135,8 +132,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
             The fitted model.
         """
-        on_device = hasattr(self, "device") and (self.device is not None or on_card(X))
-        device = device_for(self, X) if on_device else None
+        device = device_for(self, X) if hasattr(self, "device") and (self.device is not None or on_card(X)) else None
         watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
         if device is not None:
             self._state = fit_on_device(self, X, y, sample_weight, device, watch)
@@ -144,7 +140,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             with time_limit(self.time_limit):
                 data = self._prepare(X, y, sample_weight)
                 solution = solve(data.problem, self.solver, **self._settings(data, watch))
-            self._state = fitted_state(data, solution, self.tol, approximation=self.approximation)
+            self._state = fitted_state(data, solution, self.tol)
         if watch is not None:
             watch.end(dict)
         return self
@@ -153,7 +149,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """Validate data and parameters, and state the problem; with the features of ``feature_map`` if one is given."""
         self._validate_params()
         columns, targets, inputs, observations = training_data(self, X, y, sample_weight)
-        features = None if feature_map is None else MappedFeatures(feature_map, map_rows(feature_map, inputs))
+        features = None if feature_map is None else mapped_features(self, feature_map, map_rows(feature_map, inputs))
         return self._pose(columns, targets, inputs, observations, features)
 
     def _chosen(self) -> MultiTaskEstimator:
@@ -293,8 +289,8 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             By task; tasks without any observed target are left out.
         """
         values = self._decision(X)
-        coded = self._coded(self._state, as_table(y), labels_of_rows(X, self.task_column))
-        return self._task_scores(self._state, X, coded, sample_weight)(values[~np.isnan(coded)])
+        scores, seen = self._task_scores(self._state, X, y, sample_weight)
+        return scores(values[seen])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The mean over tasks of the coefficient of determination, or of the accuracy, where a task has labels.
@@ -315,9 +311,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """
         return mean_score(self.score_per_task(X, y, sample_weight))
 
-    def _task_scores(self, known: TargetInfo, X, Y: Array, sample_weight=None) -> TaskScores:
-        """A scorer of predictions for these targets; kept where many predictions are scored, as along a path."""
-        labels = labels_of_rows(X, self.task_column)
+    def _task_scores(self, known: TargetInfo, X, y, sample_weight=None) -> tuple[TaskScores, Array]:
+        """A scorer of predictions for these targets, and where these are observed; kept where many are scored."""
+        labels = split_table(X, self.task_column).labels
+        Y = self._coded(known, as_table(y), labels)
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         seen, kinds = ~np.isnan(Y), self._labelled(known)
         if labels is None:
@@ -330,7 +327,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             labelled = np.array([kind.get(name, all_labelled) for name in names])
         if not seen.any():
             raise ValueError("y holds nothing but missing values: there is nothing to score")
-        return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen])
+        return TaskScores(Y[seen], task, names, labelled, None if weight is None else weight[seen]), seen
 
     # --- model files, new tasks, inspection --------------------------------------------------------------------------------
 
@@ -349,15 +346,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """
         save(self, path, training=training)
 
-    def add_task(
-        self,
-        X: Any,
-        y: Any,
-        name: Any,
-        *,
-        sample_weight: ArrayLike | None = None,
-        relation: ArrayLike | Mapping[Any, float] | None = None,
-    ) -> Self:
+    def add_task(self, X: Any, y: Any, name: Any, *, sample_weight: ArrayLike | None = None, relation: Relation = None) -> Self:
         """Add one task to the fitted model without a refit: the structure is kept, and the new task is the last one.
 
         Under spectral structures (trace, Frobenius, unit trace, ...) the new task has the feature covariance ``D`` of the

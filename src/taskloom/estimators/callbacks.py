@@ -28,10 +28,12 @@ except ImportError:  # scikit-learn before 1.9
 
         def _init_callback_context(self, task_name: str = "fit", max_subtasks: int | None = 0) -> _Context:
             self._callback_fit_ctx = _Context(type(self).__name__, task_name, 0, max_subtasks, self._skl_callbacks, None)
-            for callback in self._skl_callbacks:
-                if hasattr(callback, "setup"):
-                    callback.setup(estimator=self, context=self._callback_fit_ctx)
+            _tell(self._skl_callbacks, "setup", estimator=self, context=self._callback_fit_ctx)
             return self._callback_fit_ctx
+
+    def _tell(callbacks: list, hook: str, *given: Any, **named: Any) -> list:
+        """The answers of the callbacks that have this hook."""
+        return [getattr(callback, hook)(*given, **named) for callback in callbacks if hasattr(callback, hook)]
 
     class _Context:
         """Where in a fit a hook is called: the fit itself, or one iteration of it."""
@@ -45,14 +47,11 @@ except ImportError:  # scikit-learn before 1.9
             return _Context(self.estimator_name, task_name, self._children - 1, max_subtasks, self._callbacks, self)
 
         def call_on_fit_task_begin(self, *, estimator: Any, **_: Any) -> _Context:
-            for callback in self._callbacks:
-                if hasattr(callback, "on_fit_task_begin"):
-                    callback.on_fit_task_begin(estimator, self)
+            _tell(self._callbacks, "on_fit_task_begin", estimator, self)
             return self
 
         def call_on_fit_task_end(self, *, estimator: Any, **_: Any) -> bool:
-            answers = [callback.on_fit_task_end(estimator, self) for callback in self._callbacks]
-            return any(answers)
+            return any(_tell(self._callbacks, "on_fit_task_end", estimator, self))
 
     def _with_callbacks(method):
         """Tear callbacks down whether the fit ends well or not."""
@@ -63,9 +62,8 @@ except ImportError:  # scikit-learn before 1.9
                 return method(estimator, *args, **kwargs)
             finally:
                 context = estimator.__dict__.pop("_callback_fit_ctx", None)
-                for callback in getattr(estimator, "_skl_callbacks", []) if context is not None else []:
-                    if hasattr(callback, "teardown"):
-                        callback.teardown(estimator=estimator, context=context)
+                told = getattr(estimator, "_skl_callbacks", []) if context is not None else []
+                _tell(told, "teardown", estimator=estimator, context=context)
 
         return managed
 

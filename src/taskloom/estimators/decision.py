@@ -102,32 +102,20 @@ def cross_kernel(state: FittedState, inputs: Any) -> Any:
 
 def posterior_of(state: FittedState, noise: float | None, otherwise: str, joint: bool = False) -> Posterior:
     """The posterior for a given or estimated noise level; ``otherwise`` is the message if there is none."""
-    reason = _missing(state, otherwise)
+    many = isinstance(state.structure_, FactoredStructure)
+    missing = {
+        "need the rows of the fit, which partial_fit and fit_blocks do not keep": state.statistics is not None,
+        "describe the tasks of a fit; fit again with the tasks that were added": state.added_tasks_ is not None,
+        "need the training data, which were not saved with this model (save(path, training=True))": state.training_left_out,
+        "need the training data on the host, which a fit on a device does not keep; fit with device=None": state.device_,
+        f"need systems over all tasks, and end at {factors.DENSE_TASKS} of them; fit fewer tasks together": many,
+        otherwise: state.training is None,
+    }
+    reason = next((sentence for sentence, holds in missing.items() if holds), None)
     if reason is not None:
         raise AttributeError(f"standard deviations {reason}")
-    if (noise, joint) not in state.posteriors:
-        state.posteriors[noise, joint] = _posterior(state, noise, joint)
-    return state.posteriors[noise, joint]
-
-
-def _missing(state: FittedState, otherwise: str) -> str | None:
-    """Why there is no posterior, as a sentence; ``None`` if there is one."""
-    if state.statistics is not None:
-        return "need the rows of the fit, which partial_fit and fit_blocks do not keep"
-    if state.added_tasks_ is not None:
-        return "describe the tasks of a fit; fit again with the tasks that were added"
-    if state.training is not None:
-        return None
-    if state.training_left_out:
-        return "need the training data, which were not saved with this model (save(path, training=True))"
-    if state.device_ is not None:
-        return "need the training data on the host, which a fit on a device does not keep; fit with device=None"
-    if isinstance(state.structure_, FactoredStructure):
-        return f"need systems over all tasks, and end at {factors.DENSE_TASKS} of them; fit fewer tasks together"
-    return otherwise
-
-
-def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterior:
+    if (noise, joint) in state.posteriors:
+        return state.posteriors[noise, joint]
     training = state.training
     structure = training.settings["structure"]
     if structure.keeps_columns or structure.is_sum:
@@ -141,12 +129,14 @@ def _posterior(state: FittedState, noise: float | None, joint: bool) -> Posterio
             f"(Trace, Schatten, Frobenius, UnitTrace) or a given A, got {structure!r}; return_std=True takes the "
             "learned structure as known"
         )
-    if noise is not None:  # in units of the fit, for tasks with different standard deviations
-        noise = noise / float(np.sqrt(np.mean(state.scale.std**2)))
+    # in units of the fit, for tasks with different standard deviations
+    own = None if noise is None else noise / float(np.sqrt(np.mean(state.scale.std**2)))
     try:
-        return Posterior(training.problem(), training.W, training.b, training.A, noise, joint)
+        posterior = Posterior(training.problem(), training.W, training.b, training.A, own, joint)
     except np.linalg.LinAlgError as error:
         raise ValueError(f"the training data are too badly scaled for standard deviations ({error})") from None
+    state.posteriors[noise, joint] = posterior
+    return posterior
 
 
 def predict_std(state: FittedState, inputs: Any, task: Array | None, posterior: Posterior) -> Array:

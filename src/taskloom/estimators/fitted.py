@@ -19,7 +19,7 @@ from ..features.kernels import KernelFeatures, LinearFeatures, SumFeatures, kern
 from ..problem import Problem
 from .inspection.contributions import contributions_of
 from .target_encoding import TargetScale
-from .validation import InputColumns, TargetInfo, described
+from .validation import InputColumns, TargetInfo
 
 Array = np.ndarray
 Features = LinearFeatures | KernelFeatures | SumFeatures
@@ -67,7 +67,7 @@ class Training:
     """
 
     inputs: Any
-    features: LinearFeatures | KernelFeatures
+    features: Any
     row: Array | None
     task: Array | None
     y: Array
@@ -113,17 +113,6 @@ class Prepared:
             return None
         mean, std = self.scale.mean, self.scale.std
         return self.features.weights(coef / std), (last.intercept_.astype(float) - mean) / std
-
-    def with_decision_values(self, values: Array) -> FittedState:
-        """A state that has decision values in place of a predictor, for the scorers of cross-validation."""
-        return FittedState(
-            **described(self.columns, self.targets),
-            scale=self.scale,
-            kernel=self.kernel,
-            dtype=values.dtype,
-            intercept_=np.zeros(self.problem.n_tasks),
-            decision_values=values,
-        )
 
 
 # Fields that a model file does not hold: they are parameters of the estimator, or are not needed after loading.

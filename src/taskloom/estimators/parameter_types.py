@@ -33,4 +33,5 @@ StructureParameter: TypeAlias = StructureLike | Sequence[StructureLike] | None  
 LossParameter: TypeAlias = LossLike | Mapping[Any, LossLike]  # by task
 KernelParameter: TypeAlias = KernelLike | Sequence[KernelLike]
 TaskWeight: TypeAlias = Literal["equal", "size"] | ArrayLike | Mapping[Any, float]
+Relation: TypeAlias = ArrayLike | Mapping[Any, float] | None  # by task
 Unseen: TypeAlias = Literal["raise", "mean"]

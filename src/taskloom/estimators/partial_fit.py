@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_consistent_length
 from .._component import warn
 from ..design import Observations
 from ..design.sufficient_statistics import Moments
-from ..features.approximate import MappedFeatures, mapped, pieces
+from ..features.approximate import mapped, pieces
 from ..features.kernels import to_dense
 from ..losses import as_loss
 from ..solvers import solve
 from ..tables.layout import rows_by_task, shown, sorted_labels
-from .approximate_kernel import approximation_of, reservoir_of
+from .approximate_kernel import approximation_of, mapped_features, reservoir_of
 from .fitted import FittedState, with_state
 from .state_of_fit import fitted_state
 from .validation import InputColumns, TargetInfo, entries_by_task, new_inputs, read_targets, sample_weights, training_inputs
@@ -235,9 +235,8 @@ def _solved(model: Any, statistics: Statistics) -> FittedState:
     if len(targets.tasks_) == 0:
         raise ValueError(NO_OBSERVATION)
     rows, seen = statistics.small(targets.tasks_, entries_by_task(model.task_weight, targets.tasks_, "task_weight"))
-    features = None if statistics.map is None else MappedFeatures(statistics.map, rows, statistics.error)
+    features = None if statistics.map is None else mapped_features(model, statistics.map, rows, statistics.error)
     data = model._pose(statistics.columns, targets, rows, seen, features)
     data = replace(data, inputs=np.zeros((0, rows.shape[1]), statistics.dtype))
     solution = solve(data.problem, model.solver, **model._settings(data))
-    state = fitted_state(data, solution, model.tol, approximation=model.approximation, rows=False)
-    return replace(state, statistics=statistics)
+    return replace(fitted_state(data, solution, model.tol, rows=False), statistics=statistics)

@@ -288,16 +288,18 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
             Or a pair of them.
         """
         mean = following(self._respond(self._decision(X)), X)
-        return (mean, following(self._respond(self._deviation(X, return_std)), X)) if return_std else mean
-
-    def _deviation(self, X, return_std):
+        if not return_std:
+            return mean
         if isinstance(return_std, str) and return_std != "joint":
             raise ValueError(f'return_std must be True, False or "joint", got {return_std!r}')
-        posterior = posterior_of(self._fitted(), self.noise, self._no_posterior(), joint=isinstance(return_std, str))
-        return predict_std(self._state, *new_rows(self, self._state, X), posterior)
+        posterior = posterior_of(self._state, self.noise, self._no_posterior(), joint=isinstance(return_std, str))
+        std = predict_std(self._state, *new_rows(self, self._state, X), posterior)
+        return mean, following(self._respond(std), X)
 
     def _no_posterior(self) -> str:
         """Why this fit has no posterior, although its rows are at hand."""
+        if len(getattr(self, "fallback_tasks_", ())):  # of a search
+            return "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
         return f"need a fit with the squared loss for all tasks, got loss={self.loss!r}"
 
     @property

@@ -118,8 +118,3 @@ feature_names_in_
         random_state: Any = None,
     ):
         self._keep(locals())
-
-    def _no_posterior(self) -> str:
-        if self._search.fallback_tasks_ is not None and len(self._search.fallback_tasks_):
-            return "describe a joint fit of all tasks, but fallback gave some a model of their own (fallback_tasks_)"
-        return super()._no_posterior()

@@ -23,7 +23,6 @@ from ..problem.solution import STATUS, Certificate, Solution, SolvedTerms, reach
 from ..structures import Robust
 from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
-from .approximate_kernel import approximation_note
 from .decision import responses
 from .fitted import FittedState, Prepared, Training
 from .validation import described
@@ -62,9 +61,7 @@ def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None)
     )
 
 
-def fitted_state(
-    data: Prepared, solution: Solution, tol: float, *, approximation: Any = None, rows: bool = True
-) -> FittedState:
+def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool = True) -> FittedState:
     """The state after a fit; ``rows=False`` where the rows are not at hand (a cluster, sufficient statistics).
 
     Warns where the fit did not converge.
@@ -73,8 +70,7 @@ def fitted_state(
     state, certificate = predictor(data, solution.W, solution.b), solution.certificate
     if state.dual_coef_ is not None:
         state, certificate = _with_rounding(state, solution, data, tol)
-    if isinstance(features, MappedFeatures):
-        certificate = approximation_note(certificate, features, approximation)
+    certificate = replace(certificate, message=f"{certificate.message} {features.note}".rstrip())
     if not certificate.converged and certificate.status != "callback":
         warn(certificate.message, ConvergenceWarning)
     A, dtype = solution.A, state.dtype
@@ -89,30 +85,23 @@ def fitted_state(
             found["dual"] = features.coef(problem.correlate(solution.G) if solution.Z is None else solution.Z)
         else:
             found["dual"] = problem.observations.scatter(solution.G, problem.n_rows)
-    kept = rows and problem.loss.quadratic and not isinstance(A, FactoredStructure)
+    if rows and problem.loss.quadratic and not isinstance(A, FactoredStructure):  # for the posterior
+        seen, settings = problem.observations, dict[str, Any](loss=problem.loss, structure=problem.structure)
+        settings.update(alpha=problem.alpha, ridge=problem.ridge, fit_intercept=problem.fit_intercept)
+        row, task = (None, None) if seen.grouping.full_rows == problem.n_rows else (seen.row, seen.task)
+        first = seen.weight[seen.starts[:-1]]
+        weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
+        found["training"] = Training(data.inputs, features, row, task, seen.y, weight, settings, solution.W, solution.b, A)
     return replace(
         state,
         **found,
         learned=copy.copy(problem.structure),
         approximation_error_=getattr(features, "error", None),
-        certificate_=replace(certificate, message=" ".join(filter(None, (certificate.message, features.note)))),
+        certificate_=certificate,
         n_iter_=solution.n_iter,
         history_=solution.history.as_dict(),
-        training=_training(data, solution) if kept else None,
         training_left_out=not rows,
     )
-
-
-def _training(data: Prepared, solution: Solution) -> Training:
-    """References to the training data of a squared-loss fit, for its posterior; what repeats is stored once."""
-    problem, seen = data.problem, data.problem.observations
-    row, task = (None, None) if seen.grouping.full_rows == problem.n_rows else (seen.row, seen.task)
-    first = seen.weight[seen.starts[:-1]]
-    weight = first if np.array_equal(first[seen.task], seen.weight) else seen.weight
-    settings: dict[str, Any] = {"loss": problem.loss, "structure": problem.structure, "fit_intercept": problem.fit_intercept}
-    settings |= {"alpha": problem.alpha, "ridge": problem.ridge}
-    found: Any = data.features
-    return Training(data.inputs, found, row, task, seen.y, weight, settings, solution.W, solution.b, solution.A)
 
 
 def in_precision(A: Any, dtype: Any) -> Any:

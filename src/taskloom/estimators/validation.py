@@ -132,11 +132,6 @@ def new_rows(model: Any, known: TargetInfo, X: Any) -> tuple[Any, Any]:
     return inputs, position_of_tasks(known, labels, model.unseen)
 
 
-def labels_of_rows(X: Any, task_column: Any) -> Array | None:
-    """The task label of each row of a long table; ``None`` for a wide one."""
-    return split_table(as_table(X), task_column).labels
-
-
 def position_of_tasks(known: TargetInfo, labels: Array | None, unseen: str) -> Any:
     """The position of each label among the tasks of a fit; -1 for one that was not seen, unless that is refused.
 

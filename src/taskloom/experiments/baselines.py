@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve
@@ -28,10 +28,6 @@ class TaskList:
 
     Xs: list[Array]
     ys: list[Array]
-    where: Array = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.where = np.repeat(np.arange(len(self.Xs)), [len(y) for y in self.ys])
 
     def loss(self, W: Array) -> float:
         return float(sum(np.mean((y - X @ w) ** 2) for X, y, w in zip(self.Xs, self.ys, W.T, strict=True)))
@@ -44,8 +40,9 @@ class TaskList:
             system = block_diag(*[x.T @ x / len(x) for x in self.Xs]) + alpha * np.kron(np.linalg.inv(A), np.eye(d))
             right = np.concatenate([x.T @ y / len(y) for x, y in zip(self.Xs, self.ys, strict=True)])
             return cho_solve(cho_factor(system), right).reshape(T, d).T
-        K = (X @ X.T) * A[np.ix_(self.where, self.where)]
-        K[np.diag_indices(len(K))] += alpha * n[self.where]
+        task = np.repeat(np.arange(T), n)
+        K = (X @ X.T) * A[np.ix_(task, task)]
+        K[np.diag_indices(len(K))] += alpha * n[task]
         c = cho_solve(cho_factor(K, overwrite_a=True), np.concatenate(self.ys))
         B = np.stack([x.T @ part for x, part in zip(self.Xs, np.split(c, np.cumsum(n)[:-1]), strict=True)], axis=1)
         return B @ A

@@ -35,6 +35,10 @@ def _difference(one: Array, other: Array) -> float:
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
+def _both(what: str, ours: float, printed: float) -> Evidence:
+    return {f"{what}, ours": float(ours), f"{what}, printed": float(printed)}
+
+
 def schatten_step() -> Evidence:
     """1. The minimiser of ``alpha tr(A^-1 M) + tr(A^p)`` is ``(alpha M/p)^(1/(p+1))``, not ``(M/alpha)^(1/(p+1))``."""
     alpha, p, M = 0.3, 2.0, np.array([2.0, 0.7, 0.1])  # all matrices commute: eigenvalues suffice
@@ -43,10 +47,8 @@ def schatten_step() -> Evidence:
         return float(np.sum(alpha * M / a + a**p))
 
     best = minimize(lambda log_a: objective(np.exp(log_a)), np.zeros(3), tol=1e-14).fun
-    return {
-        "above the minimum, ours": objective((alpha * M / p) ** (1 / (p + 1))) - best,
-        "above the minimum, printed": objective((M / alpha) ** (1 / (p + 1))) - best,
-    }
+    ours, printed = (objective(step ** (1 / (p + 1))) - best for step in (alpha * M / p, M / alpha))
+    return _both("above the minimum", ours, printed)
 
 
 def mean_variance() -> Evidence:
@@ -55,10 +57,8 @@ def mean_variance() -> Evidence:
     mean = W.mean(axis=1, keepdims=True)
     meant = np.sum(W**2) + gamma * np.sum((W - mean) ** 2)
     U = np.full((T, T), 1 / T)
-    return {
-        "error of the penalty, ours": abs(float(np.trace((np.eye(T) + gamma * (np.eye(T) - U)) @ W.T @ W)) - meant),
-        "error of the penalty, printed": abs(float(np.trace((np.eye(T) + gamma * U) @ W.T @ W)) - meant),
-    }
+    ours, printed = (abs(np.trace((np.eye(T) + gamma * P) @ W.T @ W) - meant) for P in (np.eye(T) - U, U))
+    return _both("error of the penalty", ours, printed)
 
 
 def graph() -> Evidence:
@@ -68,10 +68,8 @@ def graph() -> Evidence:
     S = S + S.T
     L = np.diag(S.sum(axis=1)) - S
     meant = sum(S[t, s] * np.sum((F[:, t] - F[:, s]) ** 2) for t in range(T) for s in range(T)) + gamma * np.sum(F**2)
-    return {
-        "error of the penalty, ours": abs(float(np.trace((2 * L + gamma * np.eye(T)) @ F.T @ F)) - meant),
-        "error of the penalty, printed": abs(float(np.trace((L + gamma * np.eye(T)) @ F.T @ F)) - meant),
-    }
+    ours, printed = (abs(np.trace((P + gamma * np.eye(T)) @ F.T @ F) - meant) for P in (2 * L, L))
+    return _both("error of the penalty", ours, printed)
 
 
 def clusters() -> Evidence:
@@ -101,11 +99,8 @@ def clusters() -> Evidence:
             worst = max(worst, middle - (penalty(*one) + penalty(*other)) / 2)
         return worst
 
-    return {
-        "error of tr M = r, ours": abs(float(np.trace(partition())) - 3),
-        "excess at the middle, ours": excess(ours),
-        "excess at the middle, printed": excess(printed),
-    }
+    trace = abs(float(np.trace(partition())) - 3)
+    return {"error of tr M = r, ours": trace, **_both("excess at the middle", excess(ours), excess(printed))}
 
 
 def feature_learning() -> Evidence:
@@ -113,10 +108,8 @@ def feature_learning() -> Evidence:
     gamma = 0.05
     squared = _fit(UnitTrace(), gamma)
     norm = float(np.linalg.svd(squared.W, compute_uv=False).sum())
-    return {
-        "solutions apart, ours": _difference(_fit(Trace(), (gamma * norm) ** 2).W, squared.W),
-        "solutions apart, printed": _difference(_fit(Trace(), gamma**2 / 4).W, squared.W),
-    }
+    ours, printed = (_difference(_fit(Trace(), alpha).W, squared.W) for alpha in ((gamma * norm) ** 2, gamma**2 / 4))
+    return _both("solutions apart", ours, printed)
 
 
 def images() -> Evidence:
@@ -133,10 +126,8 @@ def norm_and_power() -> Evidence:
     norm = _fit(SchattenNorm(p), alpha)
     size = float(np.sum(np.linalg.eigvalsh(norm.A) ** p) ** (1 / p))
     k = (1 / (p * size ** (p - 1))) ** (1 / p)
-    return {
-        "solutions apart, ours": _difference(_fit(Schatten(p), k * alpha).W, norm.W),
-        "solutions apart, printed": _difference(_fit(Schatten(p), alpha).W, norm.W),
-    }
+    ours, printed = (_difference(_fit(Schatten(p), strength).W, norm.W) for strength in (k * alpha, alpha))
+    return _both("solutions apart", ours, printed)
 
 
 def coding() -> Evidence:

@@ -35,7 +35,7 @@ PROTOCOLS = {
     "random": Protocol("results", "The paper's protocol, random rows", "random rows"),
     "blocks": Protocol("results_blocks", "Separated in time", "separated in time"),
 }
-_TABLE = ScoreTable("nmse", "nMSE", PROTOCOLS, PRINTED, SIZES, kind="protocol", listed="protocols", recorded="protocols")
+_TABLE = ScoreTable("nmse", "nMSE", PROTOCOLS, PRINTED, SIZES, kind="protocol", recorded="protocols")
 units, summarise, table, draw = _TABLE.units, _TABLE.summarise, _TABLE.table, _TABLE.draw
 
 

@@ -29,18 +29,11 @@ PRINTED: Printed = {
     "OKL": {"accuracy": [0.7225, 0.7706, 0.8003]},
 }
 CRITERIA = {
-    "accuracy": Protocol("results", "alpha chosen by accuracy", "alpha chosen by accuracy"),
-    "squared error": Protocol("results_squared_error", "alpha chosen by squared error", "alpha chosen by squared error"),
+    "accuracy": Protocol("results", "alpha chosen by accuracy"),
+    "squared error": Protocol("results_squared_error", "alpha chosen by squared error"),
 }
 _TABLE = ScoreTable(
-    "accuracy",
-    "mean accuracy of the classes",
-    CRITERIA,
-    PRINTED,
-    SIZES,
-    kind="criterion",
-    listed="criteria",
-    recorded="criteria_of_results",
+    "accuracy", "mean accuracy of the classes", CRITERIA, PRINTED, SIZES, kind="criterion", recorded="criteria_of_results"
 )
 units, summarise, table, draw = _TABLE.units, _TABLE.summarise, _TABLE.table, _TABLE.draw
 

@@ -17,11 +17,11 @@ TOLERANCE = 1e-4  # largest relative duality gap of a fit
 
 @dataclass(frozen=True)
 class Protocol:
-    """One way to run an experiment: where its results are in the record, and its title in the table and in the plot."""
+    """One way to run an experiment: where its results are in the record, and its title in the table (and in the plot)."""
 
     key: str
     title: str
-    short: str
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class ScoreTable:
     """An experiment that compares methods by a score at several sizes, under each of its protocols.
 
     ``score`` is ``"nmse"`` (smaller is better; nI is the paper's) or a score where larger is better (then ``gain``). With
-    several protocols, units name theirs under ``kind``, ``settings[listed]`` lists those to run, and the record has a list of
-    all under ``recorded``.
+    several protocols, units name theirs under ``kind``, and the record lists them under ``recorded``.
     """
 
     score: str
@@ -39,7 +38,6 @@ class ScoreTable:
     printed: Printed = field(default_factory=dict)
     printed_sizes: list[int] = field(default_factory=list)
     kind: str | None = None
-    listed: str = ""
     recorded: str = ""
 
     @property
@@ -49,20 +47,17 @@ class ScoreTable:
     def units(self, settings: dict[str, Any]) -> list[dict[str, Any]]:
         return [
             ({self.kind: name} if self.kind else {}) | {"repetition": repetition, "size": size}
-            for name in self._names(settings)
-            for repetition in range(settings[self.protocols[name].key.replace("results", "repetitions")])
+            for name, protocol in self.protocols.items()
+            for repetition in range(settings[protocol.key.replace("results", "repetitions")])
             for size in settings["sizes"]
         ]
-
-    def _names(self, settings: dict[str, Any]) -> list[str]:
-        return [name for name in self.protocols if not self.kind or name in settings[self.listed]]
 
     def summarise(self, settings: dict[str, Any], done: list[tuple[dict, dict]]) -> dict[str, Any]:
         """Results of each protocol by method, ``baselines`` (other ways of single-task learning), the worst certificates."""
         parts = {}
-        for name in self._names(settings):
+        for name, protocol in self.protocols.items():
             here = [pair for pair in done if not self.kind or pair[0][self.kind] == name]
-            parts[self.protocols[name].key] = {method: self._entry(here, settings, method) for method in settings["methods"]}
+            parts[protocol.key] = {method: self._entry(here, settings, method) for method in settings["methods"]}
         return {
             "printed": self.printed,
             "printed_sizes": self.printed_sizes,
@@ -165,7 +160,7 @@ class ScoreTable:
                 known = self._known(record, protocol, name)
                 if known:
                     panel.plot(entry["sizes"], known[self.score], "o", mfc="none", color=line.lines[0].get_color())
-            panel.set(title=protocol.short, xlabel="training examples", ylabel=self.label)
+            panel.set(title=protocol.short or protocol.title, xlabel="training examples", ylabel=self.label)
         panels[0].legend(title="circles: printed", fontsize="small")
 
 

@@ -73,16 +73,12 @@ def write(path: str | os.PathLike, tree: Any, arrays: dict[str, Array], written_
     """
     library = _library()
     metadata = {"format": FORMAT, "version": str(VERSION), "written_by": written_by, "model": json.dumps(tree, allow_nan=False)}
-    parts = {name: _little_endian(array) for name, array in arrays.items()}
+    parts = {name: np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for name, array in arrays.items()}
     metadata["sha256"] = _checksum(metadata, parts)
     data = library.numpy.save(parts, metadata)
     fits = int.from_bytes(data[:8], "little") <= MAX_HEADER
     check(fits, f"names and settings of this model need more than {MAX_HEADER >> 20} MiB, too much for a file")
     atomic_write(path, data)
-
-
-def _little_endian(array: Array) -> Array:
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
 
 
 def read(path: str | os.PathLike) -> tuple[Any, dict[str, Array], dict[str, str]]:

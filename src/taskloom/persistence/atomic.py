@@ -73,13 +73,12 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         Where to write it meanwhile.
     """
     check_place(path)
-    if _is_stream(path):
-        with _naming(path):
-            yield Path(path)
-        return
     target = Path(os.path.realpath(path))
     stem = f".{target.name[:100]}."
     with _naming(path):
+        if _is_stream(path):
+            yield Path(path)
+            return
         _remove_abandoned(target.parent, stem)
         temporary, handle = _begin(target.parent, stem)
         try:

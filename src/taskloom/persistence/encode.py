@@ -74,9 +74,10 @@ class Encoder:
             name = type(value).__name__
             params = {key: self.encode(entry, f"{where}.{key}") for key, entry in parameters(value).items()}
             return {"@": kind, "class": name, "params": params}
+        rid = " (or set_params(scoring=None): predictions do not need it)" if where.startswith("scoring") else ""
         raise ModelFileError(
             f"{where} is {_described(value)}, which a model file cannot hold (data, no code); take one of taskloom's or "
-            f"scikit-learn's own by name{_instead(where)}, or pickle the model"
+            f"scikit-learn's own by name{rid}, or pickle the model"
         )
 
     def _scalar(self, value: np.generic, where: str) -> Any:
@@ -131,8 +132,3 @@ def _moment(value: Any, where: str) -> Any:
 def _described(value: Any) -> str:
     name = getattr(value, "__qualname__", None)
     return f"the function {name}" if callable(value) and name else f"of type {type(value).__name__}"
-
-
-def _instead(where: str) -> str:
-    """How to be rid of a setting that no longer matters once a model is fitted."""
-    return " (or set_params(scoring=None): predictions do not need it)" if where.startswith("scoring") else ""

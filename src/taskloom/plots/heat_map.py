@@ -151,7 +151,9 @@ class TaskStructureDisplay:
         self.ax_.spines[:].set_visible(False)
         row = side * 72 / T if ax is None else min(points_for_each(self.ax_, T, axis) for axis in "xy")
         self._name(row)
-        self._mark_clusters()
+        for _, start, _ in self._blocks()[1:]:  # the edges of the clusters
+            self.ax_.axhline(start - 0.5, color="0.35", linewidth=0.8)
+            self.ax_.axvline(start - 0.5, color="0.35", linewidth=0.8)
         self.dendrogram_ax_ = self._tree() if dendrogram and self.tree is not None and T > 1 else None
         self.colorbar_ = None
         if colorbar:
@@ -182,11 +184,6 @@ class TaskStructureDisplay:
         group = np.asarray(self.groups)[self.order_]
         edges = [0, *(np.flatnonzero(np.diff(group)) + 1), len(group)]
         return [(int(group[start]), int(start), int(end)) for start, end in pairwise(edges)]
-
-    def _mark_clusters(self) -> None:
-        for _, start, _ in self._blocks()[1:]:
-            self.ax_.axhline(start - 0.5, color="0.35", linewidth=0.8)
-            self.ax_.axvline(start - 0.5, color="0.35", linewidth=0.8)
 
     def _tree(self) -> Any:
         """The merges, drawn above the heat map; below the cut in the colours of the clusters."""

@@ -20,7 +20,6 @@ class Line:
     x: Array
     y: Array
     look: str
-    name: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,21 +44,18 @@ class Chart:
         parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{self.title}" class="chart">']
         for tick, text in x.ticks(4, self.integer_x):
             parts.append(f'<text x="{tick:.1f}" y="{HEIGHT - BOTTOM + 16}" class="tick middle">{text}</text>')
+        across, down = (LEFT, WIDTH - RIGHT), (TOP, HEIGHT - BOTTOM)
         for tick, text in y.ticks(5):
-            parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{tick:.1f}" y2="{tick:.1f}" class="grid"/>')
+            parts.append(_segment(across, (tick, tick), "grid"))
             parts.append(f'<text x="{LEFT - 6}" y="{tick + 4:.1f}" class="tick end">{text}</text>')
         if self.band is not None:
             at, low, high = _thin(*self.band)
             edge = [*zip(x(at), y(low), strict=True), *reversed([*zip(x(at), y(high), strict=True)])]
             parts.append(f'<polygon class="band" points="{_points(edge)}"/>')
         if self.mark_x is not None:
-            parts.append(
-                f'<line x1="{x(self.mark_x):.1f}" x2="{x(self.mark_x):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" class="mark"/>'
-            )
+            parts.append(_segment((x(self.mark_x), x(self.mark_x)), down, "mark"))
         if self.mark_y is not None:
-            parts.append(
-                f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(self.mark_y):.1f}" y2="{y(self.mark_y):.1f}" class="mark"/>'
-            )
+            parts.append(_segment(across, (y(self.mark_y), y(self.mark_y)), "mark"))
         for line in self.lines:
             at, value = _thin(line.x, line.y)
             keep = np.isfinite(value) & ((value > 0) if self.log_y else True)
@@ -67,10 +63,8 @@ class Chart:
             parts.append(f'<polyline class="{line.look}" points="{_points(spots)}"/>')
             if len(spots) <= 40 and "many" not in line.look:
                 parts += [f'<circle class="{line.look}" cx="{px:.1f}" cy="{py:.1f}" r="2.5"/>' for px, py in spots]
-        parts.append(
-            f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" class="label middle">{self.x_label}</text></svg>'
-        )
-        return "".join(parts)
+        label = f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" class="label middle">{self.x_label}</text>'
+        return "".join([*parts, label, "</svg>"])
 
 
 @dataclass(frozen=True)
@@ -110,6 +104,10 @@ class _Scale:
             step = base * next(k for k in (1, 2, 5, 10) if k * base >= rough * 0.999)
             chosen = np.arange(np.ceil(ends[0] / step), np.floor(ends[1] / step + 1e-9) + 1) * step
         return [(float(self(v)), _number(float(v))) for v in chosen]
+
+
+def _segment(x: tuple[float, float], y: tuple[float, float], look: str) -> str:
+    return f'<line x1="{x[0]:.1f}" x2="{x[1]:.1f}" y1="{y[0]:.1f}" y2="{y[1]:.1f}" class="{look}"/>'
 
 
 def _number(value: float) -> str:

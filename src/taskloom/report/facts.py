@@ -131,16 +131,12 @@ def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Fac
 def _contributions(model: Any) -> list[list[tuple[int, float]]] | None:
     """The contributions of tasks to each task, largest first; ``None`` for feature-side structures."""
     labels = model.tasks_.tolist()
-    if len(labels) > LARGEST_MAP:
+    if len(labels) > LARGEST_MAP or model._state.contributions is None:
         return None
-    added = set(getattr(model, "added_tasks_", []))
-    try:
-        explained = [{} if label in added else model.explain(label) for label in labels]
-    except ValueError:  # a feature-side structure
-        return None
-    place = {label: t for t, label in enumerate(labels)}
+    added, place = set(getattr(model, "added_tasks_", [])), {label: t for t, label in enumerate(labels)}
     found = []
-    for shares in explained:
+    for label in labels:
+        shares = {} if label in added else model.explain(label)
         largest = sorted(((place[other], share) for other, share in shares.items()), key=lambda pair: -abs(pair[1]))
         found.append([pair for pair in largest[:CONTRIBUTIONS] if abs(pair[1]) >= 5e-4])
     return found

@@ -25,10 +25,7 @@ def convergence(facts: Facts) -> list[Chart]:
         far = last[0] - 2 * max(float(np.nanmax(objective)) - last[0], 0.05 * abs(last[0]))
         dual = np.where(dual >= far, dual, np.nan)
     both = np.isfinite(objective) & np.isfinite(dual)
-    lines = [
-        Line(history["iteration"], objective, "upper", "objective"),
-        Line(history["iteration"], dual, "lower", "dual value"),
-    ]
+    lines = [Line(history["iteration"], objective, "upper"), Line(history["iteration"], dual, "lower")]
     band = (history["iteration"][both], dual[both], objective[both]) if both.sum() > 1 else None
     title = "Objective by iteration" if band is None else "Objective and dual value by iteration"
     charts = [Chart(title, "iteration", lines, band=band, integer_x=True)]

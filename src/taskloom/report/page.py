@@ -85,6 +85,7 @@ def render_report(
     """
     try:
         import jinja2
+        from markupsafe import Markup  # text of our own that is not escaped
     except ImportError:
         raise ImportError("a report needs Jinja2; install it with: pip install 'taskloom[report]'") from None
     if not isinstance(model, MultiTaskEstimator):
@@ -100,12 +101,12 @@ def render_report(
     style, script = _text("page.css"), f'"use strict";\n(() => {{\n{_text("map.js")}\n{_text("page.js")}\n}})();\n'
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(_text("page.html")).render(
-        title=clean_text(title) if title else _title(facts),
+        title=clean_text(title) if title else f"{type(model).__name__}: {facts.n_tasks:,} {facts.noun}",
         policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
-        style=_raw(style),
-        script=_raw(script),
-        data=_raw(_harmless(payload(facts))),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(_harmless(payload(facts))),
         facts=facts,
         largest_map=LARGEST_MAP,
         proof=prove_model(model),
@@ -115,8 +116,8 @@ def render_report(
         groups=figures.groups(facts),
         gains=gains,
         gains_span=span,
-        convergence=[(chart, _raw(chart.svg())) for chart in figures.convergence(facts)],
-        path=[(chart, _raw(chart.svg())) for chart in figures.path(facts)],
+        convergence=[(chart, Markup(chart.svg())) for chart in figures.convergence(facts)],
+        path=[(chart, Markup(chart.svg())) for chart in figures.path(facts)],
         tasks=figures.tasks(facts),
         seconds=_seconds(model),
         code=settings.reproduce(facts, preprocessor),
@@ -126,10 +127,6 @@ def render_report(
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         percent=percent,
     )
-
-
-def _title(facts: Facts) -> str:
-    return f"{type(facts.model).__name__}: {facts.n_tasks:,} {facts.noun}"
 
 
 def _tiles(facts: Facts) -> list[tuple[str, str]]:
@@ -155,13 +152,6 @@ def _seconds(model: Any) -> str:
 
 
 # --- escaping -------------------------------------------------------------------------------------------------------
-
-
-def _raw(text: str) -> Any:
-    """Text of our own that is not escaped."""
-    from markupsafe import Markup
-
-    return Markup(text)
 
 
 def _harmless(data: Any) -> str:

@@ -16,7 +16,7 @@ from .facts import Facts
 def reproduce(facts: Facts, preprocessor: Any = None) -> str:
     """Code that fits the model again, and for a search, code that fits its result without the search."""
     model = facts.model
-    changed = _changed(model)
+    changed = changed_parameters(model)
     parts = [_code(type(model).__name__, changed, _fit(model))]
     if hasattr(model, "alpha_"):
         plain = type(model)._plain_class
@@ -40,11 +40,12 @@ def reproduce(facts: Facts, preprocessor: Any = None) -> str:
 
 def parameters(model: Any) -> list[tuple[str, str, bool]]:
     """Every parameter, its value as code, and whether it differs from the default."""
-    changed = _changed(model)
+    changed = changed_parameters(model)
     return [(name, _value(value), name in changed) for name, value in model.get_params(deep=False).items()]
 
 
-def _changed(model: Any) -> dict[str, Any]:
+def changed_parameters(model: Any) -> dict[str, Any]:
+    """The parameters that differ from their defaults."""
     defaults = {name: p.default for name, p in inspect.signature(type(model).__init__).parameters.items()}
     given = model.get_params(deep=False)
     return {name: value for name, value in given.items() if repr(value) != repr(defaults.get(name))}

@@ -27,10 +27,21 @@ from .base import Run, Solver
 from .proximal import Proximal
 
 Array = np.ndarray
-MAX_NEWTON_DECREASE = 1e-2  # relative to the scale; with a larger predicted decrease steps use the majorant, not the Hessian
-MAX_STEPS_PER_CERTIFICATE = 12  # Newton steps after which a certificate is computed, whatever the predicted decrease
-MAX_CG_STEPS = 100  # for one Newton direction
-MIN_PREDICTED_DECREASE_SHARE = 0.2  # share of the tolerance at which the predicted decrease is worth a certificate
+
+
+@dataclass(frozen=True)
+class ClusterNewtonTuning:
+    """Constants of Newton's method on the weights."""
+
+    max_newton_decrease: float = (
+        1e-2  # over the scale; with a larger predicted decrease steps use the majorant, not the Hessian
+    )
+    certificate_interval: int = 12  # Newton steps after which a certificate is computed, whatever the predicted decrease
+    max_cg_steps: int = 100  # for one Newton direction
+    decrease_per_gap: float = 0.2  # share of the tolerance at which the predicted decrease is worth a certificate
+
+
+TUNING = ClusterNewtonTuning()
 
 
 @dataclass(eq=False, repr=False)
@@ -125,7 +136,7 @@ class ClusterPoint:
     def metric(self) -> Callable[[Array], Array]:
         alpha, shift = self.problem.alpha, self.shift
         majorant = self.norm.majorant(alpha, shift)
-        far = float(np.vdot(self.gradient, majorant(self.gradient))) / 2 > MAX_NEWTON_DECREASE * self.problem.scale
+        far = float(np.vdot(self.gradient, majorant(self.gradient))) / 2 > TUNING.max_newton_decrease * self.problem.scale
         return majorant if far else self.norm.inverse(alpha, shift)
 
     @cached_property
@@ -161,7 +172,7 @@ class _NewtonSystem:
 class ClusterNewtonRun(Run):
     """Newton steps; proximal ones follow if no step decreases the objective."""
 
-    certificate_interval = MAX_STEPS_PER_CERTIFICATE
+    certificate_interval = TUNING.certificate_interval
 
     def __init__(self, settings: ClusterNewton, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem, self.tol = settings, problem, tol
@@ -195,14 +206,14 @@ class ClusterNewtonRun(Run):
             self.successor = Proximal()
 
     def estimated_gap(self) -> float:
-        return self.here.predicted_decrease / MIN_PREDICTED_DECREASE_SHARE
+        return self.here.predicted_decrease / TUNING.decrease_per_gap
 
     def _newton_step(self) -> bool:
         here = self.here
         forcing = min(max((here.predicted_decrease / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
         system = _NewtonSystem(here)
         move = conjugate_gradient(
-            system.product, -here.gradient, preconditioner=system.precondition, tol=forcing, max_steps=MAX_CG_STEPS
+            system.product, -here.gradient, preconditioner=system.precondition, tol=forcing, max_steps=TUNING.max_cg_steps
         )
         directional_derivative, t = float(np.vdot(here.gradient, move)), 1.0
         while t > 1e-6:

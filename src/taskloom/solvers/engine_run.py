@@ -17,8 +17,7 @@ from .factor.newton import FactorNewton, NewtonTuning, Point
 from .record import Certifiable, Outcome, Record
 from .solve import Callback, Limits, iterate
 
-TUNING = NewtonTuning(forcing=0.05)
-MAX_STALLED_CERTIFICATES = 3  # without progress, after which a basis is enlarged to all directions
+TUNING = NewtonTuning(forcing=0.05, max_stalled_certificates=3)  # then a basis is enlarged to all directions
 
 
 class RemoteProblem(Certifiable, Protocol):
@@ -74,7 +73,7 @@ class RemoteNewtonRun(FactorNewton):
         known, stalled = self.problem.structure.known, False
         if gap is not None:
             self.idle, self.last = self.idle + 1 if gap > 0.9 * self.last else 0, gap
-            stalled = self.idle >= MAX_STALLED_CERTIFICATES
+            stalled = self.idle >= TUNING.max_stalled_certificates
             if self._enlarge(moved=not known, stalled=stalled):
                 self.begun = True
                 return

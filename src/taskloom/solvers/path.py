@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,19 @@ from .solve import solve
 from .supervised.sides import FeatureSide
 
 Array = np.ndarray
-NUMERIC_CONJUGATE_TOLERANCE = 1e-6  # accuracy of a numerical conjugate, relative to the loss of the intercept-only model
+
+
+@dataclass(frozen=True)
+class PathTuning:
+    """Constants of strengths at which weights vanish."""
+
+    numeric_conjugate_tolerance: float = 1e-6  # of a numerical conjugate, relative to the loss of the intercept-only model
+    subgradient_offset: float = 1e-7  # from a nonsmooth point to one-sided derivatives, relative to the residuals
+    balance_weight: float = 1e3  # weight of the equation that the gradients of a task add up to zero, relative to the others
+    max_nonsmooth_per_task: int = 2000  # predictions of a task at nonsmooth points; least squares over more are too large
+
+
+TUNING = PathTuning()
 
 
 def alpha_max(problem: Problem) -> float:
@@ -54,7 +66,10 @@ def alpha_max(problem: Problem) -> float:
 
     at_zero = structure.ray_of_root(0 * root).conjugate(1.0)
     if _numeric(structure):
-        conjugate, tolerance = _numeric_conjugate_along(structure, root, size), NUMERIC_CONJUGATE_TOLERANCE * problem.scale
+        conjugate, tolerance = (
+            _numeric_conjugate_along(structure, root, size),
+            TUNING.numeric_conjugate_tolerance * problem.scale,
+        )
     else:
         conjugate, tolerance = lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0), 0.0
 
@@ -228,11 +243,6 @@ def _extrapolated(solutions: list[Solution], alphas: list[float]) -> Start:
     return Start(W, b, last.length, last.basis)
 
 
-SUBGRADIENT_OFFSET = 1e-7  # distance from a nonsmooth point at which one-sided derivatives are taken, relative to the residuals
-BALANCE_WEIGHT = 1e3  # weight of the equation that the gradients of a task add up to zero, relative to the others
-MAX_NONSMOOTH_PER_TASK = 2000  # predictions of one task at nonsmooth points; a least-squares problem over more is too large
-
-
 def least_gradients(problem: Problem) -> Array | None:
     """Of all subgradients at the intercept-only model, those with the smallest ``||Z||``; ``None`` if there are too many.
 
@@ -243,18 +253,18 @@ def least_gradients(problem: Problem) -> Array | None:
     z = constants[obs.task]
     smoothing = Smoothing()
     smoothing.apply(problem)
-    beside = SUBGRADIENT_OFFSET * smoothing.width
+    beside = TUNING.subgradient_offset * smoothing.width
     steep = problem.loss.smoothed(np.zeros(obs.y.size), 1e-2 * beside)  # almost the loss itself
     lower, upper = steep.gradient(obs.y, z - beside), steep.gradient(obs.y, z + beside)
     free = upper - lower > 1e-6 * np.maximum(np.abs(lower), np.abs(upper))
-    if obs.sum_by_task(free.astype(float)).max() > MAX_NONSMOOTH_PER_TASK:
+    if obs.sum_by_task(free.astype(float)).max() > TUNING.max_nonsmooth_per_task:
         return None
     s = np.where(free, (lower + upper) / 2, lower)
     for t in np.flatnonzero(obs.sum_by_task(free.astype(float)) > 0):
         mine = slice(obs.starts[t], obs.starts[t + 1])
         rows = to_dense(problem.features[obs.row[mine]]) * obs.weight[mine, None]
         if problem.fit_intercept:
-            rows = np.column_stack([rows, BALANCE_WEIGHT * obs.weight[mine] * np.abs(rows).max(initial=1e-300)])
+            rows = np.column_stack([rows, TUNING.balance_weight * obs.weight[mine] * np.abs(rows).max(initial=1e-300)])
         own = free[mine]
         fixed = -(s[mine] * ~own) @ rows
         found = lsq_linear(rows[own].T, fixed, (lower[mine][own], upper[mine][own]), tol=1e-12)

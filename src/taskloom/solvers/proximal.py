@@ -23,14 +23,24 @@ from .supervised import choose_side
 from .supervised.sides import Side, Supervised, TaskSide
 
 Array = np.ndarray
-MAX_MOVES_PER_CERTIFICATE = 16  # proximal steps after which a certificate is computed, whatever the estimate of the gap
-# How far above their minimum the tasks may stay, as a share of the gap: under the squared loss, and for a Newton step.
-FIT_GAP_SHARE, NEWTON_GAP_SHARE = 1e-6, 1e-7
-HALVINGS_BEFORE_REFINING = 4  # halvings of a step length after which the tasks are fitted more accurately
-# Where the best structure has no closed form: proximal steps before the first alternating step, and how much rarer these are.
-MOVES_BEFORE_ITERATIVE_ALTERNATION, ITERATIVE_ALTERNATION_FACTOR = 64, 4
-MIN_TRACE_SHARE = 1e-3  # of the objective; structures with a smaller trace take steps as if they had this one
-CERTIFICATE_GAP_SHARE = 0.5  # share of the tolerance at which the estimated gap is worth a certificate
+
+
+@dataclass(frozen=True)
+class ProximalTuning:
+    """Constants of proximal steps."""
+
+    certificate_interval: int = 16  # proximal steps after which a certificate is computed, whatever the estimate of the gap
+    fit_gap_share: float = 1e-6  # how far above their minimum the tasks may stay under the squared loss, as a share of the gap
+    newton_gap_share: float = 1e-7  # the same where a fit takes Newton steps
+    halvings_before_refining: int = 4  # halvings of a step length after which the tasks are fitted more accurately
+    steps_before_iterative_alternation: int = 64  # proximal steps before the first alternating one, if that has no closed form
+    iterative_alternation_factor: int = 4  # how much rarer such alternating steps are
+    min_trace_share: float = 1e-3  # of the objective; structures with a smaller trace take steps as if they had this one
+    certificate_gap_share: float = 0.5  # share of the tolerance at which the estimated gap is worth a certificate
+    relative_rounding: float = 1e-14  # eigenvalues below this share of the largest are set to zero
+
+
+TUNING = ProximalTuning()
 
 
 @dataclass(eq=False, repr=False)
@@ -80,8 +90,8 @@ class _ProximalRun(Run):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
         self.eliminated = Eliminated.of(problem, self.side)
-        self.certificate_interval = 1 if self.eliminated is None else MAX_MOVES_PER_CERTIFICATE
-        self.exact = FIT_GAP_SHARE if problem.loss.quadratic else NEWTON_GAP_SHARE
+        self.certificate_interval = 1 if self.eliminated is None else TUNING.certificate_interval
+        self.exact = TUNING.fit_gap_share if problem.loss.quadratic else TUNING.newton_gap_share
         self.side.tolerance = 1e-4 * problem.scale
         if start is not None:
             W = start[0]
@@ -140,15 +150,15 @@ class _ProximalRun(Run):
         here = self.here
         if self.eliminated is None or here.candidate is None:
             return 0.0
-        return self.eliminated.gap(here.A, here.gradient, *here.candidate) / CERTIFICATE_GAP_SHARE
+        return self.eliminated.gap(here.A, here.gradient, *here.candidate) / TUNING.certificate_gap_share
 
     def _alternation_is_due(self) -> bool:
         """Every ``alternate`` steps; less often, and later, if the best structure has no closed form."""
         if not self.problem.structure.iterative:
             return self.moves % self.settings.alternate == 0
         return (
-            self.moves >= MOVES_BEFORE_ITERATIVE_ALTERNATION
-            and self.moves % (ITERATIVE_ALTERNATION_FACTOR * self.settings.alternate) == 0
+            self.moves >= TUNING.steps_before_iterative_alternation
+            and self.moves % (TUNING.iterative_alternation_factor * self.settings.alternate) == 0
         )
 
     def _alternate(self) -> None:
@@ -165,9 +175,9 @@ class _ProximalRun(Run):
 
     def _refine(self) -> bool:
         """Fit the tasks more accurately from now on; False if they already are."""
-        if self.eliminated is not None or self.exact <= NEWTON_GAP_SHARE:
+        if self.eliminated is not None or self.exact <= TUNING.newton_gap_share:
             return False
-        self.side.tolerance, self.exact = self.side.tolerance * NEWTON_GAP_SHARE / self.exact, NEWTON_GAP_SHARE
+        self.side.tolerance, self.exact = self.side.tolerance * TUNING.newton_gap_share / self.exact, TUNING.newton_gap_share
         self.here = self._at(self.here.A)
         self.values = [self.here.value]
         return True
@@ -176,10 +186,12 @@ class _ProximalRun(Run):
         here, worst = self.here, max(self.values[-self.settings.look_back :])
         for k in range(60):
             check_time()
-            if k == HALVINGS_BEFORE_REFINING and self._refine():
+            if k == TUNING.halvings_before_refining and self._refine():
                 here, worst = self.here, self.here.value
             # A structure close to zero must be able to grow: steps are bounded relative to the objective.
-            self.length = min(self.length, self.problem.structure.longest_step(here.A, MIN_TRACE_SHARE * abs(here.value)))
+            self.length = min(
+                self.length, self.problem.structure.longest_step(here.A, TUNING.min_trace_share * abs(here.value))
+            )
             if not self.length > 0:
                 self.finished = "stalled"
                 return
@@ -200,9 +212,6 @@ class _ProximalRun(Run):
         self.length = min(max(best, 1e-2 * self.length), 1e2 * self.length)
         self.here = there
         self.values.append(there.value)
-
-
-RELATIVE_ROUNDING = 1e-14  # eigenvalues below this share of the largest are set to zero
 
 
 class Eliminated:
@@ -232,7 +241,7 @@ class Eliminated:
         """``h(A)``, its gradient, and the dual candidate ``G' / (2 alpha)`` as a product of two matrices."""
         inputs, alpha = self.inputs, self.problem.alpha
         a, P = np.linalg.eigh(symmetric(self.root_c[:, None] * A * self.root_c))
-        a = np.where(a > RELATIVE_ROUNDING * a[-1], a, 0.0)
+        a = np.where(a > TUNING.relative_rounding * a[-1], a, 0.0)
         rotated = P.T @ inputs.rows  # T x r: contiguous rows
         shrunk = np.multiply.outer(a, inputs.k)
         shrunk += alpha

@@ -23,9 +23,18 @@ from .reformulations.subspaces import AllFeatures
 
 Array = np.ndarray
 Callback = Callable[[History], bool | None]
-GAP_DECAY = 0.25  # after a certificate above the tolerance, the estimated gap must fall to this share before the next one
-SMOOTHED_GAP_SHARE = 0.2  # a smoothed problem is certified when its estimated gap is this share of the certified gap,
-MAX_SMOOTHED_GAP = 0.02  # and at most this share of the scale
+
+
+@dataclass(frozen=True)
+class CertificateTuning:
+    """When a certificate is computed."""
+
+    gap_decay: float = 0.25  # after a certificate above the tolerance, the next one waits for this share of the estimated gap
+    smoothed_gap_share: float = 0.2  # a smoothed problem is certified at an estimated gap of this share of the last gap,
+    max_smoothed_gap: float = 0.02  # and at most this share of the scale
+
+
+TUNING = CertificateTuning()
 
 
 def solve(
@@ -231,7 +240,9 @@ def iterate(record: Record, solver: Solver, start: Any, limits: Limits, read: Ca
     except (KeyboardInterrupt, TimeLimitError) as stopped:
         if not record.found and not record.convex:
             raise  # there is no iterate to return
-        return _certified("interrupted" if isinstance(stopped, KeyboardInterrupt) else "time_limit", moved, record, None)
+        if isinstance(stopped, KeyboardInterrupt):
+            return "interrupted" if record.found else _certified("interrupted", moved, record, None)
+        return _certified("time_limit", moved, record, None)
     finally:
         record.history.read_best = None  # release the data
 
@@ -241,7 +252,7 @@ class _Schedule:
 
     def __init__(self, record: Record, smoothed: bool):
         self.scale, self.smoothed, self.steps = record.problem.scale, smoothed, 0
-        self.goal = (MAX_SMOOTHED_GAP if smoothed else record.tol) * self.scale
+        self.goal = (TUNING.max_smoothed_gap if smoothed else record.tol) * self.scale
 
     def due(self, run: Run) -> bool:
         self.steps += 1
@@ -255,9 +266,9 @@ class _Schedule:
             return
         estimate = run.estimated_gap()
         if self.smoothed:
-            self.goal = min(SMOOTHED_GAP_SHARE * gap, MAX_SMOOTHED_GAP * self.scale, GAP_DECAY * estimate)
+            self.goal = min(TUNING.smoothed_gap_share * gap, TUNING.max_smoothed_gap * self.scale, TUNING.gap_decay * estimate)
         elif estimate <= self.goal:
-            self.goal = GAP_DECAY * estimate
+            self.goal = TUNING.gap_decay * estimate
 
 
 def _certified(status: str, run: Run | None, record: Record, gap: float | None) -> str:

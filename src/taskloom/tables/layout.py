@@ -92,13 +92,18 @@ def split_table(X: Any, task_column: Any) -> Table:
     if task_column is None:
         return Table(X, None)
     if hasattr(X, "tocsr"):
-        return _split_sparse(X.tocsr(), task_column)
-    if not hasattr(X, "columns"):
+        X = X.tocsr()
+    elif not hasattr(X, "columns"):
         X = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if X.ndim != 2:
             raise ValueError(f"X must be a matrix, got shape {X.shape}")
     position = column_position(X, task_column)
-    n_columns = X.shape[1]
+    others = [j for j in range(X.shape[1]) if j != position]
+    if issparse(X):  # tasks are numbers; an entry that is not stored is task 0
+        labels = X[:, [position]].toarray().ravel()
+        if not np.isfinite(labels).all():
+            raise ValueError(f"the task column (position {position}) holds NaN or infinity")
+        return Table(X[:, others], labels)
     plain = isinstance(X, np.ndarray)
     labels = X[:, position] if plain else np.asarray(_safe_indexing(X, position, axis=1))
     if labels.dtype.kind not in "biufO":
@@ -106,20 +111,10 @@ def split_table(X: Any, task_column: Any) -> Table:
     missing = np.isnan(labels) if labels.dtype.kind in "biuf" else missing_cells(labels.tolist())
     if missing.any():
         raise ValueError(f"the task column holds a missing value in row {int(np.argmax(missing))}")
-    others = [j for j in range(n_columns) if j != position]
     rest = np.delete(X, position, axis=1) if plain else _safe_indexing(X, others, axis=1)
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
         rest = rest.astype(float)
     return Table(rest, labels)
-
-
-def _split_sparse(X: Any, task_column: Any) -> Table:
-    """A sparse matrix holds its tasks as numbers; an entry that is not stored is task 0."""
-    position = column_position(X, task_column)
-    labels = np.asarray(X[:, [position]].todense()).ravel()
-    if not np.isfinite(labels).all():
-        raise ValueError(f"the task column (position {position}) holds NaN or infinity")
-    return Table(X[:, [j for j in range(X.shape[1]) if j != position]], labels)
 
 
 def is_missing(value: Any) -> bool:
@@ -206,18 +201,10 @@ def column_names(Y: Any, n_tasks: int) -> Array:
         names = list(Y.columns)
         if len(set(names)) != len(names):
             raise ValueError(f"the columns of Y must have different (unique) names, got {names}")
-        return _objects(names)
+        return np.fromiter(names, dtype=object)  # NumPy's array would take tuples for rows
     if n_tasks == 1 and getattr(Y, "name", None) is not None:
-        return _objects([Y.name])
+        return np.fromiter([Y.name], dtype=object)
     return np.arange(n_tasks)
-
-
-def _objects(names: list[Any]) -> Array:
-    """An array of objects; NumPy would take tuples for rows."""
-    out = np.empty(len(names), dtype=object)
-    for k, name in enumerate(names):
-        out[k] = name
-    return out
 
 
 def shown(label: Any) -> str:

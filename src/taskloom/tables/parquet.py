@@ -57,26 +57,22 @@ class parquet_blocks:  # noqa: N801 (it is called like a function)
         self._data = arrow.dataset(os.fspath(path), format="parquet")
         self.target: Any = target if isinstance(target, str) else list(target)
         self.sample_weight, self.rows = sample_weight, rows
-        names, other = self._data.schema.names, [*self._targets(), *self._weight()]
+        self._targets = [target] if isinstance(target, str) else list(target)
+        self._weight = [] if sample_weight is None else [sample_weight]
+        names, other = self._data.schema.names, [*self._targets, *self._weight]
         self.columns = [name for name in names if name not in other] if columns is None else list(columns)
         missing = [name for name in [*other, *self.columns] if name not in names]
         if missing:
             raise ValueError(f"{path} has no column {missing[0]!r}; it has {names}")
 
-    def _targets(self) -> list[str]:
-        return [self.target] if isinstance(self.target, str) else self.target
-
-    def _weight(self) -> list[str]:
-        return [] if self.sample_weight is None else [self.sample_weight]
-
     def __iter__(self) -> Iterator[tuple]:
         arrow = import_module("pyarrow")
-        wanted = [*self.columns, *self._targets(), *self._weight()]
+        wanted = [*self.columns, *self._targets, *self._weight]
         batches = self._data.to_batches(columns=wanted, batch_size=self.rows, batch_readahead=1, fragment_readahead=1)
         for batch in batches:
             if batch.num_rows == 0:
                 continue
             table = arrow.Table.from_batches([batch])
             y = table.column(self.target).to_numpy() if isinstance(self.target, str) else table.select(self.target)
-            weight = [table.column(name).to_numpy() for name in self._weight()]
+            weight = [table.column(name).to_numpy() for name in self._weight]
             yield (table.select(self.columns), y, *weight)

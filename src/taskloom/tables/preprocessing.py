@@ -77,10 +77,10 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         X = _frame(X)
         names = list(map(str, X.columns))
         if len(set(names)) != len(names):
-            raise ValueError(f"columns must have different names, got {_twice(names)!r} twice")
+            raise ValueError(f"columns must have different names, got {repeated(names)!r} twice")
         place = {name: k for k, name in enumerate(names)}
-        for name in (*self.categorical, *([self.task_column] if self.task_column is not None else [])):
-            if name not in place:
+        for name in (*self.categorical, self.task_column):
+            if name is not None and name not in place:
                 raise ValueError(f"the table has no column {name!r}; it has {_some(names)}")
         inputs = [name for name in names if name != self.task_column]
         if len(inputs) == 0:
@@ -97,7 +97,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(names)
         out = self.get_feature_names_out().tolist()
         if len(set(out)) != len(out):
-            raise ValueError(f"two columns would both be called {_twice(out)!r}; rename one of the inputs")
+            raise ValueError(f"two columns would both be called {repeated(out)!r}; rename one of the inputs")
         return self
 
     def _levels(self, column: Any, name: str) -> list[str | None]:
@@ -140,13 +140,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                 values: Any = _numbers(column, name, strict=True)
                 parts.append(((np.where(np.isnan(values), median, values) - mean) / std)[:, None])
             else:
-                texts = _texts(column)
                 position = {level: k for k, level in enumerate(self.levels_[name])}
-                block = np.zeros((len(texts), len(position)))
-                level = np.array([position.get(text, -1) for text in texts], dtype=int)
-                seen = np.flatnonzero(level >= 0)
-                block[seen, level[seen]] = 1.0
-                parts.append(block)
+                level = np.array([position.get(text, -1) for text in _texts(column)], dtype=int)
+                parts.append((level[:, None] == np.arange(len(position))).astype(float))
         pd = import_module("pandas")
         out = self.get_feature_names_out()
         inputs = pd.DataFrame(np.hstack(parts), columns=out[: len(out) - (self.task_column is not None)], index=X.index)
@@ -201,10 +197,7 @@ def read_targets(column: Any, labels: bool | None = None) -> tuple[Array, bool]:
     values = None if as_labels else _numbers(column, str(column.name), strict=labels is False, target=True)
     if values is not None:
         return values, False
-    texts = _texts(column)
-    out = np.empty(len(texts), dtype=object)
-    out[:] = texts
-    return out, True
+    return np.array(_texts(column), dtype=object), True
 
 
 def _frame(X: Any) -> Any:
@@ -215,7 +208,8 @@ def _frame(X: Any) -> Any:
     return X.to_pandas()
 
 
-def _twice(names: list[str]) -> str:
+def repeated(names: list[str]) -> str:
+    """The first name that is there twice."""
     return next((name for name, count in Counter(names).items() if count > 1), "")
 
 

@@ -12,7 +12,6 @@ That takes ``A`` as known. A joint prior (``prior.py``) also accounts for the un
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -28,15 +27,6 @@ from .prior import Prior, structure_directions
 Array = np.ndarray
 MAX_DENSE_ROWS = 6000  # rows of the largest dense system that a posterior factors
 MAX_ENTRIES = 1 << 22  # numbers in the largest right-hand side at a time
-
-
-class Group(Protocol):
-    """The posterior of some of the tasks, in units of ``tau / 2``."""
-
-    degrees_of_freedom: float  # effective, of the fit
-
-    def variance(self, phi: Matrix, outside: Array) -> Array:
-        """Of every task of the group at features ``phi`` (``m x T_g``); ``outside`` is ``k(x, x)`` less ``||phi||^2``."""
 
 
 class Posterior:
@@ -67,8 +57,8 @@ class Posterior:
             n_groups, label = connected_components(np.abs(A) > 0, directed=False)  # of the tasks under A
             for tasks in (np.flatnonzero(label == g) for g in range(n_groups)):
                 prior = Prior(A[np.ix_(tasks, tasks)], rho, *directions)
-                self.groups.append((tasks, _group(problem, prior, tasks)))
-        used = sum(group.degrees_of_freedom for _, group in self.groups)
+                self.groups.append((tasks, _group(problem, prior, tasks), np.diag(prior.R) / problem.alpha))
+        used = sum(group.degrees_of_freedom for _, group, _ in self.groups)
         if noise is None:
             residual = max(seen.y.size - used, 1.0)
             self.tau = 2 * problem.loss_term(problem.predict(W, b)) / residual
@@ -79,16 +69,21 @@ class Posterior:
 
     def deviation(self, phi: Matrix, size: Array) -> Array:
         """Standard deviation of every task at features ``phi`` (``m x r``), where ``size`` is ``k(x, x)``."""
-        outside = np.maximum(size - row_squares(phi), 0.0)
+        outside = np.maximum(size - row_squares(phi), 0.0)  # where nothing is learned
         outside[outside < 1e-10 * size] = 0.0
         variance = np.empty((phi.shape[0], self.n_tasks))
         with one_thread():
-            for tasks, group in self.groups:
-                variance[:, tasks] = group.variance(phi, outside)
+            for tasks, group, prior in self.groups:
+                variance[:, tasks] = group.variance(phi) + outside[:, None] * prior
         return np.sqrt(self.tau / 2 * np.maximum(variance, 0.0))
 
 
-def _group(problem: Problem, prior: Prior, tasks: Array) -> Group:
+def _group(problem: Problem, prior: Prior, tasks: Array) -> _Shared | _SharedJoint | _Dense:
+    """The posterior of some of the tasks, in units of ``tau / 2``.
+
+    It has the effective degrees of freedom of the fit, and ``variance(phi)`` of every task of the group at features ``phi``
+    (``m x T_g``), inside the span of the training inputs.
+    """
     every = problem.observations
     mine, n, T = np.isin(every.task, tasks), problem.n_rows, len(tasks)
     seen = Observations(every.row[mine], np.searchsorted(tasks, every.task[mine]), every.y[mine], every.weight[mine], T)
@@ -131,12 +126,11 @@ class _Shared:
         a, P = psd_eigh(root_c[:, None] * prior.R * root_c)
         self.weights = a / (problem.alpha + self.inner.k[:, None] * a)  # r x T
         self.task_shares = (P**2 / c[:, None]).T
-        self.prior = np.diag(prior.R) / problem.alpha
         self.flat = 1 / c if problem.fit_intercept else np.zeros(len(c))
         self.degrees_of_freedom = float((self.inner.k[:, None] * self.weights).sum()) + (len(c) if problem.fit_intercept else 0)
 
-    def variance(self, phi: Matrix, outside: Array) -> Array:
-        return self.inner(phi) ** 2 @ self.weights @ self.task_shares + outside[:, None] * self.prior + self.flat
+    def variance(self, phi: Matrix) -> Array:
+        return self.inner(phi) ** 2 @ self.weights @ self.task_shares + self.flat
 
 
 class _SharedJoint:
@@ -151,7 +145,6 @@ class _SharedJoint:
         alpha, own = problem.alpha, prior.own
         self.inner = _Centred(problem, s)
         h, U = c * self.inner.k, self.inner.V.T @ prior.directions
-        self.prior = np.diag(prior.R) / alpha
         self.flat = 1 / c if problem.fit_intercept else 0.0
         self.degrees_of_freedom = float(len(prior.a)) if problem.fit_intercept else 0.0
         self.terms = []
@@ -168,26 +161,25 @@ class _SharedJoint:
             self.terms.append((q, moved, (prior.V[:, j] ** 2).sum(axis=1)))
             self.degrees_of_freedom += j.size * float((h * q).sum() + np.einsum("kr,r,kr->", moved, h, moved))
 
-    def variance(self, phi: Matrix, outside: Array) -> Array:
+    def variance(self, phi: Matrix) -> Array:
         inner = self.inner(phi)
-        total = outside[:, None] * self.prior + self.flat
-        for q, moved, share in self.terms:
-            total += np.outer(inner**2 @ q + ((inner @ moved.T) ** 2).sum(axis=1), share)
-        return total
+        terms = (np.outer(inner**2 @ q + ((inner @ moved.T) ** 2).sum(axis=1), share) for q, moved, share in self.terms)
+        return sum(terms, np.asarray(self.flat))
 
 
 class _Dense(ABC):
     """Base of the two dense forms."""
+
+    degrees_of_freedom: float
 
     def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         self.alpha, self.n_tasks = problem.alpha, len(prior.R)
         self.prior = prior
         self.phi = to_dense(problem.features[seen.row])
         self.seen = seen
-        self.intercept = problem.fit_intercept
-        self.E = np.eye(self.n_tasks)[seen.task] if self.intercept else np.zeros((seen.row.size, 0))
+        self.E = np.eye(self.n_tasks)[seen.task] if problem.fit_intercept else np.zeros((seen.row.size, 0))
 
-    def variance(self, phi: Matrix, outside: Array) -> Array:
+    def variance(self, phi: Matrix) -> Array:
         phi = to_dense(phi)
         out = np.empty((len(phi), self.n_tasks))
         height = max(1, MAX_ENTRIES // max(self.seen.row.size, self.prior.n_columns(phi.shape[1])))
@@ -195,7 +187,7 @@ class _Dense(ABC):
             rows = slice(first, first + height)
             for t in range(self.n_tasks):
                 out[rows, t] = self._of_task(phi[rows], t)
-        return out + outside[:, None] * (np.diag(self.prior.R) / self.alpha)
+        return out
 
     @abstractmethod
     def _of_task(self, phi: Array, t: int) -> Array:
@@ -210,9 +202,8 @@ class _ByWeight(_Dense):
         X = prior.columns(self.phi, seen.task)
         joint = np.hstack([X, self.E])
         data = joint.T @ (seen.weight[:, None] * joint)
-        precision = data.copy()
-        size = X.shape[1]
-        precision[np.arange(size), np.arange(size)] += self.alpha
+        precision, inside = data.copy(), np.arange(X.shape[1])
+        precision[inside, inside] += self.alpha
         self.factor = cho_factor(precision)
         self.degrees_of_freedom = float(np.trace(cho_solve(self.factor, data)))
 
@@ -243,8 +234,6 @@ class _ByObservation(_Dense):
         k = self.prior.covariance(phi, np.array([t]), self.phi, self.seen.task) / self.alpha  # m x N
         left = np.einsum("ij,ji->i", k, cho_solve(self.factor, k.T))
         variance = self.prior.variance(phi, t) / self.alpha - left
-        if not self.intercept:
-            return variance
         rest = -k @ self.through
-        rest[:, t] += 1.0
+        rest[:, t : t + 1] += 1.0  # without intercepts there are no columns
         return variance + np.einsum("ij,jk,ik->i", rest, self.border, rest)

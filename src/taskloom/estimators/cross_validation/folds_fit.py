@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
+from sklearn.model_selection import LeaveOneOut
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -22,13 +23,13 @@ from ...problem.solution import Solution
 from ...solvers import path, strength_grid
 from ...solvers.reformulations.subspaces import EigenbasisForm
 from ...structures import Independent, Structure
-from ...tables.layout import as_table
+from ...uncertainty.leave_one_out import leave_one_out
 from ..base import MultiTaskEstimator
 from ..decision import own_task
-from ..fitted import Prepared, with_state
-from ..validation import labels_of_rows, new_rows
+from ..fitted import FittedState, Prepared, with_state
+from ..validation import described, new_rows
 from .results import Candidate, FoldResult
-from .splitters import Split, check_folds, make_folds
+from .splitters import Split, check_folds, check_left, make_folds
 
 Array = np.ndarray
 N_SINGLE_TASK_ALPHAS = 10  # values of alpha tried for single-task models, over the same decades
@@ -43,7 +44,15 @@ class CVData:
     y: Any
     sample_weight: Array | None = None
     scoring: Any = None
-    variance: dict[Any, float] | None = None  # of each task's targets, over all data
+    cv: Any = None
+    groups: Any = None
+    n_jobs: int | None = None
+    random_state: Any = None
+    variance: dict[Any, float] | None = None  # of each task's targets, over all data and in their units
+
+    @property
+    def leaves_one_out(self) -> bool:
+        return isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo")
 
     def part(self, rows: Array, train: Array | None = None) -> tuple[Any, Any, Array | None]:
         """Inputs, targets and weights of some rows; a kernel matrix keeps the columns of ``train`` (or of the rows)."""
@@ -61,8 +70,7 @@ class FoldScorer:
         self.scorer = None if own else check_scoring(self.model, self.scoring)
         self.quick = None
         if not data.targets.one_vs_rest:
-            coded = self.model._coded(data.targets, as_table(y), labels_of_rows(X, self.model.task_column))
-            self.quick, self.seen = self.model._task_scores(data.targets, X, coded, weight), ~np.isnan(coded)
+            self.quick, self.seen = self.model._task_scores(data.targets, X, y, weight)
 
     def __call__(self, values: Array) -> tuple[float, dict[Any, float]]:
         """The score, and that of each task relative to the variance of its targets over all data."""
@@ -86,7 +94,10 @@ class FoldScorer:
 
     def _with_values(self, values: Array) -> MultiTaskEstimator:
         """An estimator with these decision values, for scorers that take an estimator."""
-        return with_state(self.model, self.data.with_decision_values(values))
+        known, scale, kernel = described(self.data.columns, self.data.targets), self.data.scale, self.data.kernel
+        b = np.zeros(len(scale.mean))
+        state = FittedState(**known, scale=scale, kernel=kernel, dtype=values.dtype, intercept_=b, decision_values=values)
+        return with_state(self.model, state)
 
 
 def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
@@ -128,9 +139,7 @@ class Fold:
 
     def under(self, structure: Structure) -> Problem:
         """The training problem under a structure, in the eigenbasis of the features if possible."""
-        problem = self.data.problem.with_structure(
-            self.model._coded_structure(structure, self.data.targets, self.data.features)
-        )
+        problem = self.model._under(structure, self.data)
         return problem if self.form is None else self.form.apply(problem)
 
     def values(self, solution: Solution) -> Array:
@@ -140,36 +149,26 @@ class Fold:
         return own_task(np.asarray(self.phi @ solution.W + b) * scale.std + scale.mean, self.task)
 
 
-def _variances(data: Prepared) -> dict[Any, float]:
-    """The variance of the targets of each task, in their units."""
-    seen = data.problem.observations
-    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
-    return dict(zip(data.targets.tasks_.tolist(), variance.tolist(), strict=True))
-
-
 def single_task_candidate(model: MultiTaskEstimator, data: Prepared) -> Candidate:
     """Single-task models, to compare with."""
     return Candidate(Independent(), strength_grid(model._under(Independent(), data), N_SINGLE_TASK_ALPHAS))
 
 
 def cross_validate(
-    cv_data: CVData,
-    data: Prepared,
-    candidates: list[Candidate],
-    cv: Any,
-    groups: Any,
-    n_jobs: int | None,
-    random_state: Any,
-    report: Callable[[int, int, float], None] | None = None,
+    cv_data: CVData, data: Prepared, candidates: list[Candidate], report: Callable[[int, int, float], None] | None = None
 ) -> tuple[int, int]:
     """Score the candidates; returns the number of complete folds, and of all folds. Ctrl-C keeps the complete ones."""
-    model = cv_data.estimator
-    cv_data.variance = _variances(data)
-    seen, n_rows, labelled = data.problem.observations, data.problem.features.shape[0], model._labelled(data.targets)
-    folds = make_folds(cv, cv_data.X, cv_data.y, groups, seen, n_rows, labelled, random_state)
+    model, seen, n_rows, tasks = cv_data.estimator, data.problem.observations, data.problem.n_rows, data.targets.tasks_
+    if cv_data.leaves_one_out:
+        _leave_one_out(cv_data, data, candidates)
+        return n_rows, n_rows
+    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
+    cv_data.variance = dict(zip(tasks.tolist(), variance.tolist(), strict=True))
+    labelled = model._labelled(data.targets)
+    folds = make_folds(cv_data, seen, n_rows, labelled)
     if model.unseen == "raise" or model.task_column is None:
-        check_folds(folds, seen, n_rows, data.targets.tasks_, labelled)
-    runs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
+        check_folds(folds, seen, n_rows, tasks, labelled)
+    runs = Parallel(n_jobs=cv_data.n_jobs, prefer="threads", return_as="generator")(
         delayed(_run_fold)(cv_data, candidates, split) for split in folds
     )
     done: list[list[FoldResult]] = []
@@ -185,3 +184,34 @@ def cross_validate(
         for candidate, result in zip(candidates, results, strict=True):
             candidate.folds.append(result)
     return len(done), len(folds)
+
+
+def _leave_one_out(cv_data: CVData, data: Prepared, candidates: list[Candidate]) -> None:
+    """Leave out one row at a time, and score all predictions together; in closed form where there is one."""
+    model, seen, n_rows = cv_data.estimator, data.problem.observations, data.problem.n_rows
+    check_left(seen, data.targets.tasks_, model._labelled(data.targets))
+    wide, by_size = model.task_column is None, isinstance(model.task_weight, str) and model.task_weight == "size"
+    scorer = FoldScorer(cv_data, data, cv_data.X, cv_data.y, cv_data.sample_weight)
+    for candidate in candidates:
+        began, found = time.perf_counter(), None
+        if not getattr(model, "standardize_targets", False):
+            found = leave_one_out(model._under(candidate.structure, data), list(candidate.alphas), rows=wide, by_size=by_size)
+        if found is None:
+            found = _leave_one_out_by_refitting(cv_data, data, candidate)
+        by_row = [seen.scatter(z, n_rows) if wide else np.bincount(seen.row, z, n_rows) for z in found]
+        candidate.folds = [FoldResult.of(map(scorer, by_row), time.perf_counter() - began)]
+
+
+def _leave_one_out_by_refitting(cv_data: CVData, data: Prepared, candidate: Candidate) -> Array:
+    """The predictions of each row by a fit of the others."""
+    seen, n_rows = data.problem.observations, data.problem.n_rows
+    out = np.zeros((len(candidate.alphas), seen.y.size))
+    order = np.argsort(seen.row, kind="stable")
+    ends = np.searchsorted(seen.row[order], np.arange(n_rows + 1))
+    for i in range(n_rows):
+        others, mine = np.delete(np.arange(n_rows), i), order[ends[i] : ends[i + 1]]
+        fold = Fold(cv_data.estimator, *cv_data.part(others), cv_data.part(np.array([i]), others)[0])
+        for k, solution in enumerate(solve_path(fold.model, fold.under(candidate.structure), candidate.alphas)):
+            values = fold.values(solution)
+            out[k, mine] = values[0, seen.task[mine]] if values.ndim == 2 else values[0]
+    return out

@@ -27,12 +27,10 @@ class FoldResult:
     solutions: list[Solution]
 
     @classmethod
-    def of(
-        cls, scored: Iterable[tuple[float, dict[Any, float]]], seconds: float, solutions: Sequence[Solution] = ()
-    ) -> FoldResult:
+    def of(cls, scored: Iterable[tuple[float, dict]], seconds: float, solutions: Sequence[Solution] = ()) -> FoldResult:
         """From the scores at each alpha; solutions are kept without weights and dual point, which are as large as the data."""
         scores, by_task = zip(*scored, strict=True)
-        slim = [replace(solution, W=np.zeros(0), G=np.zeros(0)) for solution in solutions]
+        slim = [replace(solution, W=np.zeros(0), G=np.zeros(0), Z=None) for solution in solutions]
         return cls(np.array(scores), list(by_task), np.full(len(scores), seconds / len(scores)), slim)
 
 
@@ -99,7 +97,6 @@ def transfer_table(single_task: Candidate, multi_task: Candidate, tasks: list[An
             "together": np.nanmean(multi, axis=0),
             "gain": np.nanmean(difference, axis=0),
             "standard_error": std / np.sqrt(np.maximum(n, 1)),
-            "model": objects(["together"] * len(tasks)),
         }
 
 

@@ -7,7 +7,6 @@ have the names of ``GridSearchCV``.
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import LeaveOneOut
 from sklearn.utils import indexable
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -25,16 +23,15 @@ from ...problem import Problem
 from ...solvers import solve, strength_grid
 from ...structures import Structure
 from ...tables.layout import as_table, shown
-from ...uncertainty.leave_one_out import leave_one_out
 from ..base import MultiTaskEstimator
 from ..callbacks import Watch, with_callbacks
 from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared, show_fields
 from ..state_of_fit import fitted_state
+from ..target_encoding import objects
 from ..validation import as_structures, names_its_class
-from .folds_fit import CVData, Fold, FoldScorer, cross_validate, single_task_candidate, solve_path
-from .results import Candidate, FoldResult, SearchResult, path_table, results_table, transfer_table
-from .splitters import check_left
+from .folds_fit import CVData, cross_validate, single_task_candidate
+from .results import Candidate, SearchResult, path_table, results_table, transfer_table
 
 Array = np.ndarray
 
@@ -49,11 +46,6 @@ def searched(plain: type[MultiTaskEstimator]) -> dict[str, list]:
         "fallback": [StrOptions({"single"}), None],
         "n_jobs": [Integral, None],
     }
-
-
-def _template(structures: list[Structure]) -> Structure:
-    """The candidate that decides how features are made: one on the features needs the columns of ``X`` unchanged."""
-    return next((structure for structure in structures if getattr(structure, "keeps_columns", False)), structures[0])
 
 
 class CrossValidated(MultiTaskEstimator):
@@ -83,10 +75,6 @@ class CrossValidated(MultiTaskEstimator):
             The model with the best setting, fitted to all data.
         """
         self._validate_params()
-        if self.fallback is not None and self._leaves_one_out():
-            raise ValueError(
-                'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5'
-            )
         if self.task_column is not None and self.kernel == "precomputed":
             raise ValueError(
                 'a kernel matrix with a task column cannot be split by rows and columns: pass the kernel itself (kernel="rbf" '
@@ -94,15 +82,19 @@ class CrossValidated(MultiTaskEstimator):
             )
         X, y = indexable(as_table(X), as_table(y))
         structures = self._candidates()
-        model = self._plain(_template(structures))
-        cv_data = CVData(model, X, y, sample_weight, self.scoring)
+        # the candidate that decides how features are made: one on the features needs the columns of X unchanged
+        first = next((each for each in structures if getattr(each, "keeps_columns", False)), structures[0])
+        model = self._plain(first)
+        cv_data = CVData(model, X, y, sample_weight, self.scoring, self.cv, groups, self.n_jobs, self.random_state)
+        if self.fallback is not None and cv_data.leaves_one_out:
+            raise ValueError(
+                'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5'
+            )
         data = model._prepare(X, y, sample_weight)
         candidates = [Candidate(structure, self._alphas(model._under(structure, data))) for structure in structures]
         single_task = single_task_candidate(model, data)
         watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
-        n_splits, n_folds = self._cross_validate(
-            cv_data, data, [*candidates, single_task], groups, watch and watch.part("cross-validation", None)
-        )
+        n_splits, n_folds = self._cross_validate(cv_data, data, [*candidates, single_task], watch)
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
         refit = watch and watch.part("refit", self.max_iter)
         state = _refitted(model, data, chosen, refit)
@@ -118,7 +110,7 @@ class CrossValidated(MultiTaskEstimator):
             n_splits_=n_splits,
             cv_results_=results_table(candidates),
             path_=path_table(chosen),
-            transfer_=transfer_table(single_task, chosen, tasks),
+            transfer_=transfer_table(single_task, chosen, tasks) | {"model": objects(["together"] * len(tasks))},
         )
         if self.fallback == "single":
             state, search = _with_fallback(model, data, single_task, state, search)
@@ -138,14 +130,28 @@ class CrossValidated(MultiTaskEstimator):
         """The chosen structure and alpha, as in ``GridSearchCV``."""
         return {"structure": self.best_structure_, "alpha": self.alpha_}
 
+    def _cross_validate(self, cv_data, data, candidates, watch) -> tuple[int, int]:
+        """Score every candidate; returns the number of complete folds, and of all folds."""
+        folds = watch and watch.part("cross-validation", None)
+
+        def report(fold: int, n_folds: int, best: float) -> None:
+            if self.verbose:
+                sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
+            if folds is not None:
+                folds.part("fold").end()
+
+        done = cross_validate(cv_data, data, candidates, report)
+        if folds is not None:
+            folds.end()
+        return done
+
     # --- candidates ------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[Structure]:
         if self.structures is not None and self.structure is not None:
             raise ValueError("give structure= (one) or structures= (several candidates), not both")
-        if self.structures is None:
-            return [as_structures(self.structure, self.kernel)]
-        given = [self.structures] if isinstance(self.structures, (str, Structure)) else list(self.structures)
+        given = [self.structure] if self.structures is None else self.structures
+        given = [given] if isinstance(given, (str, Structure)) else list(given)
         if len(given) == 0:
             raise ValueError("structures is empty: give at least one candidate")
         return [as_structures(structure, self.kernel) for structure in given]
@@ -170,66 +176,6 @@ class CrossValidated(MultiTaskEstimator):
         """... with the chosen alpha and structure."""
         return self._plain(self._search.best_structure_, alpha=self._search.alpha_)
 
-    # --- folds --------------------------------------------------------------------------------------------------
-
-    def _cross_validate(
-        self, cv_data: CVData, data: Prepared, candidates: list[Candidate], groups: Any, watch: Watch | None
-    ) -> tuple[int, int]:
-        """Score every candidate; returns the number of complete folds, and of all folds."""
-
-        def report(fold: int, n_folds: int, best: float) -> None:
-            if self.verbose:
-                sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
-            if watch is not None:
-                watch.part("fold").end()
-
-        if self._leaves_one_out():
-            done = self._leave_one_out(cv_data, data, candidates)
-        else:
-            done = cross_validate(cv_data, data, candidates, self.cv, groups, self.n_jobs, self.random_state, report)
-        if watch is not None:
-            watch.end()
-        return done
-
-    def _leaves_one_out(self) -> bool:
-        return isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo")
-
-    def _leave_one_out(self, cv_data: CVData, data: Prepared, candidates: list[Candidate]) -> tuple[int, int]:
-        """Leave out one row at a time, and score all predictions together; in closed form where there is one."""
-        model, seen, n_rows = cv_data.estimator, data.problem.observations, data.problem.n_rows
-        check_left(seen, data.targets.tasks_, model._labelled(data.targets))
-        options = {
-            "rows": model.task_column is None,
-            "by_size": isinstance(self.task_weight, str) and self.task_weight == "size",
-        }
-        scorer = FoldScorer(cv_data, data, cv_data.X, cv_data.y, cv_data.sample_weight)
-        for candidate in candidates:
-            began, predictions = time.perf_counter(), None
-            if not getattr(self, "standardize_targets", False):
-                predictions = leave_one_out(model._under(candidate.structure, data), list(candidate.alphas), **options)
-            if predictions is None:
-                predictions = self._leave_one_out_by_refitting(cv_data, data, candidate)
-            wide = options["rows"]
-            by_row = [seen.scatter(z, n_rows) if wide else np.bincount(seen.row, z, n_rows) for z in predictions]
-            candidate.folds = [FoldResult.of(map(scorer, by_row), time.perf_counter() - began)]
-        return n_rows, n_rows
-
-    def _leave_one_out_by_refitting(self, cv_data: CVData, data: Prepared, candidate: Candidate) -> Array:
-        """The predictions of each row by a fit of the others."""
-        seen, n_rows = data.problem.observations, data.problem.n_rows
-        out = np.zeros((len(candidate.alphas), seen.y.size))
-        order = np.argsort(seen.row, kind="stable")
-        ends = np.searchsorted(seen.row[order], np.arange(n_rows + 1))
-        for i in range(n_rows):
-            others = np.delete(np.arange(n_rows), i)
-            X_test = cv_data.part(np.array([i]), others)[0]
-            fold = Fold(cv_data.estimator, *cv_data.part(others), X_test)
-            mine = order[ends[i] : ends[i + 1]]
-            for k, solution in enumerate(solve_path(fold.model, fold.under(candidate.structure), candidate.alphas)):
-                values = fold.values(solution)
-                out[k, mine] = values[0, seen.task[mine]] if values.ndim == 2 else values[0]
-        return out
-
 
 # --- refit ---------------------------------------------------------------------------------------------------------
 
@@ -238,7 +184,7 @@ def _refitted(model: MultiTaskEstimator, data: Prepared, chosen: Candidate, watc
     """The fit of all data with a candidate at its best alpha."""
     data = replace(data, problem=model._under(chosen.structure, data).at(float(chosen.alphas[chosen.best])))
     solution = solve(data.problem, model.solver, **model._settings(data, watch))
-    return fitted_state(data, solution, model.tol, approximation=model.approximation)
+    return fitted_state(data, solution, model.tol)
 
 
 def _noted(state: FittedState, note: str) -> FittedState:

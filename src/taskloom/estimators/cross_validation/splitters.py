@@ -29,17 +29,20 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
         raise ValueError(f"cv={n_splits} folds need at least as many rows, got n_samples = {n_rows}")
     rank = np.arange(n_rows) if random_state is None else np.argsort(check_random_state(random_state).permutation(n_rows))
     stratum = np.unique(stratum, return_inverse=True)[1] if stratum.size else stratum
-    sizes = np.bincount(stratum)
+    by_stratum = np.split(row[np.argsort(stratum, kind="stable")], np.cumsum(np.bincount(stratum))[:-1])
+    members = [rows for rows in by_stratum if rows.size]  # the rows of each stratum
     fold = np.full(n_rows, -1)
-    fixed = np.isin(np.arange(n_rows), row[sizes[stratum] == 1])
+    fixed = np.isin(np.arange(n_rows), [rows[0] for rows in members if len(rows) == 1])
     if np.unique(row).size == row.size:  # one stratum per row, as in long tables: in turn
         place = np.lexsort((rank[row], stratum))
         fold[row[place]] = np.arange(row.size) % n_splits
     else:
-        _assign(fold, row, stratum, sizes, rank, n_splits)
+        _assign(fold, row, stratum, members, rank, n_splits)
     fold[fold < 0] = rank[fold < 0] % n_splits
     fold[fixed] = -1
-    _move_to_training(fold, row, stratum)
+    for rows in members:  # one row of every stratum that lies inside one fold, so that every training set has it
+        if fold[rows[0]] >= 0 and np.all(fold[rows] == fold[rows[0]]):
+            fold[rows[0]] = -1
     empty = np.setdiff1d(np.arange(n_splits), fold)
     if empty.size:
         why = f"{n_rows} rows are too few; lower cv"
@@ -52,17 +55,15 @@ def task_folds(n_rows: int, row: Array, stratum: Array, n_splits: int, random_st
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
 
 
-def _assign(fold: Array, row: Array, stratum: Array, sizes: Array, rank: Array, n_splits: int) -> None:
+def _assign(fold: Array, row: Array, stratum: Array, members: list[Array], rank: Array, n_splits: int) -> None:
     """Assign rows with many strata: the rarest stratum first, each of its rows to the fold that lacks it most."""
     by_row = np.argsort(row, kind="stable")
     ends = np.searchsorted(row[by_row], np.arange(len(fold) + 1))
-    strata = stratum[by_row]
+    strata, sizes = stratum[by_row], np.array([len(rows) for rows in members])
     want = np.tile(sizes / n_splits, (n_splits, 1))
     room = np.full(n_splits, len(fold) / n_splits)
-    members = np.argsort(stratum, kind="stable")
-    starts = np.searchsorted(stratum[members], np.arange(sizes.size + 1))
     for s in np.argsort(sizes, kind="stable"):
-        rows = row[members[starts[s] : starts[s + 1]]]
+        rows = members[s]
         for i in rows[np.argsort(rank[rows], kind="stable")]:
             if fold[i] < 0:
                 k = int(np.lexsort((-room, -want[:, s]))[0])
@@ -71,22 +72,13 @@ def _assign(fold: Array, row: Array, stratum: Array, sizes: Array, rank: Array, 
                 room[k] -= 1
 
 
-def _move_to_training(fold: Array, row: Array, stratum: Array) -> None:
-    """Take one row of every stratum that lies inside one fold out of that fold: every training set then has it."""
-    members = np.argsort(stratum, kind="stable")
-    for rows in np.split(row[members], np.flatnonzero(np.diff(stratum[members])) + 1):
-        if rows.size and fold[rows[0]] >= 0 and np.all(fold[rows] == fold[rows[0]]):
-            fold[rows[0]] = -1
-
-
-def make_folds(
-    cv: Any, X: Any, y: Any, groups: Any, seen: Observations, n_rows: int, labelled: Array, random_state: Any
-) -> list[Split]:
+def make_folds(plan: Any, seen: Observations, n_rows: int, labelled: Array) -> list[Split]:
     """The folds that ``cv`` stands for; ``None`` and whole numbers are stratified over tasks (and classes of labelled ones)."""
+    cv = plan.cv
     if cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)):
         stratum = seen.task * 2 + (labelled[seen.task] & (seen.y > 0))
-        return task_folds(n_rows, seen.row, stratum, 5 if cv is None else int(cv), random_state)
-    splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(X, y, groups)]
+        return task_folds(n_rows, seen.row, stratum, 5 if cv is None else int(cv), plan.random_state)
+    splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(plan.X, plan.y, plan.groups)]
     if len(splits) == 0:
         raise ValueError(f"cv={cv!r} gave no folds")
     for k, split in enumerate(splits):

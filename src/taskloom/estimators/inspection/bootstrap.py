@@ -11,9 +11,8 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from ...tables.layout import as_table, code_labels
+from ...tables.layout import as_table, code_labels, split_table
 from ..base import MultiTaskEstimator
-from ..validation import labels_of_rows
 from .task_order import every_pair
 
 Array = np.ndarray
@@ -97,7 +96,7 @@ def stability(
     whole = clone(model).fit(X, y)
     every_pair(whole)
     rng = check_random_state(random_state)
-    labels = labels_of_rows(X, whole.task_column)
+    labels = split_table(X, whole.task_column).labels
     group = np.zeros(len(y), int) if labels is None else code_labels(labels, whole.tasks_)
     draws = [_draw(group, rng) for _ in range(n_resamples)]
     runs = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(

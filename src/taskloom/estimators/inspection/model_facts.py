@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
 from ...structures import Structure
-from ...tables.layout import as_table
-from ..validation import labels_of_rows, position_of_tasks
+from ...tables.layout import as_table, split_table
+from ..validation import position_of_tasks
 
 Array = np.ndarray
 
@@ -36,7 +36,7 @@ def labelled_tasks(model: Any) -> Array:
 
 def observed_targets(model: Any, X: Any, y: Any) -> tuple[Array, Array]:
     """The task and the target of every observation, labels as -1 and +1; the classes of one target are a task each."""
-    state, labels = model._state, labels_of_rows(X, model.task_column)
+    state, labels = model._state, split_table(X, model.task_column).labels
     check_consistent_length(as_table(X), as_table(y))
     if state.one_vs_rest:
         raw = np.asarray(as_table(y)).ravel()

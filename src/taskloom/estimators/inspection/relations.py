@@ -47,9 +47,7 @@ def _correlation_array(state: FittedState, who: str) -> Array:
             "structure_.nearest(task, k) gives the neighbours of one task, and "
             "sklearn.cluster.KMeans on the rows of task_correlation().L makes groups"
         )
-    C = np.clip(C.to_array(), -1.0, 1.0)
-    np.fill_diagonal(C, 1.0)
-    return C
+    return correlation(C.to_array())
 
 
 def task_clusters(state: FittedState, n: int | None = None) -> Array:

@@ -67,18 +67,15 @@ def compare_to_single_task(
         )
     if isinstance(model, CrossValidated):
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
-        return _without_model(search.fit(X, y, sample_weight, groups).transfer_)
+        found = search.fit(X, y, sample_weight, groups).transfer_
+        return {name: column for name, column in found.items() if name != "model"}
     X, y = indexable(as_table(X), as_table(y))
-    cv_data = CVData(clone(model), X, y, sample_weight)
+    cv_data = CVData(clone(model), X, y, sample_weight, None, cv, groups, n_jobs, model.random_state)
     data = cv_data.estimator._prepare(X, y, sample_weight)
     multi_task = Candidate(as_structures(model.structure, model.kernel), np.array([float(model.alpha)]))
     single_task = single_task_candidate(cv_data.estimator, data)
-    done, planned = cross_validate(cv_data, data, [multi_task, single_task], cv, groups, n_jobs, model.random_state)
+    done, planned = cross_validate(cv_data, data, [multi_task, single_task])
     if done < planned:
         raise KeyboardInterrupt  # a comparison on some of the folds would mislead
     tasks = [0] if data.targets.one_vs_rest else data.targets.tasks_.tolist()
-    return _without_model(transfer_table(single_task, multi_task, tasks))
-
-
-def _without_model(table: dict[str, Array]) -> dict[str, Array]:
-    return {name: column for name, column in table.items() if name != "model"}
+    return transfer_table(single_task, multi_task, tasks)

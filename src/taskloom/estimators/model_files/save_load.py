@@ -165,29 +165,23 @@ def _read_estimator(node: dict, decoder: Decoder) -> Any:
     check(cls is not None, f"there is no estimator {str(node.get('class'))[:40]!r} that a model file may name")
     model = cls(**decoder.decode_items(node.get("params")))  # type: ignore[misc]
     model._validate_params()
-    state, search = _read_fitted(model, decoder.decode_items(node.get("fitted")))
+    found = decoder.decode_items(node.get("fitted"))  # the names must be those of fields, and their values fit together
+    kinds: tuple[type, ...] = (FittedState, SearchResult) if "alphas" in model.get_params(deep=False) else (FittedState,)
+    own = [{each.name: found.pop(name) for name, each in saved_fields(kind) if name in found} for kind in kinds]
+    check(not found, f"{next(iter(found), '')[:40]!r} is nothing that a fit leaves")
+    fitted, search = own[0], own[1] if len(own) > 1 else None
+    kernel = model._kernel()
+    check_fitted(model, kernel, fitted, search)
+    alpha = model.alpha if search is None else search["alpha_"]
+    state = FittedState(**fitted, kernel=kernel, alpha=float(alpha), ridge=float(model.ridge))
     if node.get("training") is not None:
         training, scale = _read_training(node["training"], decoder, state.feature_map_)
         check_training(model, state, training, scale)
         state = replace(state, training=training)
     model._state = replace(state, training_left_out="training" not in node)
     if search is not None:
-        model._search = search
+        model._search = SearchResult(**search)
     return model
-
-
-def _read_fitted(model: Any, found: dict[str, Any]) -> tuple[FittedState, SearchResult | None]:
-    """What a fit left, checked: the names must be those of fields, and their values fit together."""
-    searched = "alphas" in model.get_params(deep=False)
-    kinds: tuple[type, ...] = (FittedState, SearchResult) if searched else (FittedState,)
-    own = [{each.name: found.pop(name) for name, each in saved_fields(kind) if name in found} for kind in kinds]
-    check(not found, f"{next(iter(found), '')[:40]!r} is nothing that a fit leaves")
-    fitted, search = own[0], own[1] if searched else None
-    kernel = model._kernel()
-    check_fitted(model, kernel, fitted, search)
-    alpha = model.alpha if search is None else search["alpha_"]
-    state = FittedState(**fitted, kernel=kernel, alpha=float(alpha), ridge=float(model.ridge))
-    return state, None if search is None else SearchResult(**search)
 
 
 def _read_training(node: Any, decoder: Decoder, feature_map: Any) -> tuple[Training, Any]:

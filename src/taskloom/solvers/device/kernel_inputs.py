@@ -23,13 +23,7 @@ from ...design.task_data import Rows, TaskBlock
 from ...features.kernels import GROWING, PER_TASK
 from ...structures import Structure
 from ..factor.newton import Point
-from ..reformulations.subspaces import (
-    FIRST_OMITTED_SHARE,
-    KRYLOV_DEPTH,
-    MAX_BASIS_SHARE,
-    OMITTED_VALUE_SHARE,
-    STRUCTURE_RIDGE_SHARE,
-)
+from ..reformulations.subspaces import TUNING
 from .device_problem import DualCandidate
 from .eigenbasis_inputs import Shared, first_kept
 
@@ -129,13 +123,13 @@ class KernelInputs(Shared):
         """
         n, S, P = self.Y.shape[0], self.S, self.P
         new, product = self._outside(cast(block, P.dtype), S, P, least)
-        for k in range(KRYLOV_DEPTH):
+        for k in range(TUNING.krylov_depth):
             check_time()
             if k > 0:
                 new, product = self._outside(product, S, P, 0.0)
             if new.shape[1] == 0:
                 break
-            if S.shape[1] + new.shape[1] > MAX_BASIS_SHARE * n:
+            if S.shape[1] + new.shape[1] > TUNING.max_basis_share * n:
                 self.basis_too_large = True
                 return False
             S, P = self.xp.concat([S, new], axis=1), self.xp.concat([P, product], axis=1)
@@ -162,7 +156,7 @@ class KernelInputs(Shared):
             kept = squares > max(noise, np.finfo(float).tiny)
             if not again:
                 kept &= np.cumsum(np.maximum(squares, 0.0)) > (
-                    FIRST_OMITTED_SHARE * float(squares.sum()) if least is None else least
+                    TUNING.first_omitted_share * float(squares.sum()) if least is None else least
                 )
             scaled = like(V[:, kept] / np.sqrt(squares[kept]), block)
             block, product = block @ scaled, product @ scaled
@@ -181,9 +175,9 @@ class KernelInputs(Shared):
         values = self.K @ C
         known = self.structure.known
         A = np.eye(C.shape[1]) if known else self.structure.best_structure(self.alpha * to_numpy(C.T @ values))
-        root = psd_root(A + STRUCTURE_RIDGE_SHARE * float(np.trace(A)) / len(A) * np.eye(len(A)))
+        root = psd_root(A + TUNING.structure_ridge_share * float(np.trace(A)) / len(A) * np.eye(len(A)))
         asked = self._gradients(self.Y - values) @ like(root, values)
-        if stalled or not self._grow(asked, OMITTED_VALUE_SHARE * tol * self.scale * 4 * self.alpha):
+        if stalled or not self._grow(asked, TUNING.omitted_value_share * tol * self.scale * 4 * self.alpha):
             if moved and not (stalled or self.basis_too_large):
                 return None
             self.whole = True

@@ -32,7 +32,6 @@ from ..base import Run, Solver
 
 Array = Any  # of any of the libraries
 TINY = float(np.finfo(float).tiny)
-SPAN_CURVATURE = 6.0  # curvature within the span of ``Q``, measured; 4 at fixed ``W`` with orthogonal columns
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,13 @@ class NewtonTuning:
     weak_penalty_share: float = 0.02  # a penalty below this share of the inputs leaves the tasks nearly as fitted independently
     min_starting_singular_value: float = 3e-3  # of starting weights, relative to the mean; smaller ones are dropped
     proximal_length_share: float = 0.7  # first length of a proximal step, as a share of one over the curvature
+    span_curvature: float = 6.0  # curvature within the span of ``Q``, measured; 4 at fixed ``W`` with orthogonal columns
+    max_stalled_certificates: int = 6  # that do not halve the gap, after which proximal steps take over
+    min_model_curvature_share: float = 1e-6  # smallest curvature of a quadratic model, relative to the majorant
     min_single_precision_decrease: float = 1e-7  # predicted decrease over the scale above which single precision suffices
+
+
+TUNING = NewtonTuning()
 
 
 class Point:
@@ -118,7 +123,7 @@ class Point:
         if self.p != 1:
             return outside
         U = self.Q / like(np.sqrt(self.squared_norm), self.Q)
-        curvatures = like(SPAN_CURVATURE * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
+        curvatures = like(TUNING.span_curvature * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
 
         def inverse(gradient: Array) -> Array:
             basis = cast(U, gradient.dtype)

@@ -18,10 +18,9 @@ from ...problem.evidence import Iterate
 from ...problem.solution import Start
 from ..proximal import Proximal
 from .fitted_tasks import FittedEngine
-from .newton import FactorNewton, NewtonTuning
+from .newton import TUNING, FactorNewton, NewtonTuning
 
 Array = np.ndarray
-SQUARED = NewtonTuning()
 OTHER = NewtonTuning(
     forcing=0.05,
     certificate_interval=20,
@@ -31,8 +30,6 @@ OTHER = NewtonTuning(
     max_dropped_column_ratio=np.inf,
     weak_penalty_share=0.0,
 )
-MAX_STALLED_CERTIFICATES = 6  # that do not halve the gap, after which proximal steps take over (a new smoothing takes 3 or 4)
-MIN_CURVATURE_SHARE = 1e-6  # smallest curvature of the quadratic model, relative to the majorant
 
 
 def _tuned(tuning: NewtonTuning, forcing: float | None) -> NewtonTuning:
@@ -92,7 +89,7 @@ class SquaredLossRun(FactorNewton):
         self.problem, shared = problem, problem.targets.shared_inputs
         self.layout = TaskLayout(problem, settings.single) if shared is None else EigenvectorLayout(shared, problem.alpha)
         weights = None if start is None else WeightSpectrum.of(self.layout.to_inner(start[0]))
-        tuning = _tuned(SQUARED, settings.forcing)
+        tuning = _tuned(TUNING, settings.forcing)
         super().__init__(self.layout.engine, problem.alpha, 1, problem.scale, tol, tuning, weights)
 
     def point(self) -> Iterate:
@@ -144,13 +141,15 @@ class FittedTasksRun(FactorNewton):
             super().step(gap)
         except np.linalg.LinAlgError:
             self.successor = self.when_stuck
-        if self.idle == MAX_STALLED_CERTIFICATES:
+        if self.idle == self.tuning.max_stalled_certificates:
             self.successor = self.when_stuck
 
     def _model(self, z: Array) -> Problem | None:
         """The squared loss that equals the loss at the current predictions to second order; ``None`` without curvature."""
         problem, obs = self.problem, self.problem.observations
-        h = np.maximum(problem.loss.curvature(obs.y, z), MIN_CURVATURE_SHARE * problem.loss.majorant(obs.y, z))
+        h = np.maximum(
+            problem.loss.curvature(obs.y, z), self.tuning.min_model_curvature_share * problem.loss.majorant(obs.y, z)
+        )
         if not np.all(h > 0):
             return None
         target = z - problem.loss.gradient(obs.y, z) / h

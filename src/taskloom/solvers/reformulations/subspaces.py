@@ -13,7 +13,7 @@ and directions whose decrease is small compared with the tolerance are omitted. 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -29,14 +29,23 @@ from ...structures import factored_matrix as factors
 from .base import Reformulation
 
 Array = np.ndarray
-MIN_FEATURES_FOR_KRYLOV = 200  # with fewer features, all of them are as cheap as some
-MAX_BASIS_SHARE = 0.5  # largest basis, as a share of the features: its decomposition costs the cube of its size
-KRYLOV_DEPTH = 4  # block Krylov steps for each certificate
-OMITTED_VALUE_SHARE = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
-FIRST_OMITTED_SHARE = 1e-4  # share of the squared correlations at zero that the first basis may omit: no structure is known yet
-STRUCTURE_RIDGE_SHARE = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
-RELATIVE_ROUNDING = 1e-13  # share of the squared norm of a block that is rounding
-MIN_FEATURES_FOR_EIGENBASIS = 32  # with fewer features, an iteration is cheap as it is
+
+
+@dataclass(frozen=True)
+class SubspaceTuning:
+    """Constants of subspaces; shares are relative to what their names say."""
+
+    min_krylov_features: int = 200  # with fewer features, all of them are as cheap as some
+    max_basis_share: float = 0.5  # largest basis, as a share of the features: its decomposition costs the cube of its size
+    krylov_depth: int = 4  # block Krylov steps for each certificate
+    omitted_value_share: float = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
+    first_omitted_share: float = 1e-4  # of the squared correlations at zero, which the first basis may omit
+    structure_ridge_share: float = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
+    relative_rounding: float = 1e-13  # share of the squared norm of a block that is rounding
+    min_eigenbasis_features: int = 32  # with fewer features, an iteration is cheap as it is
+
+
+TUNING = SubspaceTuning()
 
 
 class EigenbasisForm(Reformulation):
@@ -49,7 +58,7 @@ class EigenbasisForm(Reformulation):
     @classmethod
     def applies(cls, problem: Problem, inside: bool = False) -> bool:
         """Whether inputs are shared, and many; structures on the features forbid another basis."""
-        structure, small = problem.structure, problem.n_features < MIN_FEATURES_FOR_EIGENBASIS
+        structure, small = problem.structure, problem.n_features < TUNING.min_eigenbasis_features
         if structure.keeps_columns or structure.is_sum or not structure.convex or (small and not inside):
             return False
         return problem.targets.in_eigenbasis is not None
@@ -97,7 +106,7 @@ class KrylovSubspace(Reformulation):
             problem.structure.keeps_columns
             or problem.structure.is_sum
             or not problem.structure.convex
-            or r < max(MIN_FEATURES_FOR_KRYLOV, PER_TASK * T)
+            or r < max(TUNING.min_krylov_features, PER_TASK * T)
             or T > factors.LARGEST_ARRAY
             or issparse(problem.features)
             or not (problem.inputs.mostly_observed and problem.loss.smooth)
@@ -112,7 +121,7 @@ class KrylovSubspace(Reformulation):
             obs = problem.observations
             Z = problem.correlate(problem.dual_candidate(problem.loss.gradient(obs.y, problem.best_constants[obs.task])))
             nothing = np.zeros((0, problem.n_features)), np.zeros((0, problem.n_rows))
-            known = _enlarged(problem, *nothing, Z, FIRST_OMITTED_SHARE * float(np.vdot(Z, Z)))
+            known = _enlarged(problem, *nothing, Z, TUNING.first_omitted_share * float(np.vdot(Z, Z)))
         if not isinstance(known, KrylovSubspace):
             return None
         self.__dict__.update(vars(known))
@@ -134,8 +143,8 @@ class KrylovSubspace(Reformulation):
 
     def enlarged(self, problem: Problem, Z: Array, A: Array, tol: float) -> KrylovSubspace | AllFeatures:
         """A larger basis, by the correlations of the last certificate at the current structure; or all features."""
-        root = psd_root(A + STRUCTURE_RIDGE_SHARE * float(np.trace(A)) / len(A) * np.eye(len(A)))
-        least = OMITTED_VALUE_SHARE * tol * problem.scale * 4 * problem.alpha
+        root = psd_root(A + TUNING.structure_ridge_share * float(np.trace(A)) / len(A) * np.eye(len(A)))
+        least = TUNING.omitted_value_share * tol * problem.scale * 4 * problem.alpha
         return _enlarged(problem, self.V, self.P, Z @ root, least) or AllFeatures(problem.targets)
 
 
@@ -159,14 +168,14 @@ def _enlarged(problem: Problem, V: Array, P: Array, block: Array, least: float) 
     obs, phi, before = problem.observations, problem.features, len(V)
     weight = np.bincount(obs.row, obs.weight, minlength=problem.n_rows) / obs.weight.sum()
     new = _directions(V, block.T, least)
-    for k in range(KRYLOV_DEPTH):
+    for k in range(TUNING.krylov_depth):
         check_time()
         if k > 0:
             products = P[len(P) - len(new) :]
             if problem.fit_intercept:
                 products = products - (products @ weight)[:, None]
             new = _directions(V, (products * weight) @ phi)
-        if len(V) + len(new) > MAX_BASIS_SHARE * problem.n_features:
+        if len(V) + len(new) > TUNING.max_basis_share * problem.n_features:
             return None
         V, P = np.vstack([V, new]), np.vstack([P, new @ phi.T])
     return KrylovSubspace.of(problem, V, P) if len(V) > before else None
@@ -176,7 +185,7 @@ def _directions(V: Array, block: Array, least: float = 0.0) -> Array:
     """Orthonormal rows that span the part of ``block`` outside the span of ``V``."""
     outside = _outside(V, block)
     squares, U = psd_eigh(outside @ outside.T)
-    keep = np.cumsum(squares) > max(least, RELATIVE_ROUNDING * float(np.vdot(block, block)))
+    keep = np.cumsum(squares) > max(least, TUNING.relative_rounding * float(np.vdot(block, block)))
     new = _orthonormal(U[:, keep].T[::-1] @ outside)
     return _orthonormal(_outside(V, new))  # orthogonalise twice
 
