@@ -2,7 +2,7 @@
 
     python benchmarks/time_limit.py [--limit 1.0] [--only NAME ...] [--quick]
 
-Each fit has ``time_limit`` seconds of wall time, all of it: reading, kernel, preparation, steps, the last certificate. The table
+Each fit has ``time_limit`` seconds of wall time for reading, kernel, preparation, steps and the last certificate. The table
 shows by how much the limit was exceeded. Give it a quiet machine.
 """
 
