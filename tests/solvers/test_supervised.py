@@ -13,6 +13,7 @@ from taskloom._linalg import Positive, psd_root
 from taskloom.design import Observations, batches
 from taskloom.losses import Hinge
 from taskloom.solvers.supervised.sides import FeatureSide, SideTuning, TaskSide
+from taskloom.solvers.supervised.term_sum_side import TermSumSide
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(12, 4))
@@ -154,3 +155,12 @@ def test_systems_are_factored_once_or_solved_as_before():
         system = Positive(A)
         assert np.allclose(A @ system.solve(b), b, atol=1e-5)
         assert np.allclose(A @ system.solve(2 * b), 2 * b, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", [TaskSide, FeatureSide, TermSumSide])
+def test_strategies_can_be_printed_and_the_last_one_always_applies(side):
+    names = [strategy.name for strategy in side.strategies]
+    assert len(set(names)) == len(names)
+    assert all(f"'{name}'" in repr(side.strategies) for name in names)
+    assert side.strategies[-1].where == "otherwise"
+    assert side.strategies[-1].applies(None, None)

@@ -36,7 +36,7 @@ class NewtonTuning:
     relative_rounding: float = 1e-15  # of a value; a decrement below is the end
     armijo_share: float = 1e-4  # of the decrement, by which a full step must lower the value, if values are looked at
     max_end_derivative_share: float = 0.9  # of the first directional derivative, at the end of a full step, if they are not
-    max_derivative_share: float = 0.1  # of the first directional derivative, at the end of a shortened step
+    max_derivative_share: float = 0.5  # of the first directional derivative, at the end of a shortened step
     max_searches: int = 40  # for the length of a shortened step
     negligible_decrease_share: float = 1e-6  # of the target; steps with a smaller predicted decrease are not shortened
     flat_share: float = 1e-4  # of its largest possible curvature, below which an intercept is damped by
