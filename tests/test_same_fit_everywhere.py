@@ -1,11 +1,14 @@
-"""One model on the host, with the code of a device and on a Dask cluster: the same bracket, callbacks and warm starts."""
+"""One model on the host, with the code of a device and on a Dask cluster: the same bracket, callbacks, limits, warm starts."""
 
+import time
 import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from taskloom import MultiTaskRegressor, distributed
+from taskloom.engines.local import LocalTasks
 
 dask_distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
@@ -134,3 +137,28 @@ def test_a_warm_start_takes_no_more_steps(engine, structure, layout, client):
     near = fit(model.set_params(alpha=1.9e-3), engine, X, y, client)
     assert near.certificate_.optimal
     assert near.n_iter_ <= cold
+
+
+@pytest.mark.parametrize("layout", ["long", "gaps", "shared"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_time_limit_ends_a_slow_fit(engine, layout, client, monkeypatch):
+    """Every product with the Hessian takes a while, on the workers as well."""
+    plain, calls = LocalTasks.hessian, []
+
+    def slow(tasks, dQ):
+        calls.append(engine)
+        time.sleep(0.2)
+        return plain(tasks, dQ)
+
+    monkeypatch.setattr(LocalTasks, "hessian", slow)
+    X, y, settings = table(layout)
+    limit = 2.0 if engine == "cluster" else 0.5  # the tables are read first
+    model = MultiTaskRegressor(alpha=1e-3, tol=0.0, max_iter=10**6, time_limit=limit, **settings)
+    began = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        fit(model, engine, X, y, client)
+    assert time.perf_counter() - began < limit + 1.5
+    assert calls
+    assert model.certificate_.status == "time_limit"
+    assert model.certificate_.dual <= model.certificate_.primal
+    assert np.isfinite(model.predict(X)).all()
