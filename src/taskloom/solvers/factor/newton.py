@@ -119,11 +119,12 @@ class Point:
         fixed ``W``, ``tr D + alpha tr(W'D^-1 W)`` has at the best ``D`` a curvature of about ``1 + q_j^2 / q_i^2`` for a change
         of column ``j`` along column ``i``. The smaller of both curvatures counts, so their inverses are added.
         """
-        outside = self._metric()
+        outside = self._outside_metric(0.4 if self.p == 1 else 1e-9 * self.charge**0.5)
         if self.p != 1:
             return outside
         U = self.Q / like(np.sqrt(self.squared_norm), self.Q)
-        curvatures = like(TUNING.span_curvature * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
+        ratios = self.squared_norm / self.squared_norm[:, None]
+        curvatures = like(TUNING.span_curvature * (1 + ratios) + self.lift, self.Q)
 
         def inverse(gradient: Array) -> Array:
             basis = cast(U, gradient.dtype)
@@ -131,12 +132,9 @@ class Point:
 
         return inverse
 
-    def _metric(self) -> Callable[[Array], Array]:
+    def _outside_metric(self, floor: float) -> Callable[[Array], Array]:
         """The preconditioner without the response of the tasks."""
-        floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
-        K = (floor + self.lift) * eye_like(self.E)
-        if self.p != 1:
-            K = K + 4 * self.E
+        K = (floor + self.lift) * eye_like(self.E) + (0 if self.p == 1 else 4 * self.E)
         if self.spectrum is not None:
             return anisotropic_metric(K, self.tasks.curvature, self.spectrum)
         inverse = namespace(K).linalg.inv(K + self.tasks.curvature)
