@@ -3,6 +3,7 @@
 import importlib
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -305,7 +306,7 @@ def ends_in_time(fit):
 @pytest.mark.parametrize("fit", PRODUCTS.values(), ids=list(PRODUCTS))
 def test_a_time_limit_ends_conjugate_gradients(fit, monkeypatch):
     calls = []
-    monkeypatch.setattr(TaskSide, "dense_limit", 0)
+    monkeypatch.setattr(TaskSide, "tuning", replace(TaskSide.tuning, max_dense_unknowns=0))
     slow_products(monkeypatch, calls)
     ends_in_time(fit)
     assert calls
@@ -329,7 +330,7 @@ def test_a_time_limit_ends_conjugate_gradients(fit, monkeypatch):
 )
 def test_a_time_limit_ends_long_steps_and_preparations(fit, owner, name, monkeypatch):
     calls = []
-    monkeypatch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 20)
+    monkeypatch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=20))
     monkeypatch.setattr(subspaces, "GROWING", 20)
     monkeypatch.setattr(zoo, "data", many_features(zoo.data))
     slowly(monkeypatch, owner, name, calls)

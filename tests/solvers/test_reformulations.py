@@ -1,5 +1,7 @@
 """Every reformulation: what solves the inner problem solves the original one, and objectives differ by a known constant."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import zoo
@@ -56,7 +58,7 @@ CASES = [pytest.param(kind, problem, id=f"{kind.__name__}-{k}") for kind in EXAC
 @pytest.fixture(autouse=True)
 def _few_features_are_enough(monkeypatch):
     monkeypatch.setattr(subspaces, "GROWING", 20)
-    monkeypatch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 20)
+    monkeypatch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=20))
 
 
 def test_every_reformulation_is_tested():
