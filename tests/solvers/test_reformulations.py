@@ -12,8 +12,16 @@ from taskloom.problem import Start
 from taskloom.problem.solution import Solution
 from taskloom.solvers import Proximal
 from taskloom.solvers.record import Record
-from taskloom.solvers.reformulations import ATTEMPTS, EQUIVALENT, REFORMULATIONS, Chain, subspaces
-from taskloom.solvers.reformulations.equivalent import Centring, PenaltyConstant, StackedTerms
+from taskloom.solvers.reformulations import (
+    ATTEMPTS,
+    EQUIVALENT,
+    REFORMULATIONS,
+    Centring,
+    Chain,
+    PenaltyConstant,
+    StackedTerms,
+    subspaces,
+)
 from taskloom.solvers.reformulations.smoothing import Smoothing
 from taskloom.solvers.reformulations.subspaces import EigenbasisForm, KrylovSubspace
 from taskloom.solvers.solve import Limits, iterate

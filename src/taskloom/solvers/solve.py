@@ -94,10 +94,10 @@ def solve(
         try:
             while attempt.next(solver, chosen):
                 attempt.status = iterate(attempt.stage, attempt.solver, attempt.chain.start, limits, read)
-        except TimeLimitError:  # in a preparation
+        except (KeyboardInterrupt, TimeLimitError) as stopped:  # in a preparation
             if not (record.convex or record.found):
                 raise
-            attempt.status = "time_limit"
+            attempt.status = "time_limit" if isinstance(stopped, TimeLimitError) else "interrupted"
     with no_time_limit():
         return outer.invert(attempt.solution(solver == "auto"))
 

@@ -119,7 +119,7 @@ class Point:
         fixed ``W``, ``tr D + alpha tr(W'D^-1 W)`` has at the best ``D`` a curvature of about ``1 + q_j^2 / q_i^2`` for a change
         of column ``j`` along column ``i``. The smaller of both curvatures counts, so their inverses are added.
         """
-        outside = self._outside_metric(0.4 if self.p == 1 else 1e-9 * self.charge**0.5)
+        outside = self._metric()
         if self.p != 1:
             return outside
         U = self.Q / like(np.sqrt(self.squared_norm), self.Q)
@@ -132,8 +132,9 @@ class Point:
 
         return inverse
 
-    def _outside_metric(self, floor: float) -> Callable[[Array], Array]:
+    def _metric(self) -> Callable[[Array], Array]:
         """The preconditioner without the response of the tasks."""
+        floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
         K = (floor + self.lift) * eye_like(self.E) + (0 if self.p == 1 else 4 * self.E)
         if self.spectrum is not None:
             return anisotropic_metric(K, self.tasks.curvature, self.spectrum)
