@@ -20,7 +20,7 @@ TOL = 1e-7
 @pytest.fixture(scope="module")
 def client():
     """Two workers in threads of this process: quick to start."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with dask_distributed.LocalCluster(**options) as cluster, dask_distributed.Client(cluster) as client:
         yield client
 
