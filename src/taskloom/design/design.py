@@ -16,8 +16,9 @@ from .inputs import Inputs
 from .observations import Observations, Value
 from .shared_inputs import DiagonalInputs, Eigenbasis, SharedInputs, SparseSharedInputs, separable_weights
 from .smooth_loss_tasks import SmoothLossTasks, smooth_loss_tasks
-from .stacked_inputs import GramTasks, StackedTasks, single_precision, stacked_tasks
+from .stacked_inputs import single_precision, stacked_tasks
 from .table_with_gaps import TableWithGaps
+from .task_data import Grams, Stack
 
 Array = np.ndarray
 # Within these ranges no product of squares in a fit overflows or vanishes in double precision.
@@ -109,23 +110,25 @@ class Design(Value):
     @cached_property
     def eigenbasis(self) -> Eigenbasis | None:
         """Shared inputs along their eigenvectors, with rows and intercepts eliminated."""
-        return None if issparse(self.features) or self.shared_inputs is None else Eigenbasis(self, self.shared_inputs)
+        return None if issparse(self.features) or self.shared_inputs is None else self.shared_inputs.eigenbasis
 
     @cached_property
     def along_eigenvectors(self) -> Design:
         """The design in the eigenbasis: diagonal features, one row for each direction, no intercepts."""
-        basis = self.eigenbasis
-        assert basis is not None
-        features = diags_array(basis.diagonal.d, format="csr")
-        return Design(Inputs(features, basis.observations.grouping), basis.observations, False, basis.diagonal)
+        assert self.eigenbasis is not None
+        inputs = self.eigenbasis.diagonal
+        r, T = inputs.targets.shape
+        y = (inputs.rows / np.sqrt(inputs.c)[:, None]).ravel()
+        seen = Observations(np.tile(np.arange(r), T), np.repeat(np.arange(T), r), y, np.repeat(inputs.c, r), T)
+        return Design(Inputs(diags_array(inputs.d, format="csr"), seen.grouping), seen, False, inputs)
 
     @cached_property
-    def stacked_tasks(self) -> tuple[list[StackedTasks | GramTasks], InputSpectrum]:
+    def stacked_tasks(self) -> tuple[list[Stack | Grams], InputSpectrum]:
         """The tasks in stacks of similar size, centred and weighted, and the spectrum of their inputs."""
         return stacked_tasks(self)
 
     @cached_property
-    def task_data(self) -> tuple[Sequence[StackedTasks | GramTasks | TableWithGaps], InputSpectrum]:
+    def task_data(self) -> tuple[Sequence[Stack | Grams | TableWithGaps], InputSpectrum]:
         """The tasks for Newton's method on a factor: a table with gaps, or stacks."""
         if not TableWithGaps.suits(self):
             return self.stacked_tasks
@@ -133,14 +136,17 @@ class Design(Value):
         return [table], table.spectrum
 
     @cached_property
-    def task_data_single(self) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
+    def task_data_single(self) -> list[Stack | Grams | TableWithGaps] | None:
         """``task_data`` in single precision, where that is safe and saves time."""
         return single_precision(self.task_data[0])
 
     @cached_property
     def stacked_grams(self) -> list[Array]:
         """``X_t'X_t`` of the stacked tasks."""
-        return [stack.moments() for stack in self.stacked_tasks[0]]
+        return [
+            block.G if isinstance(block, Grams) else np.matmul(block.X.transpose(0, 2, 1), block.X)
+            for block in self.stacked_tasks[0]
+        ]
 
     @cached_property
     def task_grams(self) -> Array:

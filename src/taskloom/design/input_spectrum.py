@@ -5,9 +5,9 @@ The eigenvalues of generic inputs are similar; those of kernel features differ b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -54,17 +54,22 @@ class InputSpectrum:
         return spectrum
 
     @classmethod
-    def probed(cls, d: int, total: float, product: Callable[[Array], Array], moments: Callable[[], Array]) -> InputSpectrum:
+    def probed(cls, total: float, rows: Sequence[Array], grams: Sequence[Array] = ()) -> InputSpectrum:
         """From a few products with the moments, whose trace is ``total``, if these show isotropy; else from the moments.
+
+        The moments are ``X'X`` summed over ``rows``, and the sum of ``grams``.
 
         For random signs ``s``, ``||M s||^2`` has mean ``||M||^2``, and little variance if the eigenvalues are similar.
         """
+        d = [*rows, *grams][0].shape[1]
         if d >= 8 * N_PROBES and total > 0:
-            shares = product(_signs(d)) / total
+            signs = _signs(d)
+            shares = sum([X.T @ (X @ signs) for X in rows] + [G @ signs for G in grams]) / total
             square = float(np.vdot(shares, shares)) / N_PROBES
             if 0 < square * MIN_FILLED_SHARE * d <= 1:
                 return cls(min(1 / square, d), True)
-        return cls.of(moments())
+        moments: Any = sum([X.T @ X for X in rows] + list(grams))
+        return cls.of(moments)
 
     @cached_property
     def _basis(self) -> tuple[Array, Array | None]:

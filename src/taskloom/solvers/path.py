@@ -27,16 +27,10 @@ Array = np.ndarray
 class PathTuning:
     """Constants of strengths at which weights vanish."""
 
-    numeric_conjugate_tolerance: float = (
-        1e-6  # of a numerical conjugate, relative to the loss of the intercept-only model
-    )
-    subgradient_offset: float = (
-        1e-7  # from a nonsmooth point to one-sided derivatives, relative to the residuals
-    )
+    numeric_conjugate_tolerance: float = 1e-6  # of a numerical conjugate, relative to the loss of the intercept-only model
+    subgradient_offset: float = 1e-7  # from a nonsmooth point to one-sided derivatives, relative to the residuals
     balance_weight: float = 1e3  # weight of the equation that the gradients of a task add up to zero, relative to the others
-    max_nonsmooth_per_task: int = (
-        2000  # predictions of a task at nonsmooth points; least squares over more are too large
-    )
+    max_nonsmooth_per_task: int = 2000  # predictions of a task at nonsmooth points; least squares over more are too large
 
 
 TUNING = PathTuning()

@@ -29,12 +29,8 @@ Callback = Callable[[History], bool | None]
 class CertificateTuning:
     """When a certificate is computed."""
 
-    gap_decay: float = (
-        0.25  # after a certificate above the tolerance, the next one waits for this share of the estimated gap
-    )
-    smoothed_gap_share: float = (
-        0.2  # a smoothed problem is certified at an estimated gap of this share of the last gap,
-    )
+    gap_decay: float = 0.25  # after a certificate above the tolerance, the next one waits for this share of the estimated gap
+    smoothed_gap_share: float = 0.2  # a smoothed problem is certified at an estimated gap of this share of the last gap,
     max_smoothed_gap: float = 0.02  # and at most this share of the scale
 
 

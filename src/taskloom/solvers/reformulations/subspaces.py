@@ -39,9 +39,7 @@ class SubspaceTuning:
     max_basis_share: float = 0.5  # largest basis, as a share of the features: its decomposition costs the cube of its size
     krylov_depth: int = 4  # block Krylov steps for each certificate
     omitted_value_share: float = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
-    first_omitted_share: float = (
-        1e-4  # of the squared correlations at zero, which the first basis may omit
-    )
+    first_omitted_share: float = 1e-4  # of the squared correlations at zero, which the first basis may omit
     structure_ridge_share: float = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
     relative_rounding: float = 1e-13  # share of the squared norm of a block that is rounding
     min_eigenbasis_features: int = 32  # with fewer features, an iteration is cheap as it is
