@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -201,30 +200,22 @@ def _fit_shared(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple
             "tasks that share all their inputs are read in one pass and solved on the client: there is nothing to checkpoint"
         )
     model, n_tasks, structure = context.model, len(targets.tasks_), context.structure(targets)
-    parts = context.workers.read("statistics", read_shared, blocks, context.centre)
-    shared: PooledRows = context.workers.gather(context.workers.total("sum", parts, PooledRows.merged, context.centre))
-    inputs = np.vstack([shared.root, np.zeros(context.n_features)])  # the last row holds the residual sums of squares
-    y = np.vstack([shared.targets, np.sqrt(shared.rest)])
-    weight = context.task_weights(targets, np.full(n_tasks, float(shared.count))) / shared.count
-    rows, every = np.arange(len(inputs)), np.arange(n_tasks)
-    seen = Observations(np.tile(rows, n_tasks), np.repeat(every, rows.size), y.T.ravel(), np.repeat(weight, rows.size), n_tasks)
-    features: Any = build_features(inputs, "linear", structure.keeps_columns)
-    problem = Problem(features.phi, seen, model.loss, structure, float(model.alpha), float(model.ridge), False)
+    parts = context.workers.read("statistics", read_shared, blocks)
+    rows: PooledRows = context.workers.gather(context.workers.total("sum", parts, PooledRows.merged))
+    seen = Observations.from_wide(rows.Y, None, context.task_weights(targets, np.full(n_tasks, float(rows.count))))
+    features: Any = build_features(rows.X, "linear", structure.keeps_columns)
+    problem = Problem(features.phi, seen, model.loss, structure, float(model.alpha), float(model.ridge), context.centre)
     start = context.start(targets)
 
     def state(point: tuple[Any, Any]) -> FittedState:
-        W, _ = point
-        b = shared.target_mean - shared.mean @ features.coef(W)
-        A = problem.best_penalty(W)[1]
-        nothing = np.zeros(seen.y.size)
-        return context.fitted(targets, features, problem, Solution(W, b, A, nothing, NOTHING, History(), "auto"))
+        A, nothing = problem.best_penalty(point[0])[1], np.zeros(seen.y.size)
+        return context.fitted(targets, features, problem, Solution(*point, A, nothing, NOTHING, History(), "auto"))
 
     solution = solve(
         problem,
         model.solver,
-        start=None if start is None else (features.weights(start[0].T), np.zeros(n_tasks)),
+        start=None if start is None else (features.weights(start[0].T), start[1]),
         callback=context.callback(problem.relative, state),
         **context.limits,
     )
-    b = shared.target_mean - shared.mean @ features.coef(solution.W)
-    return context.fitted(targets, features, problem, replace(solution, b=b))
+    return context.fitted(targets, features, problem, solution)

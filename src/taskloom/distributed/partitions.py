@@ -124,10 +124,10 @@ def read_wide(inputs: Any, y: Any, centre: bool, place: int) -> TaskSummary:
     return TaskSummary.side_by_side(parts, X.shape[1] + 1)
 
 
-def read_shared(inputs: Any, y: Any, centre: bool, place: int) -> PooledRows:
+def read_shared(inputs: Any, y: Any, place: int) -> PooledRows:
     """The statistics of a block in which every task was observed in every row."""
     X, Y = _checked(inputs, y, place)
-    return PooledRows.of(X, _columns(Y), centre)
+    return PooledRows.merged([PooledRows(X, _columns(Y), len(X))])
 
 
 def count_observed(inputs: Any, y: Any, _: int) -> Array:

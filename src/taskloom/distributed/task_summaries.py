@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..design import batches
+from ..design.sufficient_statistics import rows_with
 
 Array = np.ndarray
 
@@ -108,41 +109,23 @@ def merge(parts: Sequence[TaskSummary], centre: bool) -> TaskSummary:
 
 @dataclass(frozen=True, eq=False)
 class PooledRows:
-    """Statistics of shared inputs: a root of their moments, the rotated targets, and their residual sums of squares."""
+    """Rows that all tasks share, or at most ``d + 2`` of equal weight that have the same moments and stand for ``count``."""
 
-    root: Array  # at most ``d x d``
-    targets: Array  # at most ``d x T``
-    rest: Array  # sums of squares of the targets outside the range of the inputs, ``T``
+    X: Array
+    Y: Array
     count: int
-    mean: Array
-    target_mean: Array
 
     @classmethod
-    def of(cls, X: Array, Y: Array, centre: bool) -> PooledRows:
-        mean, target_mean = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
-        if centre and len(X):
-            mean, target_mean = X.mean(axis=0), Y.mean(axis=0)
-        return cls._decomposed(X - mean, Y - target_mean, np.zeros(Y.shape[1]), len(X), mean, target_mean)
-
-    @classmethod
-    def _decomposed(cls, X: Array, Y: Array, rest: Array, count: int, mean: Array, target_mean: Array) -> PooledRows:
-        U, root = np.linalg.qr(X)
-        targets = U.T @ Y
-        left = Y - U @ targets
-        return cls(root, targets, rest + np.einsum("nt,nt->t", left, left), count, mean, target_mean)
-
-    @classmethod
-    def merged(cls, parts: Sequence[PooledRows], centre: bool) -> PooledRows:
-        if len(parts) == 1:
-            return parts[0]
-        counts = np.array([part.count for part in parts])
-        share = counts / counts.sum()
-        means, target_means = np.array([part.mean for part in parts]), np.array([part.target_mean for part in parts])
-        mean, target_mean = share @ means, share @ target_means
-        inputs, targets = [part.root for part in parts], [part.targets for part in parts]
-        if centre:
-            size = np.sqrt(counts)[:, None]
-            inputs.append(size * (means - mean))
-            targets.append(size * (target_means - target_mean))
-        rest = np.sum([part.rest for part in parts], axis=0)
-        return cls._decomposed(np.vstack(inputs), np.vstack(targets), rest, int(counts.sum()), mean, target_mean)
+    def merged(cls, parts: Sequence[PooledRows]) -> PooledRows:
+        """The statistics of all rows together."""
+        X, Y = np.vstack([part.X for part in parts]), np.vstack([part.Y for part in parts])
+        if len(X) <= X.shape[1] + 2 and all(part.count == len(part.X) for part in parts):
+            return cls(X, Y, len(X))
+        s = np.concatenate([np.full(len(part.X), part.count / max(len(part.X), 1)) for part in parts])
+        count = sum(part.count for part in parts)
+        x_mean, y_mean, root = s @ X / count, s @ Y / count, np.sqrt(s / count)[:, None]
+        U, R = np.linalg.qr(root * (X - x_mean))
+        centred = root * (Y - y_mean)
+        targets = U.T @ centred
+        left = centred - U @ targets
+        return cls(*rows_with(x_mean, y_mean, R, targets, np.sqrt(np.einsum("nt,nt->t", left, left))), count)
