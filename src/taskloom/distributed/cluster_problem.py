@@ -56,7 +56,7 @@ class ClusterProblem:
         if point is None:
             return self.evidence_of_constants()
         tasks: DaskTasks = point.tasks
-        size, correlations = tasks.moments(self.ridge)
+        size, correlations = tasks.moments
         loss = tasks.minimum - self.alpha * tasks.squared_norm
         dual = self._bound(tasks.minimum, loss + self.ridge * size, correlations)
         return Evidence(point, loss + point.penalty, dual)
@@ -104,7 +104,7 @@ class ClusterLbfgs(LbfgsRun):
         problem, landed = self.problem, self.structure.project_factor(Q)
         tasks = problem.engine.eliminate(self._root(Q))
         value = tasks.minimum + self.structure.f(np.linalg.svd(landed, compute_uv=False) ** 2)
-        gradient = self.structure.pull_back(Q, -tasks.moments(problem.ridge)[1] @ landed / (2 * problem.alpha))
+        gradient = self.structure.pull_back(Q, -tasks.moments[1] @ landed / (2 * problem.alpha))
         return value, gradient, tasks
 
     def _metric(self) -> Array:

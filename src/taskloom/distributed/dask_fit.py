@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _get_feature_names
 
-from .._component import warn
 from .._time_limit import time_limit as limited_time
 from ..design import Observations
 from ..estimators import MultiTaskRegressor, MultiTaskRegressorCV
@@ -31,12 +29,7 @@ from .progress_bar import progress_report
 from .task_summaries import PooledRows
 from .tasks_by_worker import NOTHING, fit_gaps, fit_long
 
-UNUSED = {
-    "approximation",
-    "n_components",
-    "standardize_targets",
-    "device",
-}  # must have their defaults
+UNUSED = {"approximation", "n_components", "standardize_targets", "device"}  # must have their defaults
 SETTINGS = {*MultiTaskRegressor._get_param_names()} - UNUSED
 INSTALL = 'taskloom.distributed needs Dask; install it with pip install "taskloom[distributed]"'
 
@@ -108,8 +101,7 @@ def fit(
     def fitted(estimator: Any) -> FittedState:
         watch = Watch.over(estimator, X, y, model.max_iter) if getattr(estimator, "_skl_callbacks", None) else None
         with progress_report(bool(model.verbose) if progress is None else progress, model.tol) as report:
-            last = vars(estimator).get("_state")
-            context = FitContext(model, columns, Workers(client), precision, report, watch, last)
+            context = FitContext(model, columns, Workers(client), precision, report, watch, vars(estimator).get("_state"))
             fit_table = fit_long if model.task_column is not None else _fit_wide
             with limited_time(model.time_limit):
                 state = fit_table(context, blocks, targets, file)
@@ -119,19 +111,14 @@ def fit(
 
     state = fitted(given)
     given.task_column, given._state = model.task_column, state
-    certificate = given.certificate_
-    if not certificate.converged and certificate.status != "callback":
-        warn(certificate.message, ConvergenceWarning)
     return given
 
 
 def _client(client: Any) -> Any:
     try:
-        import dask
         import distributed
     except ImportError as error:
         raise ImportError(INSTALL) from error
-    del dask
     if client is not None:
         if not isinstance(client, distributed.Client):
             raise ValueError(f"client must be a distributed.Client, got {type(client).__name__}")
@@ -153,11 +140,9 @@ def _accept(model: Any) -> None:
             'under joblib.parallel_config(backend="dask")'
         )
     model._validate_params()
-    squared = not isinstance(model.loss, dict) and as_loss(model.loss).quadratic
-    if not squared:
+    if isinstance(model.loss, dict) or not as_loss(model.loss).quadratic:
         raise ValueError(f"distributed.fit needs the squared loss, got loss={model.loss!r}")
-    linear = isinstance(model.kernel, str) and model.kernel == "linear"
-    if not linear:
+    if not (isinstance(model.kernel, str) and model.kernel == "linear"):
         raise ValueError(
             f'distributed.fit needs kernel="linear", got kernel={model.kernel!r}; map the inputs to features first'
         )

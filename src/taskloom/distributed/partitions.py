@@ -134,8 +134,3 @@ def count_observed(inputs: Any, y: Any, _: int) -> Array:
     """The number of rows of a block, and for each task of a wide table in how many it was observed."""
     Y = np.asarray(split_targets(inputs, y)[1], dtype=float)
     return np.append(len(Y), np.count_nonzero(~np.isnan(_columns(Y)), axis=0))
-
-
-def names_of(statistics: TaskSummary) -> tuple[Array, Array]:
-    """The tasks of a block, and their numbers of rows."""
-    return statistics.labels, statistics.counts
