@@ -161,7 +161,7 @@ def _device_problem(
         if linear and inputs.shape[1] <= n:
             return EigenbasisInputs(inputs, Y, *settings), targets
         definite = is_definite(model.kernel, model.gamma, model.degree, model.coef0)
-        return KernelInputs(inputs, on_device(model._kernel()), Y, *settings, definite), targets
+        return KernelInputs(inputs, on_device(model._kernel()), Y, *settings, definite=definite), targets
     if not linear:
         raise ValueError(
             f"a device fits kernels where all of at most {factors.DENSE_TASKS} tasks are observed in all rows, with one "

@@ -6,7 +6,7 @@ For the squared loss and a dual candidate ``c G``, ``D(c G) = c sum G y - c^2 su
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from ...design.task_data import TaskBlock
 from ...engines.local import LocalEngine
 from ...losses import Squared
 from ...problem.evidence import Evidence
-from ...problem.problem import relative_gap, scaled_bound
+from ...problem.problem import scaled_bound
 from ...structures import Structure
 from ...structures.base import Ray
+from ..engine_run import RemoteProblem
 from ..factor.newton import Point
 
 Array = Any
@@ -45,16 +46,10 @@ class DualCandidate(NamedTuple):
         return max(scaled_bound(self.gain, self.cost, ray), 0.0)
 
 
-class DeviceProblem(ABC):
-    """Data on a device in one of the supported layouts, under the squared loss."""
+class DeviceProblem(RemoteProblem, ABC):
+    """Data on a device in one of the supported layouts."""
 
-    ridge: ClassVar[float] = 0.0
-
-    loss: ClassVar[Squared] = Squared()
-    structure: Structure
     data: list[TaskBlock]
-    scale: float  # the loss of the intercept-only model
-    rounding_floor: float  # its rounding error
     n_tasks: int
     single: bool  # whether iterations run in single precision
 
@@ -66,9 +61,6 @@ class DeviceProblem(ABC):
     def engine(self) -> LocalEngine:
         return LocalEngine(self.data, self.alpha)
 
-    def relative(self, gap: float, size: float = 0.0) -> float:
-        return relative_gap(gap, size, self.scale, self.rounding_floor)
-
     @abstractmethod
     def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
         """Loss, penalty and dual candidates at a point; ``None`` stands for zero weights."""
@@ -76,12 +68,6 @@ class DeviceProblem(ABC):
     def evidence(self, point: Point | None, tol: float = 0.0) -> Evidence:
         loss, penalty, candidates = self.terms(point)
         return Evidence(point, loss + penalty, max(candidate.bound(self.structure) for candidate in candidates))
-
-    def evidence_of_constants(self) -> Evidence:
-        return self.evidence(None)
-
-    def settled(self, point: Point | None) -> tuple[Point | None, float]:
-        return point, 0.0
 
     @property
     def notes(self) -> list[str]:
@@ -91,13 +77,6 @@ class DeviceProblem(ABC):
     @abstractmethod
     def to_inner(self, coef: np.ndarray) -> Array:
         """Weights of an earlier fit (coefficients, or dual coefficients of a kernel) in the coordinates of ``data``."""
-
-    def enlarged(self, point: Point, tol: float, moved: bool, stalled: bool) -> Array | None:
-        """Enlarge the basis of the features, if it is a restriction, and return weights to continue from; else ``None``.
-
-        ``moved`` tells whether the last step changed the point, ``stalled`` that enlarging did not reduce the gap.
-        """
-        return None
 
 
 def refusal(structure: Structure, loss: Any, ridge: float, solver: Any) -> str | None:

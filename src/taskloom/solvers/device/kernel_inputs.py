@@ -21,7 +21,6 @@ from ..._linalg import psd_root
 from ..._time_limit import check_time
 from ...design.task_data import Rows, TaskBlock
 from ...features.kernels import GROWING, PER_TASK
-from ...structures import Structure
 from ..factor.newton import Point
 from ..reformulations.subspaces import TUNING
 from .device_problem import DualCandidate
@@ -46,7 +45,7 @@ class KernelInputs(Shared):
     X : array of shape (n, d), on its device
     kernel : callable
         ``k(X, Z)`` for arrays on the device; see ``accelerated_kernel``.
-    Y, s, c, structure, alpha, fit_intercept
+    Y, *settings
         As in ``EigenbasisInputs``.
     definite : bool
         Whether the kernel is known to be positive semidefinite; if not, its eigenvalues are checked.
@@ -54,27 +53,17 @@ class KernelInputs(Shared):
 
     basis_too_large = False  # whether more directions were needed than a basis may have
 
-    def __init__(
-        self,
-        X: Array,
-        kernel: Callable,
-        Y: Array,
-        s: np.ndarray,
-        c: np.ndarray,
-        structure: Structure,
-        alpha: float,
-        fit_intercept: bool = True,
-        definite: bool = False,
-    ):
-        xp = namespace(X)
-        super().__init__(X, Y := double(Y), s, c, structure, alpha, fit_intercept)
+    def __init__(self, X: Array, kernel: Callable, Y: Array, *settings: Any, definite: bool = False):
+        self.kernel, self.definite = kernel, definite
+        super().__init__(X, Y, *settings)
+
+    def _decompose(self, Y: Array) -> None:
+        X, xp, inputs = self.X, self.xp, double(self.X)
         self.single = X.dtype == xp.float32
-        inputs = double(X)
-        self.K = kernel(inputs, inputs)
-        finite = bool(xp.all(xp.isfinite(self.K)))
-        if not finite:
+        self.K = self.kernel(inputs, inputs)
+        if not bool(xp.all(xp.isfinite(self.K))):
             raise ValueError("the kernel gave NaN or infinity; scale X or change the kernel's parameters")
-        if fit_intercept:
+        if self.fit_intercept:
             self.k_mean = self.s @ self.K
             self.K -= self.k_mean[:, None]
             self.K -= (self.k_mean - float(self.s @ self.k_mean))[None, :]
@@ -86,7 +75,7 @@ class KernelInputs(Shared):
         self.light = cast(self.K, X.dtype)  # for directions, in the precision of the inputs
         self.S = self.P = cast(self.Y[:, :0], X.dtype)  # no direction yet
         n, T = self.Y.shape
-        self.whole = not (definite and n >= max(GROWING, PER_TASK * T) and self._grow(self._gradients(self.Y)))
+        self.whole = not (self.definite and n >= max(GROWING, PER_TASK * T) and self._grow(self._gradients(self.Y)))
         if self.whole:
             self._take_all()
 
