@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,12 +11,11 @@ from scipy.sparse import diags_array, issparse
 
 from .._time_limit import check_time
 from ..features.kernels import Matrix, as_csr, entries, weighted_gram
+from . import shared_inputs, smooth_loss_tasks, stacked_inputs
 from .input_spectrum import InputSpectrum, MeanGram
 from .inputs import Inputs
 from .observations import Observations, Value
-from .shared_inputs import DiagonalInputs, Eigenbasis, SharedInputs, SparseSharedInputs, separable_weights
-from .smooth_loss_tasks import SmoothLossTasks, smooth_loss_tasks
-from .stacked_inputs import single_precision, stacked_tasks
+from .shared_inputs import DiagonalInputs, Eigenbasis, SharedInputs, SparseSharedInputs
 from .table_with_gaps import TableWithGaps
 from .task_data import Grams, Stack
 
@@ -37,6 +36,16 @@ class Design(Value):
     observations: Observations
     fit_intercept: bool = True
     diagonal: DiagonalInputs | None = None  # the decomposition of diagonal features
+    features: Matrix = field(init=False)
+    n_rows: int = field(init=False)
+    n_features: int = field(init=False)
+    n_tasks: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        held = self.inputs
+        self.__dict__.update(
+            features=held.features, n_rows=held.n_rows, n_features=held.n_features, n_tasks=self.observations.n_tasks
+        )
 
     @classmethod
     def build(cls, features: Matrix, observations: Observations, fit_intercept: bool) -> Design:
@@ -61,22 +70,6 @@ class Design(Value):
         """Other targets and weights of the same rows and tasks; layouts of the features are shared."""
         return Design(self.inputs, observations, self.fit_intercept)
 
-    @property
-    def features(self) -> Matrix:
-        return self.inputs.features
-
-    @property
-    def n_rows(self) -> int:
-        return self.inputs.n_rows
-
-    @property
-    def n_features(self) -> int:
-        return self.inputs.n_features
-
-    @property
-    def n_tasks(self) -> int:
-        return self.observations.n_tasks
-
     @cached_property
     def weight_correlations(self) -> Array:
         """``Phi'v`` for each task (``r x T``): its weighted sum of features."""
@@ -90,15 +83,11 @@ class Design(Value):
         obs = self.observations
         return self.weight_correlations / obs.task_weights, obs.task_means(obs.y)
 
-    @cached_property
-    def mean_gram(self) -> MeanGram:
-        return MeanGram(self)
+    mean_gram = cached_property(MeanGram)
 
     # --- the squared loss ---------------------------------------------------------------------------------------
 
-    @cached_property
-    def separable_weights(self) -> tuple[Array, Array] | None:
-        return separable_weights(self)
+    separable_weights = cached_property(shared_inputs.separable_weights)
 
     @cached_property
     def shared_inputs(self) -> SharedInputs | None:
@@ -122,10 +111,7 @@ class Design(Value):
         seen = Observations(np.tile(np.arange(r), T), np.repeat(np.arange(T), r), y, np.repeat(inputs.c, r), T)
         return Design(Inputs(diags_array(inputs.d, format="csr"), seen.grouping), seen, False, inputs)
 
-    @cached_property
-    def stacked_tasks(self) -> tuple[list[Stack | Grams], InputSpectrum]:
-        """The tasks in stacks of similar size, centred and weighted, and the spectrum of their inputs."""
-        return stacked_tasks(self)
+    stacked_tasks = cached_property(stacked_inputs.stacked_tasks)
 
     @cached_property
     def task_data(self) -> tuple[Sequence[Stack | Grams | TableWithGaps], InputSpectrum]:
@@ -138,7 +124,7 @@ class Design(Value):
     @cached_property
     def task_data_single(self) -> list[Stack | Grams | TableWithGaps] | None:
         """``task_data`` in single precision, where that is safe and saves time."""
-        return single_precision(self.task_data[0])
+        return stacked_inputs.single_precision(self.task_data[0])
 
     @cached_property
     def stacked_grams(self) -> list[Array]:
@@ -183,10 +169,7 @@ class Design(Value):
 
     # --- smooth losses ------------------------------------------------------------------------------------------
 
-    @cached_property
-    def smooth_loss_tasks(self) -> tuple[list[SmoothLossTasks], InputSpectrum]:
-        """The tasks for Newton's method on a factor under any smooth loss."""
-        return smooth_loss_tasks(self)
+    smooth_loss_tasks = cached_property(smooth_loss_tasks.smooth_loss_tasks)
 
 
 def _check_size(values: Array, name: str, least: float, most: float) -> None:

@@ -26,11 +26,10 @@ ORTHOGONALITY_TOLERANCE = 1e-13  # largest off-diagonal product of orthogonal co
 def separable_weights(design: Design) -> tuple[Array, Array] | None:
     """``(s, c)`` with ``v_it = s_i c_t`` if all tasks see the same rows, each once (``s_i = 0`` elsewhere), else ``None``."""
     obs, T = design.observations, design.n_tasks
-    m = obs.y.size // T
-    rows = obs.row[:m]
-    if obs.y.size != m * T or not np.array_equal(obs.row, np.tile(rows, T)) or np.any(np.diff(rows) <= 0):
+    rows = obs.row[: obs.y.size // T]
+    if not obs.grouping.same_rows or np.any(np.diff(rows) <= 0):
         return None
-    V = obs.weight.reshape(T, m)  # observations are sorted by task, then row
+    V = obs.weight.reshape(T, rows.size)  # observations are sorted by task, then row
     c = V.sum(axis=1)
     share = V[0] / c[0]
     if not np.allclose(V, c[:, None] * share, rtol=1e-12, atol=0.0):
