@@ -20,7 +20,7 @@ from ..._array_api import cast, double, eigh, inner, like, namespace, to_numpy
 from ..._linalg import psd_root
 from ..._time_limit import check_time
 from ...design.task_data import Rows, TaskBlock
-from ...features.kernels import GROWING, PER_TASK
+from ...features.kernels import GROWING, PER_TASK, check_definite, check_finite
 from ..factor.newton import Point
 from ..reformulations.subspaces import TUNING
 from .device_problem import DualCandidate
@@ -61,8 +61,7 @@ class KernelInputs(Shared):
         X, xp, inputs = self.X, self.xp, double(self.X)
         self.single = X.dtype == xp.float32
         self.K = self.kernel(inputs, inputs)
-        if not bool(xp.all(xp.isfinite(self.K))):
-            raise ValueError("the kernel gave NaN or infinity; scale X or change the kernel's parameters")
+        check_finite(xp.all(xp.isfinite(self.K)))
         if self.fit_intercept:
             self.k_mean = self.s @ self.K
             self.K -= self.k_mean[:, None]
@@ -91,12 +90,7 @@ class KernelInputs(Shared):
     def _take_all(self) -> None:
         """Use all directions: the eigenvectors of the kernel matrix."""
         k, U = self.xp.linalg.eigh(self.light)
-        low, high = float(k[0]), float(k[-1])
-        if not (low >= -max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)) * max(high, 0.0) and high >= 0):
-            raise ValueError(
-                f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {low:.3g} (largest {high:.3g}); "
-                "choose another kernel, or other parameters of it"
-            )
+        check_definite(float(k[0]), float(k[-1]), max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)))
         first = first_kept(k)
         d = self.xp.sqrt(k[first:])
         self.S = U[:, first:] / d
