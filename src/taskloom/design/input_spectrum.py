@@ -31,7 +31,8 @@ class InputSpectrum:
     Parameters
     ----------
     filled : float
-        Effective dimension of the inputs, ``tr(M)^2 / ||M||^2`` for second moments ``M``.
+        Effective dimension of the inputs, ``tr(M)^2 / ||M||^2`` for second moments ``M``; invariant to rotations and to
+        repeated rows.
     even : bool
         Whether it is close to the number of features: the inputs then count as isotropic.
     moments : array of shape (d, d), or (d,) where these are eigenvalues
@@ -43,7 +44,9 @@ class InputSpectrum:
 
     @classmethod
     def of(cls, moments: Array) -> InputSpectrum:
-        filled = _filled(moments)
+        total = float(np.trace(moments) if moments.ndim == 2 else moments.sum())
+        shares = moments / total if total > 0 else np.ones((1, 1))  # normalised, since fourth powers of the inputs may overflow
+        filled = 1 / float(np.vdot(shares, shares))
         return cls(filled, filled >= MIN_FILLED_SHARE * len(moments), moments)
 
     @classmethod
@@ -98,13 +101,6 @@ class InputSpectrum:
 @lru_cache(maxsize=8)
 def _signs(d: int) -> Array:
     return np.random.default_rng(0).choice([-1.0, 1.0], size=(d, N_PROBES))
-
-
-def _filled(moments: Array) -> float:
-    """The effective dimension ``tr(M)^2 / ||M||^2``; invariant to rotations and to repeated rows."""
-    total = float(np.trace(moments) if moments.ndim == 2 else moments.sum())
-    shares = moments / total if total > 0 else np.ones((1, 1))  # normalised, since fourth powers of the inputs may overflow
-    return 1 / float(np.vdot(shares, shares))
 
 
 MIN_FEATURES_TO_CHECK = 200  # with fewer features a decomposition costs less than the check for orthogonal columns

@@ -59,15 +59,8 @@ class Moments:
 
     def split(self) -> list[Moments]:
         """The moments of each target on its own."""
-        return [
-            replace(self, y_mean=y_mean, cross=cross, squares=squares)
-            for y_mean, cross, squares in zip(
-                np.split(self.y_mean, len(self.y_mean)),
-                np.split(self.cross, self.cross.shape[1], axis=1),
-                np.split(self.squares, len(self.squares)),
-                strict=True,
-            )
-        ]
+        own = [slice(t, t + 1) for t in range(len(self.y_mean))]
+        return [replace(self, y_mean=self.y_mean[t], cross=self.cross[:, t], squares=self.squares[t]) for t in own]
 
     def rows(self) -> tuple[Array, Array]:
         """Inputs (``m x d``) and targets (``m x q``) with these moments, when all rows weigh the same."""

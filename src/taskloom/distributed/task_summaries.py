@@ -64,13 +64,12 @@ def summarise(rows: Array, task: Array, labels: Array, centre: bool) -> TaskSumm
         rows = rows - means[task]
         means += (drift := np.add.reduceat(rows, starts[:-1], axis=0) / counts[:, None])  # a second pass corrects rounding
         rows -= drift[task]
-    kept, starts = shortened(rows, counts, starts)
-    return TaskSummary(labels, kept, starts, counts, means)
+    return TaskSummary(labels, *shortened(rows, counts), counts, means)
 
 
-def shortened(rows: Array, counts: Array, starts: Array) -> tuple[Array, Array]:
-    """The same moments in at most ``width`` rows for each task; tasks of similar size are decomposed together."""
-    width = rows.shape[1]
+def shortened(rows: Array, counts: Array) -> tuple[Array, Array]:
+    """The same moments in at most ``width`` rows for each task, and where each begins; similar sizes go together."""
+    width, starts = rows.shape[1], np.concatenate([[0], np.cumsum(counts)])
     held = np.minimum(counts, width)
     ends = np.concatenate([[0], np.cumsum(held)])
     out = np.empty((ends[-1], width))
@@ -102,9 +101,7 @@ def merge(parts: Sequence[TaskSummary], centre: bool) -> TaskSummary:
         owner.append(task[several])
     stacked, by = np.concatenate(rows), np.concatenate(owner)
     order = np.argsort(by, kind="stable")
-    sizes = np.bincount(by, minlength=len(labels))
-    kept, ends = shortened(stacked[order], sizes, np.concatenate([[0], np.cumsum(sizes)]))
-    return TaskSummary(labels, kept, ends, total, mean)
+    return TaskSummary(labels, *shortened(stacked[order], np.bincount(by, minlength=len(labels))), total, mean)
 
 
 @dataclass(frozen=True, eq=False)

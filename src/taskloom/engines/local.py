@@ -127,13 +127,7 @@ class LocalEngine:
         The spectrum of the inputs, if these are not isotropic.
     """
 
-    def __init__(
-        self,
-        data: Sequence[TaskBlock],
-        alpha: float,
-        single_data: Sequence[TaskBlock] | None = None,
-        spectrum: InputSpectrum | None = None,
-    ):
+    def __init__(self, data: Sequence[TaskBlock], alpha: float, single_data: Any = None, spectrum: InputSpectrum | None = None):
         self.data, self.alpha, self.single_data, self.spectrum = data, alpha, single_data, spectrum
         self.direction_data = single_data  # for directions, until one fails to decrease the objective
         self.dtype, self.n_features = data[0].dtype, data[0].n_features

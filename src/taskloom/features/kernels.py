@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -217,12 +217,10 @@ class SumFeatures:
         self.n_inputs = parts[0].n_inputs
         self.note = " ".join(part.note for part in parts if part.note)
 
-    def _each(self, W: Array) -> Iterator[tuple[KernelFeatures, Array]]:
-        return zip(self.parts, np.split(W, np.cumsum(self.widths)[:-1]), strict=True)
-
     def dual_coef(self, W: Array) -> list[Array]:
         """The dual coefficients of each kernel, with ``f(x) = sum_q k_q(x, X) C_q``."""
-        return [part.dual_coef(own) for part, own in self._each(W)]
+        own = np.split(W, np.cumsum(self.widths)[:-1])
+        return [part.dual_coef(each) for part, each in zip(self.parts, own, strict=True)]
 
     def project(self, Ks: list[Array]) -> Array:
         """The features of other inputs, from their kernels with the training inputs."""

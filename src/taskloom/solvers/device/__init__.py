@@ -9,11 +9,4 @@ from .eigenbasis_inputs import EigenbasisInputs
 from .kernel_inputs import KernelInputs, accelerated_kernel, is_definite
 from .own_inputs import OwnInputs
 
-__all__ = [
-    "EigenbasisInputs",
-    "KernelInputs",
-    "OwnInputs",
-    "accelerated_kernel",
-    "is_definite",
-    "refusal",
-]
+__all__ = ["EigenbasisInputs", "KernelInputs", "OwnInputs", "accelerated_kernel", "is_definite", "refusal"]

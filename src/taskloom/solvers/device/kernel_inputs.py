@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, like, namespace, to_numpy
-from ..._linalg import psd_root
+from ..._linalg import psd_root, sum_of_ratios
 from ..._time_limit import check_time
 from ...design.task_data import Rows, TaskBlock
 from ...features.kernels import GROWING, PER_TASK, check_definite, check_finite
@@ -190,20 +190,20 @@ class KernelInputs(Shared):
         left = self.Y - values
         penalty = 0.0
         if point is not None and self.single:  # in single precision directions are not quite orthogonal
-            penalty = self._penalty(C.T @ values, point)
+            penalty = self._penalty(C.T @ values)
         elif point is not None:
             penalty = point.penalty + point.tasks.parts[0].block.slack * self.alpha * point.tasks.squared_norm
         correlation = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
         return self._prove(left.T @ left, left.T @ self.Y, correlation, penalty)
 
-    def _penalty(self, products: Array, point: Point) -> float:
+    def _penalty(self, products: Array) -> float:
         """The penalty for these inner products of the tasks, an upper bound up to rounding."""
-        squared_norm = np.maximum(eigh(products)[0], 0.0)
+        squared_norm = self.alpha * np.maximum(eigh(products)[0], 0.0)
         squared_norm = squared_norm + np.finfo(float).eps * squared_norm[-1]
-        if point.p == 0:
-            return self.alpha * float(squared_norm.sum())
-        a = (self.alpha * squared_norm / point.p) ** (1 / (point.p + 1))
-        return float(np.sum(np.divide(self.alpha * squared_norm, a, out=np.zeros_like(a), where=a > 0) + a**point.p))
+        if self.structure.known:
+            return float(squared_norm.sum())
+        a = self.structure.f_best(squared_norm)
+        return sum_of_ratios(squared_norm, a) + float(self.structure.f(a))
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Dual coefficients (``n x T``), intercepts, the inner products of the tasks, and those of ``Z`` with them."""
