@@ -251,7 +251,7 @@ def test_long_tasks_are_known_by_their_products(columns):
     assert np.allclose(here.hessian(step), there.hessian(step), rtol=1e-9, atol=1e-9)
     assert np.allclose(here.metric(step), there.metric(step), rtol=1e-9)
     assert np.allclose(short.moments_along(U), whole.moments_along(U), rtol=1e-10, atol=1e-10)
-    assert np.allclose(short.G, whole.moments_along(np.eye(whole.n_features)), rtol=1e-10, atol=1e-10)
+    assert np.allclose(short.G, whole.moments_along(np.eye(whole.X.shape[2])), rtol=1e-10, atol=1e-10)
     for one, other in ((here, short), (there, whole)):
         light = one.with_tasks(one.tasks.in_precision_of([other.single()]))
         answer = light.hessian(step.astype(np.float32))

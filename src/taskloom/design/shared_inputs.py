@@ -78,9 +78,9 @@ class SharedInputs:
         return P.T @ P, P.T @ self.targets
 
     def _decomposed(self) -> tuple[Array, Array | None, Array]:
-        """The eigenvalues and eigenvectors of ``Phi_s'Phi_s`` (``None`` if it is diagonal), and ``Phi_s'Y_s`` along these."""
+        """The eigenvalues and eigenvectors of ``Phi_s'Phi_s`` (``None`` if it is diagonal), and ``Phi_s'Y_s``."""
         k, cross = orthogonal_columns(self.features), self.features.T @ self.targets
-        return _rotated(self.features.T @ self.features, cross) if k is None else (k, None, cross)
+        return (*psd_eigh(self.features.T @ self.features), cross) if k is None else (k, None, cross)
 
     @cached_property
     def eigenbasis(self) -> Eigenbasis:
@@ -103,11 +103,6 @@ class SharedInputs:
         return W, self.intercepts(W), alpha * float(np.vdot(B, B))
 
 
-def _rotated(gram: Array, cross: Array) -> tuple[Array, Array, Array]:
-    k, V = psd_eigh(gram)
-    return k, V, V.T @ cross
-
-
 class SparseSharedInputs(SharedInputs):
     """Sparse inputs: only their Gram matrix and products with the targets are used, centred afterwards."""
 
@@ -117,7 +112,7 @@ class SparseSharedInputs(SharedInputs):
         self.cross = design.features.T @ (self._root * self.targets)  # targets are centred, so the inputs need not be
 
     def _decomposed(self) -> tuple[Array, Array, Array]:
-        return _rotated(self.gram, self.cross)
+        return *psd_eigh(self.gram), self.cross
 
     def _moments_along(self, Q: Array) -> tuple[Array, Array]:
         return Q.T @ self.gram @ Q, Q.T @ self.cross
@@ -165,17 +160,18 @@ class Eigenbasis:
         Eigenvalues ``d^2``; those below rounding are dropped.
     V : array, optional
         Eigenvectors; ``None`` if the columns of the features are orthogonal.
-    projected : array
-        ``V'Phi_s'Y_s``.
+    cross : array
+        ``Phi_s'Y_s``.
     """
 
-    def __init__(self, inputs: SharedInputs, k: Array, V: Array | None, projected: Array):
+    def __init__(self, inputs: SharedInputs, k: Array, V: Array | None, cross: Array):
         order = np.argsort(k)[::-1]
         d = np.sqrt(k[order])
         keep = d > MIN_RELATIVE_SINGULAR_VALUE * max(float(d[0]), np.finfo(float).tiny)
         keep[0] = True
         self.inputs, self.kept, self.n_features = inputs, order[keep], len(order)
-        self.V, d, projected = None if V is None else V[:, self.kept], d[keep], projected[self.kept]
+        self.V, d = None if V is None else V[:, self.kept], d[keep]
+        projected = self.to_inner(cross)
         targets = np.divide(projected, d[:, None], where=d[:, None] > 0, out=np.zeros_like(projected))
         self.diagonal = DiagonalInputs(d, targets, inputs.c)
 

@@ -65,7 +65,7 @@ def _gathered(data: list[Stack | Grams]) -> list[Stack | Grams]:
     for block in data:
         m = block.inputs.shape[1]
         if out and type(out[-1][0]) is type(block) and out[-1][0].inputs.shape[1] == m:
-            count = sum(other.n_tasks for other in out[-1]) + block.n_tasks
+            count = sum(len(other.inputs) for other in [*out[-1], block])
             if count * m * max(m, 32) <= MAX_BATCH_ENTRIES:
                 out[-1].append(block)
                 continue

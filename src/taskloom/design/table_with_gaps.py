@@ -101,7 +101,7 @@ class TableWithGaps(TaskBlock):
 
     def grams(self, P: Array) -> Array:
         """``P_t'P_t`` of the observed rows of each task, centred."""
-        out = np.empty((self.n_tasks, P.shape[1], P.shape[1]), dtype=P.dtype)
+        out = np.empty((len(self.v), P.shape[1], P.shape[1]), dtype=P.dtype)
         for t, (obs, root) in enumerate(self._seen):
             rows = P[obs]
             rows *= root
@@ -118,4 +118,4 @@ class TableWithGaps(TaskBlock):
 
     def moments_along(self, U: Array) -> Array:
         """``U'X'XU`` for each task."""
-        return self.grams(self.phi @ U.astype(self.dtype, copy=False))
+        return self.grams(self.phi @ U.astype(self.phi.dtype, copy=False))

@@ -60,7 +60,7 @@ class Solved:
         twin = copy(self)
         twin.block = block
         for name in {"P", "Q", "R"} & vars(self).keys():
-            setattr(twin, name, cast(getattr(self, name), block.dtype))
+            setattr(twin, name, cast(getattr(self, name), block.inputs.dtype))
         return twin
 
 
@@ -68,21 +68,9 @@ class TaskBlock:
     """Base of blocks of tasks; ``at`` minimises them."""
 
     solved: ClassVar[type[Solved]]
-    inputs: Array  # its last axis are the features
+    inputs: Array  # its last axis are the features, its type is that of all numbers
     size: Array
     squares: Array  # sum of the squared targets of each task
-
-    @property
-    def dtype(self) -> Any:
-        return self.inputs.dtype
-
-    @property
-    def n_tasks(self) -> int:
-        return self.squares.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.inputs.shape[-1]
 
     def at(self, Q: Array, alpha: float) -> Solved:
         return self.solved(self, Q, alpha)
@@ -191,7 +179,7 @@ class Stack(TaskBlock):
 
     def moments_along(self, U: Array) -> Array:
         """``U'X'XU`` for each task."""
-        rows = self.along(cast(U, self.dtype))
+        rows = self.along(cast(U, self.inputs.dtype))
         return np.matmul(rows.transpose(0, 2, 1), rows)
 
     def independent_fit(self, shrink: float) -> Array:
@@ -231,7 +219,7 @@ class Grams(TaskBlock):
 
     def moments_along(self, U: Array) -> Array:
         """``U'X'XU`` for each task."""
-        return along(self.G, cast(U, self.dtype))
+        return along(self.G, cast(U, self.inputs.dtype))
 
     def independent_fit(self, shrink: float) -> Array:
         return three_cg_steps(lambda W: times(self.G, W), self.c, shrink * self.size)

@@ -67,7 +67,7 @@ class WorkerTasks:
 
     def weights(self, tasks: LocalTasks | None) -> tuple[Array, Array, Array, Array]:
         """Positions, weights and ``Z`` (a row for each task), and intercepts; ``None`` stands for zero weights."""
-        W, Z = np.zeros((2, len(self.places), self.blocks[0].n_features))
+        W, Z = np.zeros((2, len(self.places), self.blocks[0].X.shape[2]))
         if tasks is None:
             Z[self.order] = self.at_zero()
         else:
