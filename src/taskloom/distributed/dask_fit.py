@@ -27,7 +27,7 @@ from .fit_context import FitContext
 from .partitions import count_observed, empty_tables, names_columns, read_shared, row_blocks
 from .progress_bar import progress_report
 from .task_summaries import PooledRows
-from .tasks_by_worker import NOTHING, fit_gaps, fit_long
+from .tasks_by_worker import NOTHING, fit_own
 
 UNUSED = {"approximation", "n_components", "standardize_targets", "device"}  # must have their defaults
 SETTINGS = {*MultiTaskRegressor._get_param_names()} - UNUSED
@@ -102,9 +102,9 @@ def fit(
         watch = Watch.over(estimator, X, y, model.max_iter) if getattr(estimator, "_skl_callbacks", None) else None
         with progress_report(bool(model.verbose) if progress is None else progress, model.tol) as report:
             context = FitContext(model, columns, Workers(client), precision, report, watch, vars(estimator).get("_state"))
-            fit_table = fit_long if model.task_column is not None else _fit_wide
             with limited_time(model.time_limit):
-                state = fit_table(context, blocks, targets, file)
+                long = model.task_column is not None
+                state = fit_own(context, None, blocks, file) if long else _fit_wide(context, targets, blocks, file)
         if watch is not None:
             watch.end(dict)
         return state
@@ -164,7 +164,7 @@ def _precision(empty_X: Any, task_column: Any) -> np.dtype:
     return np.dtype("float32" if set(kinds) == {"float32"} else "float64")
 
 
-def _fit_wide(context: FitContext, blocks: Sequence[tuple], empty_y: Any, checkpoint: Any) -> FittedState:
+def _fit_wide(context: FitContext, empty_y: Any, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
     """Fit to wide tables: shared inputs if no target is missing."""
     counted = context.workers.read("count", count_observed, [(X if names_columns(y) else None, y) for X, y in blocks])
     total = np.sum(context.workers.gather(counted), axis=0)
@@ -174,7 +174,7 @@ def _fit_wide(context: FitContext, blocks: Sequence[tuple], empty_y: Any, checkp
     targets = TargetInfo(tasks_=column_names(empty_y, len(observed)), wide=empty_y.ndim == 2)
     if not observed.all():
         raise ValueError(f"task {shown(targets.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
-    fit_tasks = _fit_shared if (observed == rows).all() else fit_gaps
+    fit_tasks = _fit_shared if (observed == rows).all() else fit_own
     return fit_tasks(context, targets, blocks, checkpoint)
 
 

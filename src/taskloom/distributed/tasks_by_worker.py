@@ -30,26 +30,22 @@ Array = np.ndarray
 NOTHING = Certificate(np.nan, -np.inf, np.inf, np.inf, "max_iter", "The fit is not done.")  # of a fit under way
 
 
-def fit_long(context: FitContext, blocks: Sequence[tuple], _: Any, checkpoint: Any) -> FittedState:
-    """Fit to long tables."""
+def fit_own(context: FitContext, targets: TargetInfo | None, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
+    """Fit to wide tables with missing targets; or to long ones, where ``None`` stands for tasks that are not known yet."""
     _accept(context)
-    statistics = context.workers.read("statistics", read_long, blocks, context.model.task_column, context.centre)
-    names = _names(context, statistics)
-    sizes = [len(labels) for labels, _ in names]
-    if not any(sizes):
-        raise ValueError("y holds nothing but NaN: no task was observed")
-    everywhere = np.concatenate([labels for labels, _ in names if len(labels)])
-    targets = TargetInfo(tasks_=sorted_labels(everywhere), wide=False)
-    present = np.split(code_labels(everywhere, targets.tasks_), np.cumsum(sizes)[:-1])
-    return _fit(context, targets, statistics, present, [n for _, n in names], checkpoint)
-
-
-def fit_gaps(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
-    """Fit to wide tables with missing targets."""
-    _accept(context)
-    statistics = context.workers.read("statistics", read_wide, blocks, context.centre)
-    names = _names(context, statistics)
-    return _fit(context, targets, statistics, [label for label, _ in names], [n for _, n in names], checkpoint)
+    workers = context.workers
+    read = (read_long, blocks, context.model.task_column) if targets is None else (read_wide, blocks)
+    statistics = workers.read("statistics", *read, context.centre)
+    names = workers.gather([workers.submit("names", attrgetter("labels", "counts"), each) for each in statistics])
+    present, counts = map(list, zip(*names, strict=True))
+    if targets is None:
+        sizes = list(map(len, present))
+        if not any(sizes):
+            raise ValueError("y holds nothing but NaN: no task was observed")
+        everywhere = np.concatenate([labels for labels in present if len(labels)])
+        targets = TargetInfo(tasks_=sorted_labels(everywhere), wide=False)
+        present = np.split(code_labels(everywhere, targets.tasks_), np.cumsum(sizes)[:-1])
+    return _fit(context, targets, statistics, present, counts, checkpoint)
 
 
 def _accept(context: FitContext) -> None:
@@ -63,12 +59,6 @@ def _accept(context: FitContext) -> None:
         raise ValueError(
             f'tasks with inputs of their own have one distributed solver; leave solver="auto", got solver={solver!r}'
         )
-
-
-def _names(context: FitContext, statistics: Sequence[Any]) -> list[tuple[Array, Array]]:
-    return context.workers.gather(
-        [context.workers.submit("names", attrgetter("labels", "counts"), each) for each in statistics]
-    )
 
 
 def _fit(

@@ -15,9 +15,9 @@ from .._component import warn
 from .._time_limit import time_limit as limited_time
 from ..design import task_strengths
 from ..engines.local import WeightSpectrum
-from ..losses import as_loss
+from ..losses import Squared, as_loss
 from ..problem.solution import Certificate, History
-from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite, refusal
+from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite
 from ..solvers.engine_run import RemoteFactored, solve_remote
 from ..structures import Structure, as_structure
 from ..structures import factored_matrix as factors
@@ -72,7 +72,16 @@ def _refusal(model: Any, X: Any) -> str | None:
         return f"a device does not standardize targets: scale y before the fit{remedy}"
     if isinstance(model.loss, dict):
         return f"a device fits one loss for all tasks, got a dict{remedy}"
-    return refusal(as_structure(model.structure), as_loss(model.loss), model.ridge, model.solver)
+    if not isinstance(loss := as_loss(model.loss), Squared):
+        return f'a device fits the squared loss only, got loss={loss!r}; take loss="squared", or device=None for the CPU'
+    structure = as_structure(model.structure)
+    if not ((structure.known and structure.either_side) or structure.schatten_power in (1, 2)):
+        return f"a device knows the structures Trace(), Frobenius() and Independent(), got structure={structure!r}{remedy}"
+    if model.ridge != 0:
+        return f"a device takes no ridge, got ridge={model.ridge!r}{remedy}"
+    if model.solver not in ("auto", "factored"):
+        return f'a device has one solver, got solver={model.solver!r}; take solver="auto", or device=None for the CPU'
+    return None
 
 
 def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str, watch: Watch | None = None) -> FittedState:

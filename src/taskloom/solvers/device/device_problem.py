@@ -13,7 +13,6 @@ import numpy as np
 from ..._array_api import namespace, place
 from ...design.task_data import TaskBlock
 from ...engines.local import LocalEngine
-from ...losses import Squared
 from ...problem.evidence import Evidence
 from ...problem.problem import scaled_bound
 from ...structures import Structure
@@ -77,17 +76,3 @@ class DeviceProblem(RemoteProblem, ABC):
     @abstractmethod
     def to_inner(self, coef: np.ndarray) -> Array:
         """Weights of an earlier fit (coefficients, or dual coefficients of a kernel) in the coordinates of ``data``."""
-
-
-def refusal(structure: Structure, loss: Any, ridge: float, solver: Any) -> str | None:
-    """``None``, or the reason why a device cannot solve this problem."""
-    remedy = "; leave device=None to fit on the CPU"
-    if not isinstance(loss, Squared):
-        return f'a device fits the squared loss only, got loss={loss!r}; take loss="squared", or device=None for the CPU'
-    if not ((structure.known and structure.either_side) or structure.schatten_power in (1, 2)):
-        return f"a device knows the structures Trace(), Frobenius() and Independent(), got structure={structure!r}{remedy}"
-    if ridge != 0:
-        return f"a device takes no ridge, got ridge={ridge!r}{remedy}"
-    if solver not in ("auto", "factored"):
-        return f'a device has one solver, got solver={solver!r}; take solver="auto", or device=None for the CPU'
-    return None

@@ -154,8 +154,7 @@ class KernelInputs(Shared):
         """
         if self.whole:
             return None
-        C = self.coefficients(point)
-        values = self.K @ C
+        C, values = self.coefficients(point)
         known = self.structure.known
         A = np.eye(C.shape[1]) if known else self.structure.best_structure(self.alpha * to_numpy(C.T @ values))
         root = psd_root(A + TUNING.structure_ridge_share * float(np.trace(A)) / len(A) * np.eye(len(A)))
@@ -178,15 +177,13 @@ class KernelInputs(Shared):
 
     # --- certificates ---------------------------------------------------------------------------------------------------
 
-    def coefficients(self, point: Point | None) -> Array:
-        """Coefficients of the centred, weighted features (``n x T``)."""
-        if point is None:
-            return 0.0 * self.Y
-        return double(point.tasks.parts[0].block.S @ point.tasks.weights())
+    def coefficients(self, point: Point | None) -> tuple[Array, Array]:
+        """Coefficients ``C`` of the centred, weighted features (``n x T``), and ``KC``."""
+        C = 0.0 * self.Y if point is None else double(point.tasks.parts[0].block.S @ point.tasks.weights())
+        return C, self.K @ C
 
     def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
-        C = self.coefficients(point)
-        values = self.K @ C
+        C, values = self.coefficients(point)
         left = self.Y - values
         penalty = 0.0
         if point is not None and self.single:  # in single precision directions are not quite orthogonal
@@ -207,8 +204,7 @@ class KernelInputs(Shared):
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Dual coefficients (``n x T``), intercepts, the inner products of the tasks, and those of ``Z`` with them."""
-        C = self.coefficients(point)
-        values = self.K @ C
+        C, values = self.coefficients(point)
         products, pulls = C.T @ values, 2 * self.c[:, None] * ((self.Y - values).T @ values)
         dual = self.row_root * C
         b = self.y_mean
