@@ -45,7 +45,7 @@ RESULTS = Path(__file__).parent / "results"
 SIZES, FIXED, QUICK, SMALL = (5, 25, 50, 75, 100, 125, 150), 100, (25, 100), 10
 SHARES, LEVELS = (0.1, 0.01), (1e-3, 1e-6)
 EXPLICIT = {
-    "trace": ("projected", "proximal", "factored", "alternating", "block"),
+    "trace": ("factored", "proximal", "alternating", "block"),
     "clusters": ("smooth", "proximal", "alternating", "block"),
 }
 

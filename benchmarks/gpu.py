@@ -44,7 +44,7 @@ import numpy as np
 from taskloom import MultiTaskRegressor
 from taskloom._array_api import inverse_roots, namespace, times, times_transposed
 from taskloom.solvers.device import KernelInputs, accelerated_kernel
-from taskloom.solvers.factor.objective import Point
+from taskloom.solvers.factor.newton import Point
 
 TOL = 1e-4
 SIZES = {"kernel": 20_000, "tasks": 100_000, "rows": 1_000_000}

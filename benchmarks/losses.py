@@ -32,7 +32,7 @@ from taskloom import Problem, alpha_max, solve
 from taskloom.design import Observations
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
-TOL, SOLVERS = 1e-6, ("alternating", "block", "factored", "proximal", "projected", "reweighted")
+TOL, SOLVERS = 1e-6, ("alternating", "block", "factored", "proximal")
 LOSSES = ("squared", "logistic", "huber", "hinge", "absolute")
 ALONE = {
     "squared": lambda: Ridge(1.0),

@@ -195,7 +195,7 @@ def _another_way(about: Description, instance: Instance, model: Any) -> None:
             raise WrongError("false certificate", f"primal {said.primal!r} below CVXPY's minimum {truth!r}")
         return
     used = _solver_of(said.message)
-    order = [name for name in ("proximal", "alternating", "factored", "block", "projected") if name != used]
+    order = [name for name in ("proximal", "alternating", "factored", "block") if name != used]
     order = order[about["k"] % 3 :] + order[: about["k"] % 3]
     for solver in order:
         other = _fit(instance, solver=solver, tol=1e-6, max_iter=300, time_limit=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import taskloom.features.kernels
 from taskloom.solvers.reformulations import subspaces
@@ -15,6 +16,6 @@ def grow_if_asked() -> None:
     if ASKED not in os.environ:
         return
     taskloom.features.kernels.LARGE = taskloom.features.kernels.GROWING = 2
-    subspaces.GROWING = subspaces.MIN_FEATURES_FOR_KRYLOV = 2
+    subspaces.GROWING = 2
     taskloom.features.kernels.PER_TASK = subspaces.PER_TASK = 0
-    subspaces.MAX_BASIS_SHARE, subspaces.KRYLOV_DEPTH = 0.95, 1
+    subspaces.TUNING = replace(subspaces.TUNING, min_krylov_features=2, max_basis_share=0.95, krylov_depth=1)

@@ -86,11 +86,9 @@ def plain(array: Any) -> Any:
 def card_array(array: Any, device: str) -> Any:
     """An array on the requested device, in its library; NumPy arrays are converted to PyTorch, or else to CuPy."""
     name, array = library(array), plain(array)
-    if device == "cpu":
-        if on_card(array):
-            raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a GPU')
-        return array
-    if on_card(array):
+    if device == "cpu" and on_card(array):
+        raise ValueError('device="cpu" needs arrays on the host; leave device=None for arrays on a GPU')
+    if device == "cpu" or on_card(array):
         return array
     owner = _card_library(device, ("torch",) if name == "torch" else ("torch", "cupy"))
     if owner.__name__ == "torch":
@@ -234,20 +232,18 @@ def inverse_roots(K: Any, lift: Any) -> Any:
     return xp.linalg.inv(L)
 
 
-def _inverse_roots(K: np.ndarray, lift: Any) -> np.ndarray:
+def _inverse_roots(K: np.ndarray, lift: Any, again: bool = True) -> np.ndarray:
     """In double precision, which is faster than single precision for small matrices.
 
-    If rounding made a matrix indefinite, a multiple of the identity of that size is added.
+    If rounding made a matrix indefinite, a multiple of the identity of that size is added, once.
     """
-    for last in (False, True):
-        try:
-            M = add_to_diagonals(K.astype(float), lift)
-            return _invert_batch(np.linalg.cholesky(M)) if len(M) >= MANY * M.shape[1] else _invert_each(M)
-        except np.linalg.LinAlgError:
-            if last or K.dtype != np.float64:
-                raise
-        lift = lift + 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2)
-    raise AssertionError("the second time returns or raises")
+    try:
+        M = add_to_diagonals(K.astype(float), lift)
+        return _invert_batch(np.linalg.cholesky(M)) if len(M) >= MANY * M.shape[1] else _invert_each(M)
+    except np.linalg.LinAlgError:
+        if not again or K.dtype != np.float64:
+            raise
+        return _inverse_roots(K, lift + 4 * np.finfo(float).eps * np.trace(K, axis1=1, axis2=2), again=False)
 
 
 def _invert_each(K: np.ndarray) -> np.ndarray:

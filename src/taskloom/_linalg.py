@@ -42,6 +42,11 @@ def spectrum(M: Array) -> Array:
     return np.maximum(np.linalg.eigvalsh(symmetric(M)), 0.0)
 
 
+def gram_spectrum(R: Array) -> Array:
+    """The squared singular values of ``R``, ascending, from the smaller Gram matrix."""
+    return np.maximum(np.linalg.eigvalsh(R @ R.T if len(R) < R.shape[1] else R.T @ R), 0.0)
+
+
 def compose(m: Array, V: Array) -> Array:
     """``V diag(m) V'``."""
     return (V * m) @ V.T
@@ -92,6 +97,7 @@ def project_box_sum(x: Array, lower: float, upper: float, total: float) -> Array
 
 def project_simplex(X: Array) -> Array:
     """The nearest probabilities (nonnegative, adding up to 1) to each column of ``X``."""
+    X = X - X.max(axis=0)  # the projection is invariant to a shift, and huge entries do not absorb the 1
     ordered = -np.sort(-X, axis=0)
     rank = np.arange(1, len(X) + 1)[:, None]
     level = (np.cumsum(ordered, axis=0) - 1) / rank  # the shift, if exactly these entries stay positive

@@ -125,13 +125,11 @@ def implied_tasks(W: Array, D: Array) -> Array | factored_matrix.FactoredStructu
     ndarray of shape (n_tasks, n_tasks), or FactoredStructure
         The structure on the tasks.
     """
-    if W.shape[1] > factored_matrix.DENSE_TASKS:
-        d, V = psd_eigh(D)
-        keep = d > 1e-12 * max(d[-1], np.finfo(float).tiny)
-        L = W.T @ (V[:, keep] / np.sqrt(d[keep]))
-        return factored_matrix.FactoredStructure(L * np.sqrt(np.trace(D) / max(float(np.vdot(L, L)), np.finfo(float).tiny)))
-    shared = W.T @ pseudo_inverse(D) @ W
-    return symmetric(shared * (np.trace(D) / max(np.trace(shared), np.finfo(float).tiny)))
+    d, V = psd_eigh(D)
+    keep = d > 1e-12 * max(d[-1], np.finfo(float).tiny)
+    L = W.T @ (V[:, keep] / np.sqrt(d[keep]))
+    L *= np.sqrt(np.trace(D) / max(float(np.vdot(L, L)), np.finfo(float).tiny))
+    return factored_matrix.FactoredStructure(L) if len(L) > factored_matrix.DENSE_TASKS else symmetric(L @ L.T)
 
 
 def dual_to_weights(Phi: Array, C: Array) -> Array:

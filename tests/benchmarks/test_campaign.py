@@ -122,12 +122,10 @@ def test_an_instance_that_takes_too_long_is_told(monkeypatch):
 def test_small_problems_go_the_ways_of_large_ones_where_that_is_asked_for(monkeypatch):
     for module, names in (
         (taskloom.features.kernels, ("LARGE", "GROWING", "PER_TASK")),
-        (subspaces, ("GROWING", "MIN_FEATURES_FOR_KRYLOV", "PER_TASK")),
+        (subspaces, ("GROWING", "PER_TASK", "TUNING")),
     ):
         for name in names:
             monkeypatch.setattr(module, name, getattr(module, name))  # to be put back
-    monkeypatch.setattr(subspaces, "MAX_BASIS_SHARE", subspaces.MAX_BASIS_SHARE)
-    monkeypatch.setattr(subspaces, "KRYLOV_DEPTH", subspaces.KRYLOV_DEPTH)
     made, grow = [], subspaces._enlarged
     monkeypatch.setattr(subspaces, "_enlarged", lambda *given: made.append(grow(*given)) or made[-1])
     assert ledger.judge(0, 112, 60.0)["outcome"] == OPTIMAL

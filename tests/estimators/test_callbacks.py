@@ -18,6 +18,7 @@ LABELS = np.where(np.median(Y, axis=0) < Y, "yes", "no")
 QUICK = [
     MultiTaskRegressor(),
     MultiTaskRegressor("frobenius", kernel="rbf"),
+    MultiTaskRegressor("robust"),
     MultiTaskRegressorCV(alphas=3, cv=3),
     MultiTaskClassifier(),
     MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3),

@@ -256,7 +256,7 @@ class TestSupervisedStep:
             problem = problem.with_loss(loss.smoothed(np.zeros(Y.size), 0.3))
         dense = TaskSide(problem).supervise(np.eye(T))
         feature = FeatureSide(problem).supervise(np.eye(d))
-        monkeypatch.setattr(row_steps, "MAX_DENSE_UNKNOWNS", 0)
+        monkeypatch.setattr(row_steps, "TUNING", row_steps.RowTuning(max_dense_unknowns=0))
         iterative = TaskSide(problem).supervise(np.eye(T))
         for other in (feature, iterative, FeatureSide(problem).supervise(np.eye(d))):
             assert np.allclose(dense.W, other.W, atol=1e-6)

@@ -33,7 +33,7 @@ def test_a_smoothed_loss_is_minimised_at_any_strength(loss, dense):
     smoothed = loss.smoothed(np.zeros((2, 40)), 0.01)
     batch = Batch(smoothed, y, v, design, OneEach((v > 0).astype(float)))
     fit = newton(batch, design.start(np.zeros((2, 40))), np.zeros((2, 1)))
-    z = design.predict(fit.coef) + batch.offsets(fit.b)
+    z = batch.outputs(design.predict(fit.coef), fit.b)
     u = -v * smoothed.gradient(y, z)
     beta = fit.coef if dense is DenseColumns else np.einsum("bmp,bm->bp", inputs, fit.coef)
     gap = np.square(np.einsum("bmp,bm->bp", inputs, u) - beta).sum() / 2

@@ -1,5 +1,7 @@
 """Newton's method on the weights under ``Clusters``: the cluster norm against a naive twin, and the optimum it must reach."""
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -72,7 +74,7 @@ def test_steps_far_from_the_end_do_not_lead_astray(monkeypatch):
     monkeypatch.setattr(ClusterNewtonRun, "_newton_step", lambda run: steps.append(run) or plain(run))
     assert solve(problem, ClusterNewton(), tol=1e-6).certificate.optimal
     few = len(steps)
-    monkeypatch.setattr(cluster_newton, "MAX_NEWTON_DECREASE", np.inf)
+    monkeypatch.setattr(cluster_newton, "TUNING", replace(cluster_newton.TUNING, max_newton_decrease=np.inf))
     assert solve(problem, ClusterNewton(), tol=1e-6).certificate.optimal
     assert few < len(steps) - few
 

@@ -18,7 +18,7 @@ def test_a_nonsmooth_loss_of_some_tasks_beside_other_losses():
     loss = Mixed([Squared(), Logistic(), Hinge()], which).smoothed(np.zeros((1, 24)), 0.01)
     batch = Batch(loss, y, np.full((1, 24), 1 / 24), DenseColumns(inputs), OneEach(np.ones((1, 24))))
     coef, b = interior_point_start(batch, np.zeros((1, 8)), np.zeros((1, 1)))
-    gradient = batch.v * loss.gradient(y, batch.design.predict(coef) + batch.offsets(b))
+    gradient = batch.v * loss.gradient(y, batch.outputs(batch.design.predict(coef), b))
     assert np.square(np.einsum("bmp,bm->bp", inputs, gradient) + coef).sum() / 2 <= 1e-9
     assert abs(gradient.sum()) <= 1e-9
 

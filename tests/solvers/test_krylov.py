@@ -1,5 +1,7 @@
 """Fits in a basis that grows with the certificate, against fits on all features."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -29,7 +31,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def _few_features_are_enough(monkeypatch):
     monkeypatch.setattr(subspaces, "GROWING", 100)
-    monkeypatch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 100)
+    monkeypatch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=100))
 
 
 def forms_of(problem, start=None):
@@ -53,7 +55,7 @@ def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit
     problem = problem_of(kernel, loss, structure, gaps, fit_intercept=fit_intercept)
     assert KrylovSubspace in forms_of(problem)
     with monkeypatch.context() as patch:
-        patch.setattr(subspaces, "MIN_FEATURES_FOR_KRYLOV", 10**9)
+        patch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=10**9))
         assert KrylovSubspace not in forms_of(problem)
         sure = solve(problem, tol=1e-7)
     for tol in (1e-3, 1e-6):
@@ -124,7 +126,7 @@ def test_directions_that_are_worth_nothing_stay_out():
         sizes.append(len(found.basis.V))
     assert sizes[0] < sizes[1]
     first = Chain(Problem(FEATURES["rough"], flat), None, ATTEMPTS).steps[0]
-    assert len(first.V) <= 2 * subspaces.KRYLOV_DEPTH
+    assert len(first.V) <= 2 * subspaces.TUNING.krylov_depth
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])

@@ -85,7 +85,7 @@ def test_coupled_squares_solve_the_normal_equations(intercept, guess):
     problem, A = Problem(X, Y, "squared", alpha=0.2, fit_intercept=intercept), random_structure()
     obs = problem.observations
     L = problem.structure.root(A)
-    squares = CoupledSquares.of(Coupled(problem, L))
+    squares = CoupledSquares(Coupled(problem, L))
     Z0 = np.random.default_rng(3).normal(size=(D, T)) if guess else None
     W, b, z, Z, norm = squares.solve(Z0)
     design = np.zeros((obs.y.size, D * T + T))

@@ -12,7 +12,8 @@ from taskloom import Problem, losses, structures
 from taskloom._linalg import Positive, psd_root
 from taskloom.design import Observations, batches
 from taskloom.losses import Hinge
-from taskloom.solvers.supervised.sides import FeatureSide, TaskSide
+from taskloom.solvers.supervised.sides import FeatureSide, SideTuning, TaskSide
+from taskloom.solvers.supervised.term_sum_side import TermSumSide
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(12, 4))
@@ -49,7 +50,7 @@ def test_conjugate_gradients_give_the_dense_solution(layout, d, fit_intercept, l
         dense = TaskSide(problem)
         dense.shared = None
         iterative = TaskSide(problem)
-        iterative.shared, iterative.dense_limit = None, 0
+        iterative.shared, iterative.tuning = None, SideTuning(max_dense_unknowns=0)
         one, other = dense.supervise(psd_root(A)), iterative.supervise(psd_root(A))
         assert np.allclose(one.W, other.W, atol=1e-7)
         assert np.allclose(one.b, other.b, atol=1e-6)
@@ -131,7 +132,8 @@ def test_slow_conjugate_gradients_under_a_nonsmooth_loss_give_way_to_dense_syste
     problem = Problem(phi, Y, "hinge", structures.SharedMean(2.0), 1e-7).with_loss(loss)
     root = problem.structure.root(problem.structure.matrix(18))
     dense, large = TaskSide(problem), TaskSide(problem)
-    dense.dense_limit, dense.work_limit, large.dense_limit = 10**6, np.inf, 1
+    dense.tuning = SideTuning(max_dense_unknowns=10**6, max_dense_multiplications=np.inf)
+    large.tuning = SideTuning(max_dense_unknowns=1)
     expected, found = dense.supervise(root), large.supervise(root)
     assert large._force_dense
     assert np.isclose(found.norm + problem.loss_term(found.z), expected.norm + problem.loss_term(expected.z), rtol=1e-9)
@@ -153,3 +155,12 @@ def test_systems_are_factored_once_or_solved_as_before():
         system = Positive(A)
         assert np.allclose(A @ system.solve(b), b, atol=1e-5)
         assert np.allclose(A @ system.solve(2 * b), 2 * b, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", [TaskSide, FeatureSide, TermSumSide])
+def test_strategies_can_be_printed_and_the_last_one_always_applies(side):
+    names = [strategy.name for strategy in side.strategies]
+    assert len(set(names)) == len(names)
+    assert all(f"'{name}'" in repr(side.strategies) for name in names)
+    assert side.strategies[-1].where == "otherwise"
+    assert side.strategies[-1].applies(None, None)

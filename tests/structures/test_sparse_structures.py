@@ -1,6 +1,7 @@
 """Sparse relations: the fast paths against naive twins, what they find, and few features for many tasks."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import cvxpy as cp
 import naive
@@ -12,7 +13,7 @@ import zoo
 from taskloom import Problem, alpha_max, solve, structures
 from taskloom.design import Observations
 from taskloom.solvers import proximal
-from taskloom.solvers.supervised.sides import TaskSide
+from taskloom.solvers.supervised.sides import SideTuning, TaskSide
 from taskloom.structures import Frobenius, LogDet, Sparse, Sum, Trace
 from taskloom.structures import sparse as relations
 
@@ -109,7 +110,7 @@ def test_a_supervised_step_stops_as_far_above_its_minimum_as_it_may():
     A = zoo.random_psd(np.random.default_rng(1), size=20, rank=20) + 0.05 * np.eye(20)
     for loss in ("squared", "huber"):
         side = TaskSide(Problem(X, seen, loss, LogDet(), 0.05))
-        side.dense_limit = 0
+        side.tuning = SideTuning(max_dense_unknowns=0)
 
         def value(side=side):
             fit = side.supervise(np.linalg.cholesky(A))
@@ -126,7 +127,7 @@ def test_a_supervised_step_stops_as_far_above_its_minimum_as_it_may():
 def test_many_tasks_of_their_own_inputs_reach_their_tolerance(exact, monkeypatch):
     """Tasks that are learned too roughly hide that the objective falls; then they are learned better."""
     if exact is not None:
-        monkeypatch.setattr(proximal, "FIT_GAP_SHARE", exact)
+        monkeypatch.setattr(proximal, "TUNING", replace(proximal.TUNING, fit_gap_share=exact))
     problem = Problem(*own_inputs(100), "squared", "trace", 1.0)
     posed = problem.with_structure(Sparse(0.5)).at(0.01 * alpha_max(problem))
     assert solve(posed, tol=1e-4).certificate.optimal

@@ -176,12 +176,13 @@ def test_the_same_kernel_twice_adds_up_its_known_structures():
 
 
 def test_large_coupled_sums_by_conjugate_gradients_agree_with_the_dense_system(monkeypatch):
+    from taskloom.solvers.supervised.sides import SideTuning
     from taskloom.solvers.supervised.term_sum_side import TermSumSide
 
     X, Y = sample("own")
     model = MultiTaskRegressor([structures.SharedMean(3.0), structures.Trace()], kernel=["linear", "rbf"], alpha=0.05, tol=1e-8)
     dense = clone(model).fit(X, Y)
-    monkeypatch.setattr(TermSumSide, "dense_limit", 10)
+    monkeypatch.setattr(TermSumSide, "tuning", SideTuning(max_dense_sum_observations=10))
     sparse = clone(model).fit(X, Y)
     assert sparse.certificate_.optimal
     np.testing.assert_allclose(sparse.predict(X), dense.predict(X), atol=1e-4)

@@ -27,7 +27,7 @@ from .fit_context import FitContext
 from .partitions import read_long, read_wide
 
 Array = np.ndarray
-NOTHING = Certificate(np.nan, -np.inf, np.inf, np.inf, "max_iter", "The fit is not done.")  # of a fit under way
+NOTHING = Certificate(np.nan, -np.inf, np.inf, np.inf, "callback", "The fit is not done.")  # of a fit under way
 
 
 def fit_own(context: FitContext, targets: TargetInfo | None, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -102,7 +103,5 @@ def show(history: History) -> str | None:
     k = history.iteration[-1]
     if k > 3 and k % 10:
         return None
-    return (
-        f"iteration {history.iteration[-1]:5d}   objective {history.objective[-1]:.8g}   gap {history.gap[-1]:.2e}   "
-        f"{history.seconds[-1]:.2f} s"
-    )
+    gap = f"{history.gap[-1]:.2e}" if math.isfinite(history.gap[-1]) else "unknown"
+    return f"iteration {k:5d}   objective {history.objective[-1]:.8g}   gap {gap}   {history.seconds[-1]:.2f} s"

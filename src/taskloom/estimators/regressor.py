@@ -75,14 +75,14 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         The number of features; or, between 0 and 1, the relative error of the kernel (in the Frobenius norm, on up to 1000
         rows) until which it grows; ``"auto"`` is 0.05.
     solver : str or Solver, default="auto"
-        ``"auto"``, ``"factored"``, ``"alternating"``, ``"block"``, ``"proximal"``, ``"projected"``, ``"reweighted"`` or
-        ``"smooth"``. ``"auto"`` picks by structure, loss and shape, and says so in ``certificate_.message``.
+        ``"auto"``, ``"factored"``, ``"proximal"``, ``"alternating"`` or ``"block"``. ``"auto"`` picks by structure, loss and
+        shape.
     tol : float, default=1e-4
         Relative duality gap at which the fit stops.
     max_iter : int, default=1000
-        The most iterations.
+        The most steps of the solver.
     time_limit : float, default=None
-        Seconds after which the fit stops with its best certified iterate.
+        Seconds after which the fit stops with its best certified iterate. It counts from the call of ``fit``.
     warm_start : bool, default=False
         Start from the last fit.
     verbose : int, default=0
@@ -112,6 +112,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     certificate_ : Certificate
         ``primal``, ``dual``, ``gap``, ``relative_gap``, ``status``, ``message``.
     n_iter_ : int
+        Steps of the solver.
     history_ : dict of arrays
         ``iteration``, ``objective``, ``dual``, ``gap``, ``seconds``.
     device_ : str

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse import vstack as sparse_vstack
 from sklearn.base import clone
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 
 from .._component import warn
 from .kernels import KernelFeatures, LinearFeatures, Matrix, kernel_function, to_dense
@@ -67,8 +67,7 @@ class MappedFeatures(LinearFeatures):
 
 def pieces(n_rows: int, width: int) -> Iterator[slice]:
     """Blocks of rows."""
-    height = max(BLOCK // max(width, 1), 1)
-    return (slice(first, min(first + height, n_rows)) for first in range(0, max(n_rows, 1), height))
+    return gen_batches(max(n_rows, 1), max(BLOCK // max(width, 1), 1))
 
 
 def mapped(feature_map: FeatureMap, X: Matrix) -> Array:
@@ -219,5 +218,4 @@ def leverage_scores(X: Matrix, number: int, k: Callable[..., Array]) -> Array:
 
 def diagonal(k: Callable[..., Array], X: Matrix, block: int = 256) -> Array:
     """``k(x, x)`` for each row, from small blocks, because kernels need not have a method for the diagonal."""
-    rows = (slice(i, i + block) for i in range(0, X.shape[0], block))
-    return np.concatenate([np.diag(to_dense(k(X[some], X[some]))) for some in rows])
+    return np.concatenate([np.diag(to_dense(k(X[some], X[some]))) for some in gen_batches(X.shape[0], block)])

@@ -278,7 +278,13 @@ def build_features(
 
 
 def _kernel_features(X: Matrix, kernel: Any, centred: bool, n_tasks: int, **parameters: Any) -> KernelFeatures:
-    K, n = _kernel_matrix(X, kernel_function(kernel, **parameters), kernel), X.shape[0]
+    n, k = X.shape[0], kernel_function(kernel, **parameters)
+    try:
+        K = to_dense(k(X, X))
+    except Exception as error:  # with the remedy, for a kernel that takes no sparse inputs
+        if not issparse(X):
+            raise
+        raise ValueError(f"kernel={kernel!r} cannot take a sparse X ({error}); pass X.toarray()") from error
     if K.shape != (n, n):
         raise ValueError(f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
     check_finite(np.isfinite(K).all())
@@ -297,13 +303,3 @@ def decomposed(K: Array, centred: bool, n_tasks: int = 1) -> KernelFeatures:
             return features
     found = pivoted_cholesky(K)
     return KernelFeatures(K) if found is None else PivotedFeatures(*found)
-
-
-def _kernel_matrix(X: Matrix, k: Callable[..., Array], kernel: Any) -> Array:
-    """``k(X, X)``; any error of a kernel on sparse inputs is raised with the remedy."""
-    try:
-        return to_dense(k(X, X))
-    except Exception as error:
-        if not issparse(X):
-            raise
-        raise ValueError(f"kernel={kernel!r} cannot take a sparse X ({error}); pass X.toarray()") from error

@@ -130,16 +130,13 @@ class CustomLoss(Loss):
         y = np.asarray(y, dtype=float)
         key = (y.shape, y.tobytes())
         if self._bounds_cache[0] != key:  # a smoothed loss calls this at every step, with the same targets
-            self._bounds_cache = key, self._find_bounds(y)
+            with np.errstate(all="ignore"):
+                bounds = numeric.interval(self._gradient_at_large_z, y)
+                for edge in bounds:  # where the conjugate may be infinite, by rounding or by definition
+                    out = np.isfinite(edge) & ~np.isfinite(self.conjugate(y, np.where(np.isfinite(edge), edge, 0.0)))
+                    edge[out] *= 1 - 1e-10
+            self._bounds_cache = key, bounds
         return self._bounds_cache[1]
-
-    def _find_bounds(self, y: Array) -> tuple[Array, Array]:
-        with np.errstate(all="ignore"):
-            lower, upper = numeric.interval(self._gradient_at_large_z, y)
-            for edge in (lower, upper):  # where the conjugate may be infinite, by rounding or by definition
-                out = np.isfinite(edge) & ~np.isfinite(self.conjugate(y, np.where(np.isfinite(edge), edge, 0.0)))
-                edge[out] *= 1 - 1e-10
-        return lower, upper
 
     def _gradient_at_large_z(self, y: Array, z: Array) -> Array:
         if self._method("gradient") is not None:

@@ -11,6 +11,7 @@ any other: its bound is computed by ``Problem.dual``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +24,21 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 Array = np.ndarray
-RELATIVE_RIDGE = 1e-4  # of the least-squares systems of the tasks, which may be underdetermined; relative to the mean diagonal
-MAX_SINGULAR_VALUE = 1.5  # beyond this the iterate is too far from the optimum for a projection to pay
-RELATIVE_RESIDUAL = 1e-3  # of conjugate gradients; what remains of the excess is removed by scaling the candidate
-MAX_CG_STEPS = 30
-ACTIVE_SINGULAR_VALUE = 0.97  # singular values above this reach the bound 1, or may once the others have changed
-LARGEST_COPY = 2e8  # numbers in the inputs of all observations, up to which they may be stacked by task
+
+
+@dataclass(frozen=True)
+class ProjectionTuning:
+    """The constants of the projection."""
+
+    min_active_singular_value: float = 0.97  # larger ones reach the bound 1, or may once the others have changed
+    max_singular_value: float = 1.5  # beyond this the iterate is too far from the optimum for a projection to pay
+    relative_residual: float = 1e-3  # of conjugate gradients; what remains of the excess is removed by scaling the candidate
+    max_cg_steps: int = 30
+    relative_ridge: float = 1e-4  # of least-squares systems, which may be underdetermined; relative to the mean diagonal
+    max_stacked_entries: float = 2e8  # of the inputs of all observations, up to which they may be stacked by task
+
+
+TUNING = ProjectionTuning()
 
 
 def project_dual(problem: Problem, G: Array, Z: Array, W: Array, prepare: bool = True) -> Array | None:
@@ -52,10 +62,10 @@ def project_dual_pair(
         return None, None
     shared = units is root and problem.observations.grouping.same_rows
     squares, vectors = left_vectors(root.T if shared else units)
-    active = squares > ACTIVE_SINGULAR_VALUE**2
+    active = squares > TUNING.min_active_singular_value**2
     s, vectors = np.sqrt(squares[active]), vectors[:, active]
     separate = units is root and not shared
-    if s.size == 0 or not (separate or s[-1] > 1) or s[-1] >= MAX_SINGULAR_VALUE:
+    if s.size == 0 or not (separate or s[-1] > 1) or s[-1] >= TUNING.max_singular_value:
         return None, None
     cut = np.maximum(1 - 1 / s, 0.0)
     if shared:
@@ -85,7 +95,9 @@ def _project_singular_values(problem: Problem, G: Array, U: Array, s: Array, roo
     diagonal = sum(np.einsum("bkk,bk->k", K, V_part**2) for K, V_part in parts)
     weight = np.maximum(np.einsum("tk,tk->k", W.T @ U, V), 0.0)
     lift = np.minimum(np.maximum(1 - s, 0.0), diagonal / np.sqrt(problem.alpha) * weight)
-    M = conjugate_gradient(product, np.diag(np.maximum(s - 1, 0.0) - lift), tol=RELATIVE_RESIDUAL, max_steps=MAX_CG_STEPS)
+    M = conjugate_gradient(
+        product, np.diag(np.maximum(s - 1, 0.0) - lift), tol=TUNING.relative_residual, max_steps=TUNING.max_cg_steps
+    )
     change = problem.predict(2 * np.sqrt(problem.alpha) * (V @ M @ U.T).T, np.zeros(problem.n_tasks))
     if problem.fit_intercept:  # the dual variables of each task must add up to zero
         change = change - problem.observations.task_means(change)[problem.observations.task]
@@ -97,7 +109,11 @@ def _moments_along(problem: Problem, U: Array, prepare: bool) -> Iterator[tuple[
 
     In single precision where the design has it: multipliers are only accurate to first order.
     """
-    if prepare and not issparse(problem.features) and problem.observations.y.size * problem.n_features <= LARGEST_COPY:
+    if (
+        prepare
+        and not issparse(problem.features)
+        and problem.observations.y.size * problem.n_features <= TUNING.max_stacked_entries
+    ):
         stacks = problem.design.task_data_single or problem.design.task_data[0]
         yield from ((stack.tasks, stack.moments_along(U)) for stack in stacks)
         return
@@ -133,6 +149,6 @@ def _least_change(X: Array, target: Array) -> Array:
     m, q = X.shape[1:]
     Xt = X.transpose(0, 2, 1)
     gram = np.matmul(X, Xt) if q > m else np.matmul(Xt, X)
-    lift = RELATIVE_RIDGE * np.trace(gram, axis1=1, axis2=2) / q + np.finfo(float).tiny  # a centred single row is zero
+    lift = TUNING.relative_ridge * np.trace(gram, axis1=1, axis2=2) / q + np.finfo(float).tiny  # a centred single row is zero
     gram = gram + lift[:, None, None] * np.eye(gram.shape[-1])
     return (np.linalg.solve(gram, np.matmul(X, target)) if q > m else np.matmul(X, np.linalg.solve(gram, target)))[..., 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,8 +145,8 @@ class History:
 
     def as_dict(self) -> dict[str, Array]:
         """The columns as arrays."""
-        names = [column.name for column in fields(self)]
-        return dict(zip(names, map(np.asarray, map(self.__getattribute__, names)), strict=True))
+        names = tuple(map(attrgetter("name"), fields(self)))
+        return dict(zip(names, map(np.asarray, attrgetter(*names)(self)), strict=True))
 
     def __len__(self) -> int:
         return len(self.iteration)

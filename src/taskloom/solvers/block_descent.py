@@ -26,6 +26,20 @@ Array = np.ndarray
 Solve: TypeAlias = Callable[[Array, Array], Array]  # ``(lipschitz + 2 alpha A^-1)^-1`` times a target, at some structure
 
 
+@dataclass(frozen=True)
+class BlockTuning:
+    """The constants of block descent."""
+
+    relative_rounding: float = 1e-13  # of the objective
+    steps_per_curvature: int = 100  # after which the curvature of a loss without a bound on it is measured again
+    max_doublings: int = 60  # of that curvature, in one step
+    max_halvings: int = 80  # of the length of a proximal step on the structure
+    min_lipschitz_share: float = 1e-12  # of the largest Lipschitz constant of a task, for one without inputs
+
+
+TUNING = BlockTuning()
+
+
 @dataclass(eq=False, repr=False)
 class Block(Solver):
     """One proximal gradient step on the weights, then one step on the structure; no linear system in the data.
@@ -171,15 +185,17 @@ class _BlockRun(Run):
             return self._bounded_step(x, g, solve, problem.loss.max_curvature)
         before, now = self.curvature, problem.loss_term(z)
         self.steps += 1
-        if self.curvature == 0 or self.steps % 100 == 0:  # rarely, since it changes the fixed-point map
+        if self.curvature == 0 or self.steps % TUNING.steps_per_curvature == 0:  # rarely, since it changes the fixed-point map
             self.curvature = float(problem.loss.curvature(obs.y, z).max())
-        for _ in range(60):
+        for _ in range(TUNING.max_doublings):
             check_time()
             image = self._bounded_step(x, g, solve, self.curvature)
             move = self._at(image)[2] - z
             with np.errstate(over="ignore"):
                 there = problem.loss_term(z + move)
-            if there <= now + float(g @ move) + self.curvature / 2 * float(obs.weight @ move**2) + 1e-14 * abs(now):
+            if there <= now + float(g @ move) + self.curvature / 2 * float(
+                obs.weight @ move**2
+            ) + TUNING.relative_rounding * abs(now):
                 break
             self.curvature *= 2
         if self.curvature != before:
@@ -191,35 +207,27 @@ class _BlockRun(Run):
         problem, centred = self.problem, self.centred
         total = problem.observations.sum_by_task(g)
         gradient = problem.correlate(g) - centred.mean * total
-        lipschitz = curvature * np.maximum(centred.lipschitz, 1e-12 * centred.lipschitz.max() + 1e-300)
+        lipschitz = curvature * np.maximum(centred.lipschitz, TUNING.min_lipschitz_share * centred.lipschitz.max() + 1e-300)
         new = solve(x[:-1] * lipschitz - gradient, lipschitz + 2 * problem.ridge)
         return np.vstack([new, x[-1] - total / (curvature * centred.total) if problem.fit_intercept else x[-1]])
 
     def step(self, gap: float | None) -> None:
-        image = self._sweep()
+        image, problem, A, penalty = self._sweep(), self.problem, self.A, None
         W, b, z = self._at(image)
-        penalty = (
-            self._penalty_at_hand(W) if self.problem.structure.iterative else None
-        )  # the best structure has no closed form
-        self.here = Iterate(W, b, z, self.problem.loss.gradient(self.problem.observations.y, z), self.A, penalty)
+        if problem.structure.iterative:  # the best structure has no closed form
+            penalty = problem.alpha * problem.structure.squared_norm(W, A) + problem.structure.value(A)
+            penalty += problem.ridge * float(np.vdot(W, W))
         value = self._value(W, z)
-        if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
-            self.x, self.plain = self.plain, None
-            self._set_structure(self.x[:-1])
+        if self.plain is not None and value > self.objective + TUNING.relative_rounding * abs(self.objective):
+            self.x, self.plain, gap = self.plain, None, np.inf  # which keeps the barrier as it is
             self.extrapolate.clear()
-            return
-        self.objective = value
-        combined = self.extrapolate(self.x, image)
-        self.plain = None if combined is image else image
-        self.x = combined
+        else:
+            self.objective, combined = value, self.extrapolate(self.x, image)
+            self.x, self.plain = combined, None if combined is image else image
         self._set_structure(self.x[:-1])
         if gap is not None and self.structure_step.lower(self.A, gap):
             self._map_changed()
-
-    def _penalty_at_hand(self, W: Array) -> float:
-        problem = self.problem
-        norm = problem.alpha * problem.structure.squared_norm(W, self.A) + problem.ridge * float(np.vdot(W, W))
-        return norm + problem.structure.value(self.A)
+        self.here = Iterate(W, b, z, problem.loss.gradient(problem.observations.y, z), A, penalty)
 
     def _value(self, W: Array, z: Array) -> float:
         """The objective of (S^delta) at these weights and the best structure for them."""
@@ -230,10 +238,8 @@ class _BlockRun(Run):
         return value + self.structure_step.cost(A)
 
     def _set_structure(self, W: Array) -> None:
-        if self.settings.structure_step == "closed" or self.problem.structure.known:
-            self.A = self.structure_step(W)
-        else:
-            self.A = self._proximal_step(W)
+        closed = self.settings.structure_step == "closed" or self.problem.structure.known
+        self.A = self.structure_step(W) if closed else self._proximal_step(W)
 
     def _proximal_step(self, W: Array) -> Array:
         """One proximal gradient step on ``A``, its length halved until the objective falls and doubled after."""
@@ -243,15 +249,13 @@ class _BlockRun(Run):
 
         def squared_norm(A: Array) -> float:
             a, V = np.linalg.eigh(symmetric(A))
-            if a[0] <= 0:
-                return np.inf
-            return float((np.einsum("ij,ji->i", V.T @ M, V) / a).sum())
+            return float((np.einsum("ij,ji->i", V.T @ M, V) / a).sum()) if a[0] > 0 else np.inf
 
         inverse = np.linalg.inv(self.A)
         gradient = -inverse @ M @ inverse
         now = squared_norm(self.A)
         self.length = 4 * self.length or float(np.linalg.norm(self.A)) / max(float(np.linalg.norm(gradient)), 1e-300)
-        for _ in range(80):
+        for _ in range(TUNING.max_halvings):
             check_time()
             A = problem.structure.prox(self.A - self.length * gradient, self.length)
             move = A - self.A

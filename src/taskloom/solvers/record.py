@@ -185,14 +185,13 @@ class Record:
         if self.convex and status in ("stalled", "max_iter", "time_limit") and self.relative_gap <= self.tol:
             status = "optimal"  # with the best structure
         status = "contradiction" if self.contradicted else status
-        return Outcome(self.point, self.dual_point, self._certificate(status, solver, residual), self.history)
-
-    def _certificate(self, status: str, solver: str, residual: float | None) -> Certificate:
         primal, dual, gap, relative = map(float, (self.primal, self.dual, self.gap, self.relative_gap))
         message = sentence(status, relative, residual, len(self.history), self.tol, solver, primal=primal, dual=dual)
         if status == "contradiction":
             dual, gap, relative = -np.inf, np.inf, np.inf
-        return Certificate(primal, dual, gap, relative, status, " ".join([message, *self._notes()]), residual)
+        message = " ".join([message, *self._notes()])
+        certificate = Certificate(primal, dual, gap, relative, status, message, residual)
+        return Outcome(self.point, self.dual_point, certificate, self.history)
 
     def _notes(self) -> list[str]:
         """Remarks on the certificate."""

@@ -85,14 +85,19 @@ def solve(
     begin = None if start is None or not np.any(start[0]) else Start(*start)  # zero may be a saddle point of a factor
     with limited_time(time_limit):
         outer = Chain(problem, begin, EQUIVALENT)
-        attempt = _Attempt(Record(outer.inner, tol), Chain(outer.inner, outer.start, ()), chosen)
+        record = Record(outer.inner, tol)
+        attempt = _Attempt(record, record, Chain(outer.inner, outer.start, ()), chosen)  # nothing was tried yet
+
+        def read(point: Iterate) -> tuple[Array, Array]:
+            return outer.to_original(*attempt.chain.to_original(point.W, point.b))
+
         try:
             while attempt.next(solver, chosen):
-                attempt.status = iterate(attempt.stage, attempt.solver, attempt.chain.start, limits, attempt.read)
-        except TimeLimitError:  # in a preparation
-            if not (attempt.record.convex or attempt.record.found):
+                attempt.status = iterate(attempt.stage, attempt.solver, attempt.chain.start, limits, read)
+        except (KeyboardInterrupt, TimeLimitError) as stopped:  # in a preparation
+            if not (record.convex or record.found):
                 raise
-            attempt.status = "time_limit"
+            attempt.status = "time_limit" if isinstance(stopped, TimeLimitError) else "interrupted"
     with no_time_limit():
         return outer.invert(attempt.solution(solver == "auto"))
 
@@ -114,13 +119,11 @@ class _Attempt:
     """The reformulations that are tried one after the other, each certified on the problem itself (``record``)."""
 
     record: Record
+    stage: Record  # of the current attempt
     chain: Chain
     solver: Solver
     status: str | None = None
     tried: set[type] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.stage = self.record  # of the current attempt
 
     def next(self, solver: str | Solver, chosen: Solver) -> bool:
         """Prepare the next attempt; False once the problem is solved, a limit was reached, or nothing is left to try."""
@@ -148,10 +151,6 @@ class _Attempt:
             tol = chain.tolerance_share * record.tol
             self.stage = Record(chain.inner, tol, chain.constant, record.history, record.began, dual)
         return True
-
-    def read(self, point: Iterate) -> tuple[Array, Array]:
-        """Weights and intercepts of the problem itself."""
-        return self.chain.to_original(point.W, point.b)
 
     def _certify(self) -> None:
         """Certify on the problem itself the best weights and the best bound of the stage.

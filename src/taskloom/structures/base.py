@@ -37,17 +37,15 @@ def indicator_ray(norm: float) -> Ray:
     return Ray(1 / max(norm, TINY), lambda c: 0.0 if c * norm <= 1 else np.inf)
 
 
-def largest_finite(bound: Callable[[float], float], n_steps: int = 200) -> float:
-    """The largest ``c <= 1`` with a finite ``bound(c)``, by bisection; dual bounds need no larger scale."""
-    if np.isfinite(bound(1.0)):
-        return 1.0
-    low, high = 0.0, 1.0
+def finite_ray(bound: Callable[[float], float], n_steps: int = 200) -> Ray:
+    """``bound`` up to the largest ``c <= 1`` where it is finite, found by bisection; dual bounds need no larger scale."""
+    low, high = (1.0, 1.0) if np.isfinite(bound(1.0)) else (0.0, 1.0)
     for _ in range(n_steps):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.isfinite(bound(middle)) else (low, middle)
         if high - low <= 1e-15 * low:
             break
-    return low
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.isfinite(bound(middle)) else (low, middle)
+    return Ray(low, lambda c: bound(c) if c <= low else np.inf)
 
 
 def penalty_with(F: Any, R: Array, A: Array) -> float:
@@ -150,26 +148,18 @@ class Structure(Component, ABC):
     task_factor: ClassVar[bool] = False  # parametrised by a factor on the tasks
     zeroes_relations: ClassVar[bool] = False  # sets off-diagonal entries of A to zero
     precision_graph: ClassVar[bool] = False  # the edges between tasks are the nonzero entries of A^-1
+    low_rank: ClassVar[bool] = False  # the optimal A is typically singular, as under a trace penalty
+    iterative: ClassVar[bool] = False  # best_structure and prox are iterative, so that solvers should call them rarely
     smooth_norm: ClassVar[bool] = False  # min_A tr(A^-1 W'W) + F(A) is smooth in W: weight_norm gives its derivatives
     schatten_power: float | None = None  # the p of F(A) = tr A^p
     mu_and_l1: tuple[float, float] | None = None  # of F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|
-    spectral: bool = False  # a function f of the eigenvalues, with f_best, f_conjugate and f_prox
+    spectral: ClassVar[bool] = False  # a function f of the eigenvalues, with f_best, f_conjugate and f_prox
     proof: ClassVar[str] = ""  # a remark on the accuracy of F* for the message of the certificate
-
-    @property
-    def low_rank(self) -> bool:
-        """Whether the optimal ``A`` is typically singular, as under a trace penalty."""
-        return False
-
-    @property
-    def iterative(self) -> bool:
-        """Whether ``best_structure`` and ``prox`` are iterative, so that solvers should call them rarely."""
-        return False
 
     @property
     def needs_task_matrix(self) -> bool:
         """Whether solvers need the ``T x T`` matrix ``A``, which they do not if the penalty can be put on the features."""
-        return not (self.either_side or self.on_features)
+        return not (self.either_side or self.on_features or self.splits_weights)  # splits: it depends on the terms
 
     def is_singleton(self, n_tasks: int) -> bool:
         """Whether only one matrix is feasible for this number of tasks, so that there is nothing to learn.

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import helmert
 
-from .._linalg import column_squares, project_box_sum, symmetric
+from .._linalg import column_squares, gram_spectrum, project_box_sum, symmetric
 from .base import Array, Ray, Structure, linear_ray
 from .cluster_norm import MIN_SIGMA, ClusterNorm
 
@@ -204,9 +204,7 @@ class Clusters(Structure):
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         mean = R.mean(axis=1)
-        C = R - mean[:, None]
-        s = np.linalg.eigvalsh(C @ C.T if len(C) < C.shape[1] else C.T @ C)
-        return linear_ray(self._support(R.shape[1] * float(mean @ mean), s))
+        return linear_ray(self._support(R.shape[1] * float(mean @ mean), gram_spectrum(R - mean[:, None])))
 
     def prox(self, A: Array, step: float) -> Array:
         _, a, V = self._off_mean(A)

@@ -21,10 +21,7 @@ class FeatureSelection(Structure):
 
     on_features: ClassVar[bool] = True
     keeps_columns: ClassVar[bool] = True
-
-    @property
-    def low_rank(self) -> bool:
-        return True
+    low_rank: ClassVar[bool] = True
 
     def value(self, A: Array) -> float:
         d = np.diag(A)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -62,23 +63,18 @@ def branches(tree: Mapping[Any, Any]) -> dict[Any, tuple[Any, ...]]:
     leaves = [node for node in tree if node not in set(tree.values())]
     if len(leaves) == 0:
         raise ValueError("the tree has no leaf: every node is the parent of another")
-    return {leaf: _path_from_root(leaf, tree) for leaf in leaves}
-
-
-def _path_from_root(leaf: Any, parents: Mapping[Any, Any]) -> tuple[Any, ...]:
-    path = [leaf]
-    while parents.get(path[-1]) is not None:
-        path.append(parents[path[-1]])
-        if len(path) > len(parents) + 1:
-            raise ValueError(f"the parent links of {leaf!r} form a cycle")
-    return tuple(reversed(path))
+    paths = {}
+    for leaf in leaves:
+        path = [leaf]
+        while tree.get(path[0]) is not None:
+            path.insert(0, tree[path[0]])
+            if len(path) > len(tree) + 1:
+                raise ValueError(f"the parent links of {leaf!r} form a cycle")
+        paths[leaf] = tuple(path)
+    return paths
 
 
 def shared_branch(one: tuple[Any, ...], other: tuple[Any, ...]) -> float:
     """The length of the common path from the root over that of the longer path (Fergus et al. 2010)."""
-    common = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        common += 1
-    return common / max(len(one), len(other))
+    common = list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return len(common) / max(len(one), len(other))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from numbers import Integral
@@ -53,9 +54,7 @@ def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) 
     if columns == positions and (not rows_too or rows == positions):
         return given
     for labels in (columns, rows) if rows_too else (columns,):
-        wrong = next((label for label in labels if label not in tasks), None)
-        absent = next((task for task in tasks if task not in labels), None)
-        if not (wrong is None and absent is None and len(labels) == len(tasks)):
+        if Counter(labels) != Counter(tasks):
             raise ValueError(
                 f"{who} got a frame {name} with the labels {labels[:5]}, but the tasks are {tasks[:5]}: name the same ones, "
                 f"once each, or pass {name}.to_numpy() to go by position"

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
-from .base import TINY, Array, IterativeStructure, Ray, Structure, largest_finite
+from .base import TINY, Array, IterativeStructure, Ray, Structure, finite_ray
 from .inner_solvers import accelerated, proximal_gradient
 from .sparse import INNER_STEPS, LogDet, Sparse, off_diagonal
+from .spectral import Trace
 
 MAX_PROXES = 5_000  # inner iterations of one best structure; a median problem needs some hundreds
 
@@ -50,25 +51,6 @@ class _Parts(NamedTuple):
         return sum((weight * member.value(A) for weight, member in self.parts), start=off)
 
 
-def _merged(summands: list[tuple[float, Structure]], n_tasks: int) -> _Parts:
-    """The summands, where all members of the form ``tr A - mu log det A`` are merged into one."""
-    parts, traces, mu, l1 = [], 0.0, 0.0, 0.0
-    for weight, member in summands:
-        if member.mu_and_l1 is None:
-            parts.append((weight, member))
-        else:
-            traces, mu, l1 = traces + weight, mu + weight * member.mu_and_l1[0], l1 + weight * member.mu_and_l1[1]
-    if traces > 0:
-        parts.append((traces, LogDet(mu / traces) if mu > 0 else Sparse(0.0)))
-    identity = np.eye(n_tasks)
-
-    def domain_size(part: tuple[float, Structure]) -> tuple[bool, bool]:
-        """Sort key: bounded domains first, then domains of nonsingular matrices."""
-        return bool(np.isfinite(part[1].value(1e3 * identity))), bool(np.isfinite(part[1].value(0 * identity)))
-
-    return _Parts(sorted(parts, key=domain_size), l1)
-
-
 @dataclass(eq=False, repr=False)
 class Sum(IterativeStructure):
     """``F(A) = sum_k weights[k] F_k(A)``; ``Trace() + 0.5 * Sparse(0.1)`` is another way to write one.
@@ -83,6 +65,7 @@ class Sum(IterativeStructure):
 
     members: Sequence[Structure]
     weights: Sequence[float] | None = None
+    iterative: ClassVar[bool] = True
 
     def check(self) -> None:
         if not (isinstance(self.members, (list, tuple)) and len(self.members) > 0):
@@ -130,10 +113,7 @@ class Sum(IterativeStructure):
     def check_tasks(self, n_tasks: int) -> None:
         for member in self.members:
             member.check_tasks(n_tasks)
-        self._check_intersection(n_tasks)
-
-    def _check_intersection(self, n_tasks: int) -> None:
-        """The bounded domains must intersect, which holds if the prox of their sum is close to each of them."""
+        # The bounded domains must intersect, which holds if the prox of their sum is close to each of them.
         bounded = [member for member in self.members if not np.isfinite(member.value(1e3 * np.eye(n_tasks)))]
         if len(bounded) < 2:
             return
@@ -156,15 +136,26 @@ class Sum(IterativeStructure):
     def bind(self, tasks: Any) -> Structure:
         return Sum([member.bind(tasks) for member in self.members], self.weights)
 
-    @property
-    def iterative(self) -> bool:
-        return True
-
     def value(self, A: Array) -> float:
         return float(sum(weight * member.value(A) for weight, member in self.summands))
 
     def _parts(self, n_tasks: int) -> _Parts:
-        return _merged(self.summands, n_tasks)
+        """The summands, where all members of the form ``tr A - mu log det A`` are merged into one."""
+        parts, traces, mu, l1 = [], 0.0, 0.0, 0.0
+        for weight, member in self.summands:
+            if member.mu_and_l1 is None:
+                parts.append((weight, member))
+            else:
+                traces, mu, l1 = traces + weight, mu + weight * member.mu_and_l1[0], l1 + weight * member.mu_and_l1[1]
+        if traces > 0:
+            parts.append((traces, LogDet(mu / traces) if mu > 0 else Sparse(0.0)))
+        identity = np.eye(n_tasks)
+
+        def domain_size(part: tuple[float, Structure]) -> tuple[bool, bool]:
+            """Sort key: bounded domains first, then domains of nonsingular matrices."""
+            return bool(np.isfinite(part[1].value(1e3 * identity))), bool(np.isfinite(part[1].value(0 * identity)))
+
+        return _Parts(sorted(parts, key=domain_size), l1)
 
     # --- prox -----------------------------------------------------------------------------------------------
 
@@ -195,11 +186,8 @@ class Sum(IterativeStructure):
 
     def first_structure(self, R: Array, floor: float) -> Array:
         """The prox at ``(R'R + floor I)^(1/2)``, without an iteration of its own."""
-        _, s, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < R.shape[1])
-        a = np.full(R.shape[1], floor)
-        a[: s.size] += s**2
-        a = np.sqrt(a)
-        size, A = float(a.mean()), compose(a, Vt.T)
+        A, _ = Trace().best_of_root(R, floor)
+        size = float(np.trace(A)) / len(A)
         return self._prox_and_multipliers(A, 1e-3 * size if size > 0 else 1.0, None, 0 * A)[0]
 
     # --- dual bound ----------------------------------------------------------------------------------------------
@@ -222,8 +210,7 @@ class Sum(IterativeStructure):
         def bound(c: float) -> float:
             return own * first.conjugate((c * S - taken) / own, near) + rest
 
-        max_scale = largest_finite(bound, n_steps=45)
-        return Ray(max_scale, lambda c: bound(c) if c <= max_scale else np.inf)
+        return finite_ray(bound, n_steps=45)
 
 
 def _smooth_part(A: Array, S: Array) -> tuple[float, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import helmert
@@ -20,6 +20,7 @@ class SumToZero(Structure):
     """
 
     structure: Any
+    low_rank: ClassVar[bool] = True  # singular along 1
 
     def check(self) -> None:
         if not (isinstance(self.structure, Structure) and self.structure.either_side):
@@ -27,10 +28,6 @@ class SumToZero(Structure):
                 "simplex coding needs a spectral structure, which treats classes alike (trace, Schatten, Frobenius, unit "
                 f"trace, independent), got {self.structure!r}"
             )
-
-    @property
-    def low_rank(self) -> bool:
-        return True  # singular along 1
 
     def _restricted(self, A: Array) -> Array:
         C = helmert(len(A)).T

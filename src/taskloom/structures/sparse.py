@@ -8,15 +8,13 @@ problems in ``N`` whose inner minimum over ``A`` has a closed form. Every feasib
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from .._linalg import column_squares, compose, psd_eigh, sum_of_ratios, symmetric
+from .._linalg import column_squares, compose, gram_spectrum, psd_eigh, sum_of_ratios, symmetric
 from .base import TINY, Array, IterativeStructure, Ray, Structure, penalty_with
 from .inner_solvers import accelerated, proximal_gradient
 from .spectral import SpectralStructure
@@ -31,18 +29,6 @@ def off_diagonal(A: Array) -> Array:
     A = A.copy()
     np.fill_diagonal(A, 0.0)
     return A
-
-
-def _with_l1(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Use the method of ``SpectralStructure``, which is in closed form, where ``l1`` is zero."""
-
-    @wraps(method)
-    def choose(self: L1Structure, *args: Any, **options: Any) -> Any:
-        if self.l1 > 0:
-            return method(self, *args, **options)
-        return getattr(super(L1Structure, self), method.__name__)(*args, **options)
-
-    return choose
 
 
 class L1Structure(IterativeStructure, SpectralStructure):
@@ -61,7 +47,8 @@ class L1Structure(IterativeStructure, SpectralStructure):
         return self.mu, self.l1
 
     @property
-    def iterative(self) -> bool:
+    def iterative(self) -> bool:  # type: ignore[override]
+        """Whether ``l1`` is not zero."""
         return self.l1 > 0
 
     @property
@@ -99,35 +86,31 @@ class L1Structure(IterativeStructure, SpectralStructure):
 
     # --- best structure -----------------------------------------------------------------------------------------------
 
-    @_with_l1
     def best_structure(self, S: Array) -> Array:
+        if not self.iterative:
+            return super().best_structure(S)
         s, V = np.linalg.eigh(symmetric(S))
         return self._maximise_dual(np.sqrt(np.maximum(s, 0.0))[:, None] * V.T)
 
-    @_with_l1
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         """The better one of what the iteration finds and the best diagonal structure (where ``R'R`` is nearly singular)."""
-        A = self._maximise_dual(self._regularised_root(R, floor))
+        if not self.iterative:
+            return super().best_of_root(R, floor)
+        # For mu = 0 a small ridge is added, because I + N must be definite on the null space of R too.
+        lift = max(floor, RELATIVE_RIDGE * float(np.vdot(R, R))) if self.mu == 0 else floor
+        lifted = np.vstack([R, np.sqrt(lift) * np.eye(R.shape[1])]) if lift > 0 else R
+        _, s, Vt = np.linalg.svd(lifted, full_matrices=False)
+        keep = s > 1e-14 * s[0]
+        A = self._maximise_dual(s[keep, None] * Vt[keep])
         penalty = penalty_with(self, R, A)
         squares = column_squares(R)
         d = self.f_best(squares + floor)
         diagonal_penalty = sum_of_ratios(squares, d) + self.f(d)
         return (A, penalty) if penalty <= diagonal_penalty else (np.diag(d), diagonal_penalty)
 
-    @_with_l1
     def first_structure(self, R: Array, floor: float) -> Array:
         """The best structure without ``l1``, in closed form."""
         return super().best_of_root(R, floor)[0]
-
-    def _regularised_root(self, R: Array, floor: float) -> Array:
-        """A root of ``R'R + floor I`` with as few rows as its rank."""
-        if self.mu == 0:  # a small ridge, because I + N must be definite on the null space of R too
-            floor = max(floor, RELATIVE_RIDGE * float(np.vdot(R, R)))
-        if floor > 0:
-            R = np.vstack([R, np.sqrt(floor) * np.eye(R.shape[1])])
-        _, s, Vt = np.linalg.svd(R, full_matrices=False)
-        keep = s > 1e-14 * s[0]
-        return s[keep, None] * Vt[keep]
 
     def _maximise_dual(self, R: Array) -> Array:
         if len(R) == 0:
@@ -202,12 +185,13 @@ class L1Structure(IterativeStructure, SpectralStructure):
             return Ray(self.f_max_scale(s), lambda c: float(self.f_conjugate(c * s)))
         return self.ray_of_root(np.sqrt(np.maximum(s, 0.0))[:, None] * V.T, near)
 
-    @_with_l1
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         """``F*(cS) <= -mu log det(I + N - cS) + constant`` for every ``N`` with ``c S < I + N``.
 
         The bound is exact at the optimum, with the ``N`` of the prox around ``near``.
         """
+        if not self.iterative:
+            return super().ray_of_root(R)
         mu = self.mu
         C, s = self._feasible_factor(R, near)
         level = R.shape[1] * (mu * np.log(mu) - mu) - 2 * mu * float(np.log(np.diag(C)).sum()) if mu > 0 else 0.0
@@ -234,12 +218,12 @@ class L1Structure(IterativeStructure, SpectralStructure):
         """
         found = self._multipliers_for_bound(R.T @ R, near)
         N = np.zeros((R.shape[1], R.shape[1])) if found is None else found
-        best, last = (np.eye(len(N)), _squares(R)), np.inf
+        best, last = (np.eye(len(N)), gram_spectrum(R)), np.inf
         for share in SHRINKAGE:
             C = _cholesky(np.eye(len(N)) + share * N)
             if C is None:
                 continue
-            s = _squares(solve_triangular(C, R.T, lower=True, check_finite=False).T)
+            s = gram_spectrum(solve_triangular(C, R.T, lower=True, check_finite=False).T)
             if s[-1] > last:
                 break
             best, last = ((C, s) if s[-1] < best[1][-1] else best), s[-1]
@@ -253,11 +237,6 @@ def _cholesky(R: Array) -> Array | None:
     except np.linalg.LinAlgError:
         return None
     return C if float(np.diag(C).min()) > 1e-6 else None
-
-
-def _squares(R: Array) -> Array:
-    """The squared singular values of ``R``, ascending."""
-    return np.maximum(np.linalg.eigvalsh(R @ R.T if len(R) < R.shape[1] else R.T @ R), 0.0)
 
 
 @dataclass(eq=False, repr=False)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from .._linalg import column_squares, compose, psd_eigh, spectrum, sum_of_ratios, symmetric
+from .._linalg import column_squares, compose, gram_spectrum, project_simplex, psd_eigh, spectrum, sum_of_ratios, symmetric
 from . import factored_matrix as factors
 from .base import TINY, Array, Ray, Structure
 
@@ -17,7 +17,7 @@ from .base import TINY, Array, Ray, Structure
 class SpectralStructure(Structure):
     """``F(A) = f(a)``, a symmetric convex function of the eigenvalues. Subclasses define ``f`` and its four operations."""
 
-    spectral: bool = True
+    spectral: ClassVar[bool] = True
 
     @abstractmethod
     def f(self, a: Array) -> float:
@@ -104,24 +104,25 @@ class SpectralStructure(Structure):
         return compose(self.f_best(s), V)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        if not np.any(R):  # the start of every fit: all eigenvectors are equivalent
-            a = self.f_best(np.full(R.shape[1], floor))
+        return self._best_by_svd(R, floor)
+
+    def _best_by_svd(self, R: Array, floor: float = 0.0, dense: bool = True) -> tuple[Any, float]:
+        """The best structure from the singular values of ``R``, as an array or in factored form, and the penalty."""
+        rows, T = R.shape
+        if dense and not np.any(R):  # the start of every fit: all eigenvectors are equivalent
+            a = self.f_best(np.full(T, floor))
             return np.diag(a), self.f(a)
-        a, Vt, penalty = self._best_eigen(R, floor)
-        k, T = Vt.shape
+        _, values, Vt = np.linalg.svd(np.linalg.qr(R, mode="r") if rows > 2 * T else R, full_matrices=False)
+        squared_norm, k = np.zeros(T), values.size
+        squared_norm[:k] = values**2
+        a = self.f_best(squared_norm + floor)
+        penalty = sum_of_ratios(squared_norm, a) + self.f(a)
         rest = float(a[-1]) if k < T else 0.0  # all other eigenvalues are equal
+        if not dense:
+            return factors.by_eigen(a[:k], Vt.T, rest), penalty
         A = compose(a[:k] - rest, Vt.T)
         A.flat[:: T + 1] += rest
         return A, penalty
-
-    def _best_eigen(self, R: Array, floor: float) -> tuple[Array, Array, float]:
-        """All eigenvalues of the best structure, the eigenvectors in the row space of ``R``, and the penalty."""
-        rows, T = R.shape
-        _, values, Vt = np.linalg.svd(np.linalg.qr(R, mode="r") if rows > 2 * T else R, full_matrices=False)
-        squared_norm = np.zeros(T)
-        squared_norm[: values.size] = values**2
-        a = self.f_best(squared_norm + floor)
-        return a, Vt, sum_of_ratios(squared_norm, a) + self.f(a)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return float(self.f_conjugate(spectrum(S)))
@@ -132,6 +133,11 @@ class SpectralStructure(Structure):
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         s = spectrum(S)
+        return Ray(self.f_max_scale(s), lambda c: float(self.f_conjugate(c * s)))
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        squares = gram_spectrum(R)
+        s = np.append(np.zeros(R.shape[1] - squares.size), squares)
         return Ray(self.f_max_scale(s), lambda c: float(self.f_conjugate(c * s)))
 
 
@@ -146,10 +152,7 @@ class EitherSide(SpectralStructure):
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
         rows, T = R.shape
-        if rows >= T or T <= factors.DENSE_TASKS:
-            return self.best_of_root(R)
-        a, Vt, penalty = self._best_eigen(R, 0.0)
-        return factors.by_eigen(a[:rows], Vt.T, float(a[-1])), penalty
+        return self._best_by_svd(R, dense=rows >= T or T <= factors.DENSE_TASKS)
 
     def value(self, A: Any) -> float:
         return float(self.f(A.spectrum())) if isinstance(A, factors.FactoredStructure) else super().value(A)
@@ -237,7 +240,8 @@ class _PowerStructure(EitherSide):
     ranges: ClassVar[dict[str, str]] = {"p": ">= 1 to be convex"}
 
     @property
-    def low_rank(self) -> bool:
+    def low_rank(self) -> bool:  # type: ignore[override]
+        """Whether ``p`` is 1."""
         return self.p == 1
 
     @property
@@ -323,9 +327,7 @@ class SchattenNorm(_PowerStructure):
 
     def _norm(self, a: Array, p: float) -> float:
         largest = float(np.max(a, initial=0.0))
-        if largest == 0 or np.isinf(p):
-            return largest
-        return largest * float(np.sum((a / largest) ** p)) ** (1 / p)
+        return largest * float(np.linalg.norm(a / largest, p)) if largest > 0 else 0.0
 
     def f(self, a: Array) -> float:
         return self._norm(a, self.p)
@@ -376,9 +378,7 @@ class SchattenNorm(_PowerStructure):
 class UnitTrace(EitherSide):
     """The indicator function of ``tr A <= 1``: relation learning (MTRL; its second parameter is the estimator's ``ridge``)."""
 
-    @property
-    def low_rank(self) -> bool:
-        return True
+    low_rank: ClassVar[bool] = True
 
     def f(self, a: Array) -> float:
         return 0.0 if np.sum(a) <= 1 + 1e-9 else np.inf
@@ -396,12 +396,7 @@ class UnitTrace(EitherSide):
 
     def f_prox(self, a: Array, step: float) -> Array:
         inside = np.maximum(a, 0.0)
-        if np.sum(inside) <= 1:
-            return inside
-        a = a - np.max(a)  # the projection on sum 1 is invariant to a shift, and huge entries do not absorb the 1
-        falling = np.sort(a)[::-1]
-        excess = (np.cumsum(falling) - 1) / np.arange(1, a.size + 1)
-        return np.maximum(a - excess[np.nonzero(falling > excess)[0][-1]], 0.0)
+        return inside if np.sum(inside) <= 1 else project_simplex(a[:, None])[:, 0]
 
     def project_factor(self, Q: Array) -> Array:
         return Q / max(float(np.linalg.norm(Q)), TINY)

@@ -137,10 +137,6 @@ class SplitStructure(Structure):
 
     splits_weights: ClassVar[bool] = True
 
-    @property
-    def needs_task_matrix(self) -> bool:
-        return False  # depends on the terms
-
     def variables(self, width: int, n_tasks: int) -> list[Variable]:
         """The structure variable of each term.
 

@@ -19,11 +19,10 @@ from ...design.smooth_loss_tasks import SmoothLossTasks
 from ...design.task_data import typical
 from ...engines.local import LocalTasks, WeightSpectrum, gathered
 from ...problem import Problem
-from ..supervised.batched_newton import Batch, Move, NewtonSteps
+from ..supervised.batched_newton import TUNING, Batch, Move, NewtonSteps
 from ..supervised.newton_systems import BatchDesign, Direction, Intercepts, OneEach
 
 Array = np.ndarray
-MAX_NEWTON_STEPS = 100  # for one task at one factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +69,6 @@ class RootDirection:
         return -times_transposed(self.R, times(self.R, gradient)), np.zeros((len(g), 0))
 
 
-class TaskSteps(NewtonSteps):
-    """Keeps the curvatures and the systems of the last step of each task."""
-
-    def __init__(self, batch: Batch, beta: Array, target_decrease: float):
-        super().__init__(batch, beta, np.zeros((len(beta), 0)), target_decrease)
-        self.h, self.R = np.empty(batch.y.shape), np.empty((*beta.shape, beta.shape[1]))
-
-    def keep(self, active: Array, move: Move) -> None:
-        self.h[active], self.R[active] = move.h, move.direction.R  # type: ignore[attr-defined]
-
-
 class Fitted:
     """The tasks of a block at ``Q``, fitted by Newton's method, and their derivatives in ``Q``."""
 
@@ -94,9 +82,11 @@ class Fitted:
         k, loss, alpha = self.P.shape[2], problem.loss.pick(block.batch.place), problem.alpha
         design = BorderedColumns(self.P, np.where(np.arange(k) < q, 2 * alpha, 0.0))
         batch = Batch(loss, block.y, block.v, design, intercepts)
-        steps = TaskSteps(batch, _best_of(batch, [start[:, :k] for start in starts]), target_decrease)
-        steps.minimise(np.arange(n), MAX_NEWTON_STEPS)
-        beta, self.z, self.h, self.R = steps.points.coef, steps.points.plain, steps.h, steps.R
+        self.h, self.R = np.empty((n, m)), np.empty((n, k, k))  # of the last step of each task
+        best = _best_of(batch, [start[:, :k] for start in starts])
+        steps = NewtonSteps(batch, best, np.zeros((n, 0)), target_decrease, self._keep)
+        steps.minimise(np.arange(n), TUNING.max_steps_at_factor)
+        beta, self.z = steps.points.coef, steps.points.plain
         self.values = batch.value_at(steps.points)
         self.Z = -times_transposed(block.X, steps.points.g)
         self.B, self.c = beta[:, :q], beta[:, q] if problem.fit_intercept else np.zeros(n)
@@ -106,6 +96,9 @@ class Fitted:
         self.residual_share = np.maximum(1 - taken / np.maximum(curved_share * block.rows, 1), 0.1)
         self.block = block.sized(self.h)
         self.size, self.minimum = self.block.size, self.values
+
+    def _keep(self, active: Array, move: Move) -> None:
+        self.h[active], self.R[active] = move.h, move.direction.R  # type: ignore[attr-defined]
 
     def respond(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         """The derivative of ``B`` (bordered by the intercepts), and of the gradients of the loss at fixed ``B``."""

@@ -123,7 +123,8 @@ class Point:
         if self.p != 1:
             return outside
         U = self.Q / like(np.sqrt(self.squared_norm), self.Q)
-        curvatures = like(TUNING.span_curvature * (1 + self.squared_norm / self.squared_norm[:, None]) + self.lift, self.Q)
+        ratios = self.squared_norm / self.squared_norm[:, None]
+        curvatures = like(TUNING.span_curvature * (1 + ratios) + self.lift, self.Q)
 
         def inverse(gradient: Array) -> Array:
             basis = cast(U, gradient.dtype)
@@ -134,9 +135,7 @@ class Point:
     def _metric(self) -> Callable[[Array], Array]:
         """The preconditioner without the response of the tasks."""
         floor = 0.4 if self.p == 1 else 1e-9 * self.charge**0.5
-        K = (floor + self.lift) * eye_like(self.E)
-        if self.p != 1:
-            K = K + 4 * self.E
+        K = (floor + self.lift) * eye_like(self.E) + (0 if self.p == 1 else 4 * self.E)
         if self.spectrum is not None:
             return anisotropic_metric(K, self.tasks.curvature, self.spectrum)
         inverse = namespace(K).linalg.inv(K + self.tasks.curvature)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._array_api import row_products
+from ..._array_api import double, row_products
 from ...design.shared_inputs import SharedInputs
 from ...design.task_data import Rows
 from ...engines.local import LocalEngine, WeightSpectrum
@@ -30,10 +30,6 @@ OTHER = NewtonTuning(
     max_dropped_column_ratio=np.inf,
     weak_penalty_share=0.0,
 )
-
-
-def _tuned(tuning: NewtonTuning, forcing: float | None) -> NewtonTuning:
-    return tuning if forcing is None else replace(tuning, forcing=forcing)
 
 
 class TaskLayout:
@@ -79,13 +75,12 @@ class SquaredLossRun(FactorNewton):
         self.problem, shared = problem, problem.targets.shared_inputs
         self.layout = TaskLayout(problem, settings.single) if shared is None else EigenvectorLayout(shared, problem.alpha)
         weights = None if start is None else WeightSpectrum.of(self.layout.to_inner(start[0]))
-        tuning = _tuned(TUNING, settings.forcing)
+        tuning = replace(TUNING, forcing=settings.forcing or TUNING.forcing)
         super().__init__(self.layout.engine, problem.alpha, 1, problem.scale, tol, tuning, weights)
 
     def point(self) -> Iterate:
         problem, here = self.problem, self.here
-        Q, B = (part.astype(float, copy=False) for part in (here.Q, here.tasks.B))
-        W, b, (left, right) = self.layout.to_original(Q, B)
+        W, b, (left, right) = self.layout.to_original(double(here.Q), double(here.tasks.B))
 
         def best_penalty() -> tuple[float, Array]:
             A, penalty = problem.structure.final_structure(np.sqrt(problem.alpha) * (np.linalg.qr(left, mode="r") @ right.T))
@@ -114,7 +109,16 @@ class FittedTasksRun(FactorNewton):
             W = start[0].T[engine.order]
             weights, first = WeightSpectrum.of(W), (W, start[1][engine.order] + row_products(engine.mean, W))
         self.last, self.idle = np.inf, 0
-        super().__init__(engine, problem.alpha, 1, problem.scale, tol, _tuned(OTHER, settings.forcing), weights, first)
+        super().__init__(
+            engine,
+            problem.alpha,
+            1,
+            problem.scale,
+            tol,
+            replace(OTHER, forcing=settings.forcing or OTHER.forcing),
+            weights,
+            first,
+        )
 
     def retarget(self, problem: Problem) -> None:
         self.problem = self.engine.problem = problem

@@ -6,8 +6,6 @@ from ...problem import Problem
 from .sides import FeatureSide, Side, TaskSide
 from .term_sum_side import TermSumSide
 
-MIN_FEATURES_FOR_TASK_SIDE = 40  # with fewer features, the systems of single tasks are small
-
 
 def choose_side(problem: Problem) -> Side:
     """The side on which the structure acts.
@@ -25,7 +23,7 @@ def choose_side(problem: Problem) -> Side:
         return TaskSide(problem)
     if isinstance(problem.loss, RowLoss):  # tasks never decouple: choose the smaller structure
         return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
-    many = max(MIN_FEATURES_FOR_TASK_SIDE, problem.n_tasks / 4) <= problem.n_features
+    many = max(Side.tuning.min_features_for_tasks, problem.n_tasks / 4) <= problem.n_features
     if many and problem.loss.quadratic and TableWithGaps.filled(problem.design):
         return TaskSide(problem)
     small = problem.n_tasks < problem.n_features and (

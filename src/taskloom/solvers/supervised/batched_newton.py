@@ -9,6 +9,7 @@ the decoupled tasks of the feature side. Padding has weight 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +26,8 @@ Array = np.ndarray
 class NewtonTuning:
     """The constants of Newton's method on a batch."""
 
-    max_steps: int = 200  # of an element
+    max_steps: int = 200  # of an element, to machine precision
+    max_steps_at_factor: int = 100  # of a task at one factor of the structure
     max_steps_before_interior_point: int = 8  # on a smoothed piecewise linear loss; then the interior-point method takes over,
     max_steps_after_interior_point: int = 30  # and these polish its result
     short_step_length: float = 0.2  # shorter steps are compared with damped ones:
@@ -35,7 +37,7 @@ class NewtonTuning:
     relative_rounding: float = 1e-15  # of a value; a decrement below is the end
     armijo_share: float = 1e-4  # of the decrement, by which a full step must lower the value, if values are looked at
     max_end_derivative_share: float = 0.9  # of the first directional derivative, at the end of a full step, if they are not
-    max_derivative_share: float = 0.1  # of the first directional derivative, at the end of a shortened step
+    max_derivative_share: float = 0.5  # of the first directional derivative, at the end of a shortened step
     max_searches: int = 40  # for the length of a shortened step
     negligible_decrease_share: float = 1e-6  # of the target; steps with a smaller predicted decrease are not shortened
     flat_share: float = 1e-4  # of its largest possible curvature, below which an intercept is damped by
@@ -91,16 +93,9 @@ class Batch:
         intercepts = None if self.intercepts is None else self.intercepts.pick(which)
         return Batch(self.loss.pick(which), self.y[which], self.v[which], self.design.pick(which), intercepts, self.tolerance)
 
-    def offsets(self, b: Array) -> Array | float:
-        return 0.0 if self.intercepts is None else self.intercepts.expand(b)
-
     def outputs(self, plain: Array, b: Array) -> Array:
         """Predictions with intercepts."""
         return plain if self.intercepts is None or self.design.bordered else plain + self.intercepts.expand(b)
-
-    def at(self, coef: Array, b: Array) -> Points:
-        plain = self.design.predict(coef)
-        return Points(coef, b, plain, self.gradients(self.outputs(plain, b)))
 
     def gradients(self, z: Array) -> Array:
         return self.v * self.loss.gradient(self.y, z)
@@ -183,13 +178,23 @@ class Move:
 
 
 class NewtonSteps:
-    """Newton steps on a batch, each element until the predicted decrease is at most ``target_decrease``."""
+    """Newton steps on a batch, each element until the predicted decrease is at most ``target_decrease``.
+
+    ``keep`` reads what is wanted of a step, with the places of its elements.
+    """
 
     max_active_share = 0.7  # of the elements that go on, below which they are picked out
 
-    def __init__(self, batch: Batch, coef: Array, b: Array, target_decrease: float):
-        self.batch, self.target_decrease = batch, target_decrease
-        self.points = batch.at(coef, b)
+    def __init__(
+        self,
+        batch: Batch,
+        coef: Array,
+        b: Array,
+        target_decrease: float,
+        keep: Callable[[Array, Move], None] = lambda *_: None,
+    ):
+        self.batch, self.target_decrease, self.keep = batch, target_decrease, keep
+        self.points = Points(coef, b, plain := batch.design.predict(coef), batch.gradients(batch.outputs(plain, b)))
 
     def minimise(self, active: Array, limit: int) -> Array:
         """At most ``limit`` steps on the active elements; those that are left."""
@@ -220,9 +225,6 @@ class NewtonSteps:
             move.shorten(too_far)
         return move.there, -move.derivative
 
-    def keep(self, active: Array, move: Move) -> None:
-        """Read what is wanted of a step."""
-
     def unfinished(self, active: Array, decrement: Array) -> Array:
         return decrement > self.target_decrease
 
@@ -252,16 +254,11 @@ class CarefulSteps(NewtonSteps):
         move, reached = self._trial(part, here, z, curvature, value)
         there, derivative = move.there, move.derivative
         if self.damped and np.any(short := move.t < TUNING.short_step_length):
-            part, here_short, z, curvature, places = (
-                part.pick(short),
-                here.pick(short),
-                z[short],
-                curvature[short],
-                np.flatnonzero(short),
-            )
-            majorant = part.loss.majorant(part.y, z)
+            places, some, begin = np.flatnonzero(short), part.pick(short), here.pick(short)
+            majorant = some.loss.majorant(some.y, z[short])
             for share in TUNING.damping_shares:
-                other, values = self._trial(part, here_short, z, np.maximum(curvature, share * majorant), value[short])
+                damped = np.maximum(curvature[short], share * majorant)
+                other, values = self._trial(some, begin, z[short], damped, value[short])
                 better = values < reached[short]
                 there.put(places[better], other.there.pick(better))
                 derivative[places[better]], reached[places[better]] = other.derivative[better], values[better]
@@ -330,10 +327,10 @@ def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
     h = batch.v * batch.loss.curvature(batch.y, batch.y)
     direction = batch.design.factor(h, batch.intercepts, batch.damping(batch.y, h))
     for _ in range(3):
-        z = batch.design.predict(coef) + batch.offsets(b)
+        z = batch.outputs(batch.design.predict(coef), b)
         dcoef, db = direction(coef, batch.v * batch.loss.gradient(batch.y, z))
         coef, b = coef + dcoef, b + db
-        after = batch.v * batch.loss.gradient(batch.y, batch.design.predict(coef) + batch.offsets(b))
+        after = batch.v * batch.loss.gradient(batch.y, batch.outputs(batch.design.predict(coef), b))
         left = batch.design.start(after) + coef  # X'g + beta, or g + u: zero at the minimum
         close = np.abs(left).max(initial=0.0) <= 1e-13 * np.abs(coef).max(initial=0.0)
         if close or float(np.vdot(left, left)) <= 2 * batch.tolerance:

@@ -8,6 +8,7 @@ preconditioner.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,11 +17,10 @@ from scipy.sparse import issparse
 
 from ..._linalg import conjugate_gradient, psd_eigh
 from ...problem import Problem
-from .newton_systems import BatchDesign, Direction, Intercepts, IterativeDirection
+from .newton_systems import TUNING, BatchDesign, Direction, Intercepts, IterativeDirection
 
 Array = np.ndarray
-MIN_DIRECTIONS = 20  # directions before the mean number of iterations is judged
-MAX_CG_STEPS = 1000
+MIN_SYSTEMS = 20  # before the mean number of steps is judged
 
 
 class SlowConvergenceError(Exception):
@@ -29,16 +29,16 @@ class SlowConvergenceError(Exception):
 
 @dataclass(eq=False)
 class Tally:
-    """Counts directions and conjugate-gradient steps; a dense system is worth ``worth`` steps."""
+    """Counts systems and conjugate-gradient steps; a dense system is worth ``worth`` steps."""
 
     worth: float
-    directions: int = 0
+    systems: int = 0
     steps: int = 0
 
     def count(self, length: float) -> None:
         """One more step, of this length."""
         self.steps += 1
-        if self.steps > self.worth * max(self.directions, MIN_DIRECTIONS):
+        if self.steps > self.worth * max(self.systems, MIN_SYSTEMS):
             raise SlowConvergenceError
 
 
@@ -65,7 +65,28 @@ class Coupled(BatchDesign):
         return self.problem.predict(self.weights(coef), np.zeros(self.problem.n_tasks))[None]
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        return _CoupledDirection(self, h, intercepts, damping)
+        level = float(h.sum() / self.problem.observations.weight.sum())  # mean curvature of the loss
+        exact = self.tolerance == 0 or self.problem.loss.quadratic
+        share = TUNING.relative_residual if exact else TUNING.relative_residual_above_minimum
+        if self.tally is not None:
+            self.tally.systems += 1
+        # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
+        return IterativeDirection.of_entries(
+            self,
+            h,
+            intercepts,
+            damping,
+            max_residual=lambda rhs, *_: max(share * float(np.linalg.norm(rhs)), self.tolerance**0.5),
+            product=self._gram_product(h[0], 0.0 if damping is None else damping[0]) if self.grams_pay() else None,
+            preconditioner=lambda x: self.preconditioned(x.reshape(self.shape), level).reshape(1, -1),
+            checkpoint=None if self.tally is None else self.tally.count,
+        )
+
+    def _gram_product(self, h: Array, damping: Array | float) -> Callable[[Array], Array]:
+        """With ``Phi_t' H_t Phi_t`` of every task, its intercept eliminated; constant for the squared loss."""
+        design = self.problem.design
+        grams = design.task_grams if self.problem.loss.quadratic else design.weighted_grams(h, damping)
+        return lambda x: x + ((grams @ self.weights(x).T[:, :, None])[..., 0].T @ self.L).reshape(1, -1)
 
     def preconditioned(self, X: Array, level: float) -> Array:
         """The solution with the Gram matrix of every task replaced by the mean one; ``level`` is the mean curvature of the
@@ -85,42 +106,6 @@ class Coupled(BatchDesign):
         return problem.n_features**2 * problem.n_tasks <= (held / 4 if quick else 2 * held)
 
 
-class _CoupledDirection(IterativeDirection):
-    """With the Gram matrices of the tasks, their intercepts eliminated, where products with them take less time."""
-
-    def __init__(self, design: Coupled, h: Array, intercepts: Intercepts | None, damping: Array | None):
-        problem = design.problem
-        total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
-        level = float(h.sum() / problem.observations.weight.sum())  # mean curvature of the loss
-        share = 1e-11 if design.tolerance == 0 or problem.loss.quadratic else 1e-3
-        # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
-        super().__init__(
-            design,
-            curved=lambda z: h * z,
-            intercepts=intercepts,
-            solved=lambda gathered: gathered / total,
-            max_residual=lambda rhs, *_: max(share * float(np.linalg.norm(rhs)), design.tolerance**0.5),
-            preconditioner=lambda x: design.preconditioned(x.reshape(design.shape), level).reshape(1, -1),
-            max_steps=MAX_CG_STEPS,
-            checkpoint=None if design.tally is None else design.tally.count,
-        )
-        self.coupled, self.grams = design, None
-        if design.grams_pay():
-            lift = 0.0 if damping is None else damping[0]
-            self.grams = problem.design.task_grams if problem.loss.quadratic else problem.design.weighted_grams(h[0], lift)
-
-    def product(self, x: Array) -> Array:
-        if self.grams is None:
-            return super().product(x)
-        correlated = np.matmul(self.grams, self.coupled.weights(x).T[:, :, None])[..., 0].T
-        return x + (correlated @ self.coupled.L).reshape(1, -1)
-
-    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        if self.coupled.tally is not None:
-            self.coupled.tally.directions += 1
-        return super().__call__(coef, g)
-
-
 class CoupledSquares:
     """The coupled supervised step under the squared loss, with two passes over the features for each iteration.
 
@@ -137,12 +122,10 @@ class CoupledSquares:
         self.h, self.total, self.c = self.problem.design.normal_equations
 
     @staticmethod
-    def of(design: Coupled) -> CoupledSquares | None:
-        """For the squared loss, if Gram matrices of the tasks would not be cheaper; else ``None``."""
+    def pays(design: Coupled) -> bool:
+        """For the squared loss, if Gram matrices of the tasks would not be cheaper."""
         problem = design.problem
-        if not problem.loss.quadratic or issparse(problem.features) or design.grams_pay():
-            return None
-        return CoupledSquares(design)
+        return problem.loss.quadratic and not issparse(problem.features) and not design.grams_pay()
 
     def _centred(self, g: Array) -> Array:
         """Eliminate the intercept of each task."""
@@ -183,8 +166,8 @@ class CoupledSquares:
             product,
             R,
             preconditioner=lambda R: design.preconditioned(R, 2.0),
-            max_residual=max(design.tolerance**0.5, 1e-11 * float(np.linalg.norm(target))),
-            max_steps=MAX_CG_STEPS,
+            max_residual=max(design.tolerance**0.5, TUNING.relative_residual * float(np.linalg.norm(target))),
+            max_steps=TUNING.max_cg_steps,
             checkpoint=follow,
         )
         b = np.zeros(self.problem.n_tasks)

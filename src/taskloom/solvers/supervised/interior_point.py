@@ -11,6 +11,7 @@ with ``p, q >= 0``. A step solves a system of the same form as Newton's, and 10 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,13 +25,22 @@ if TYPE_CHECKING:
     from .batched_newton import Batch
 
 Array = np.ndarray
-MAX_INTERIOR_STEPS = 60
-COMPLEMENTARITY_TOLERANCE = 1e-13  # final sum of the complementarity products, relative to the first
-MIN_STEP_LENGTH = 1e-6
-MAX_SHORT_STEPS = 3  # shorter steps in a row, after which only rounding is left
-BOUNDARY_FRACTION = 0.99  # largest fraction of the way to the boundary of a step
-MAX_MARGIN_STEP = 2.0  # largest change of a prediction under a loss of margins, whose quadratic model is local
-MARGIN_TOLERANCE = 1e-8  # change of these predictions at which they have converged
+
+
+@dataclass(frozen=True)
+class InteriorTuning:
+    """The constants of the interior-point method."""
+
+    max_steps: int = 60
+    relative_complementarity: float = 1e-13  # final sum of the complementarity products, relative to the first
+    min_step_length: float = 1e-6
+    max_short_steps: int = 3  # below that length in a row, after which only rounding is left
+    max_boundary_share: float = 0.99  # of the way to the boundary, in one step
+    max_margin_change: float = 2.0  # of a prediction under a loss of margins, whose quadratic model is local
+    converged_margin_change: float = 1e-8  # of these predictions
+
+
+TUNING = InteriorTuning()
 
 
 def is_piecewise_linear(loss: Loss) -> bool:
@@ -74,7 +84,7 @@ class _Path:
         )  # distances to both ends, updated since differences would cancel
         self.short = np.zeros(len(batch.y), int)  # short steps in a row
         self.margin_step = np.where(self.margins, np.inf, 0.0).max(axis=1)  # largest change of a margin in the last step
-        self.z = np.zeros_like(batch.y) + batch.offsets(b)
+        self.z = batch.outputs(np.zeros_like(batch.y), b)
         rest = np.where(self.used, self._distance(), 0.0)
         apart = 0.1 * np.abs(rest).max(axis=(0, 2)) + self.width.mean(axis=1)
         self.p, self.q = np.maximum(-rest, 0.0) + apart[:, None], np.maximum(rest, 0.0) + apart[:, None]
@@ -97,11 +107,11 @@ class _Path:
 
     def follow(self) -> tuple[Array, Array]:
         begin = self._products()[1]
-        for _ in range(MAX_INTERIOR_STEPS):
+        for _ in range(TUNING.max_steps):
             check_time()
             mu, total = self._products()
-            unsolved = (total > COMPLEMENTARITY_TOLERANCE * begin) | (self.margin_step > MARGIN_TOLERANCE)
-            going = unsolved & (self.short < MAX_SHORT_STEPS)
+            unsolved = (total > TUNING.relative_complementarity * begin) | (self.margin_step > TUNING.converged_margin_change)
+            going = unsolved & (self.short < TUNING.max_short_steps)
             if not going.any():
                 break
             self._step(mu, going)
@@ -130,7 +140,7 @@ class _Path:
             rest = missed + (high / above - self.q) - (low / below - self.p)
             correlated = (compliance * rest).sum(axis=0) / share
             dcoef, db = direction(self.coef, self.batch.v * (self._gradients() - correlated))
-            dz = self.batch.design.predict(dcoef) + self.batch.offsets(db)
+            dz = self.batch.outputs(self.batch.design.predict(dcoef), db)
             change = dz - self.width * (dz * total_curvature - correlated)
             ds = compliance * (change - rest)
             dp = np.where(self.used, low / below - self.p - self.p / below * ds, 0.0)
@@ -144,10 +154,10 @@ class _Path:
         left = np.einsum("kbm,kbm->b", self.v, predicted) / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300)
         goal = (mu * (left / mu) ** 3)[:, None]
         dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
-        t = self._length(ds, dp, dq, BOUNDARY_FRACTION)
+        t = self._length(ds, dp, dq, TUNING.max_boundary_share)
         self.margin_step = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)
-        self.short = np.where(t < MIN_STEP_LENGTH, self.short + 1, 0)
-        t = (going * np.minimum(t, MAX_MARGIN_STEP / np.maximum(self.margin_step, 1e-300)))[:, None]
+        self.short = np.where(t < TUNING.min_step_length, self.short + 1, 0)
+        t = (going * np.minimum(t, TUNING.max_margin_change / np.maximum(self.margin_step, 1e-300)))[:, None]
         self.coef, self.b, self.z = self.coef + t * dcoef, self.b + t * db, self.z + t * dz
         self.s, self.below, self.above = self.s + t * ds, below + t * ds, above - t * ds
         self.p, self.q = self.p + t * dp, self.q + t * dq

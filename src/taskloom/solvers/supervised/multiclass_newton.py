@@ -8,6 +8,8 @@ Hessian over the rows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.sparse import issparse
 
@@ -15,12 +17,25 @@ from ..._linalg import Positive, psd_eigh
 from ...features.kernels import Matrix, weighted_gram
 from ...problem import Problem
 from .batched_newton import Batch, newton
+from .newton_systems import TUNING as SYSTEMS
 from .newton_systems import BatchDesign, Direction, Intercepts, IterativeDirection, OnePerTask
 
 Array = np.ndarray
-MAX_DENSE_UNKNOWNS = 600  # unknowns of the largest dense system
-MAX_DENSE_FLOPS = 2e8  # multiplications to assemble it
-MAX_DENSE_ENTRIES = 5e6  # entries of its intermediate arrays
+
+
+@dataclass(frozen=True)
+class RowTuning:
+    """The largest dense systems for all classes."""
+
+    max_dense_unknowns: int = 600
+    max_dense_multiplications: float = 2e8  # to assemble the system
+    max_dense_entries: float = 5e6  # of its intermediate arrays
+    flat_share: float = 1e-4  # of the largest curvature, below which curvatures of the intercepts are at most doubled,
+    min_flat_damping: float = 1e-8  # by at least this share,
+    damping: float = 1e-12  # and the share otherwise
+
+
+TUNING = RowTuning()
 
 
 def row_fit(
@@ -43,7 +58,7 @@ def row_fit(
     offset = b[None] if problem.fit_intercept else np.zeros((1, 0))
 
     def value(coef: Array) -> float:
-        z = design.predict(coef) + batch.offsets(offset)
+        z = batch.outputs(design.predict(coef), offset)
         return problem.loss_term(z[0]) + float(np.vdot(coef, coef)) / 2
 
     starts = [design.start(dual[None])] + ([] if W is None else [design.coefficients(W)])
@@ -143,7 +158,8 @@ class RowDesign(BatchDesign):
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         (p, q), n = self.shape, len(self.rows)
-        small = p * q <= MAX_DENSE_UNKNOWNS and n * (p * q) ** 2 <= MAX_DENSE_FLOPS and n * p * p <= MAX_DENSE_ENTRIES
+        small = p * q <= TUNING.max_dense_unknowns and n * p * p <= TUNING.max_dense_entries
+        small &= n * (p * q) ** 2 <= TUNING.max_dense_multiplications
         if small and self.inputs.P is not None:
             return _DenseDirection(self, self.table(h), intercepts is not None)
         return self._iterative(RowHessian(self, self.table(h), intercepts is not None), intercepts)
@@ -158,7 +174,7 @@ class RowDesign(BatchDesign):
 
         def max_residual(rhs: Array, coef: Array, g: Array) -> float:
             size, left = float(np.linalg.norm(coef)) + float(np.linalg.norm(self.start(g))), float(np.linalg.norm(rhs))
-            return float(np.clip(left / max(size, 1e-300), 1e-10, 1e-2)) * left
+            return float(np.clip(left / max(size, 1e-300), SYSTEMS.relative_residual, SYSTEMS.max_relative_residual)) * left
 
         return IterativeDirection(
             self,
@@ -167,7 +183,6 @@ class RowDesign(BatchDesign):
             solved=lambda gathered: gathered @ inverse,
             max_residual=max_residual,
             preconditioner=lambda x: (U @ ((U.T @ x.reshape(self.shape) @ V) / scale) @ V.T).reshape(1, -1),
-            max_steps=1000,
         )
 
 
@@ -196,7 +211,8 @@ class RowHessian:
         T = len(H)
         most = problem.loss.max_curvature * float(problem.observations.weight[: len(self.h)].sum())
         e, V = psd_eigh(H + most * np.full((T, T), 1 / T))
-        lift = np.where(e < 1e-4 * most, np.maximum(e, 1e-8 * most), 1e-12 * most)
+        flat = np.maximum(e, TUNING.min_flat_damping * most)
+        lift = np.where(e < TUNING.flat_share * most, flat, TUNING.damping * most)
         return (V * np.maximum(e + lift, 1e-300)) @ V.T
 
 

@@ -20,6 +20,20 @@ from ...features.kernels import weighted_gram
 Array = np.ndarray
 
 
+@dataclass(frozen=True)
+class SystemTuning:
+    """How exactly Newton systems are solved."""
+
+    max_cg_steps: int = 2000  # conjugate-gradient steps of one system
+    relative_residual: float = 1e-11  # of a system that is solved exactly
+    max_relative_residual: float = 1e-2  # far from the minimum of a multiclass loss
+    relative_residual_above_minimum: float = 1e-3  # if the solution may stay above the minimum
+    min_curved_share: float = 1e-14  # of the largest curvature; observations below are on a linear piece
+
+
+TUNING = SystemTuning()
+
+
 @dataclass(frozen=True, eq=False)
 class OneEach:
     """One intercept for each batch element; ``mask`` (``B x m``) marks the entries that are not padding."""
@@ -138,21 +152,17 @@ class _PrimalDirection:
         self.design, self.intercepts = design, intercepts
         M = design.gram(h)
         M += np.eye(M.shape[-1])
-        self.system = Positive(M)
         if intercepts is not None and damping is not None:
             E = intercepts.dense()
-            self.border = design.gather(h[:, :, None] * E)
-            self.intercept_block = E.mT @ (h[:, :, None] * E) + damping[:, :, None] * np.eye(E.shape[-1])
+            border, corner = design.gather(h[:, :, None] * E), E.mT @ (h[:, :, None] * E)
+            corner += damping[:, :, None] * np.eye(E.shape[-1])
+            M = np.concatenate([np.concatenate([M, border], axis=2), np.concatenate([border.mT, corner], axis=2)], axis=1)
+        self.system = Positive(M)
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        rhs = -(self.design.start(g) + coef)[..., None]
-        if self.intercepts is None:
-            return self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
-        both = self.system.solve(np.concatenate([rhs, self.border], axis=-1))
-        step, through = both[..., :1], both[..., 1:]
-        rest = -self.intercepts.gather(g)[..., None] - self.border.mT @ step
-        db = solve_spd(self.intercept_block - self.border.mT @ through, rest)
-        return (step - through @ db)[..., 0], db[..., 0]
+        sums = np.zeros((len(g), 0)) if self.intercepts is None else self.intercepts.gather(g)
+        both = self.system.solve(-np.concatenate([self.design.start(g) + coef, sums], axis=1)[..., None])[..., 0]
+        return both[:, : coef.shape[1]], both[:, coef.shape[1] :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +197,7 @@ class _GramDirection:
 
     def __init__(self, K: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
         self.K, self.intercepts, self.damping = K, intercepts, damping
-        self.curved = h > 1e-14 * h.max(axis=1, keepdims=True, initial=0.0)
+        self.curved = h > TUNING.min_curved_share * h.max(axis=1, keepdims=True, initial=0.0)
         self.root = np.sqrt(np.where(self.curved, h, 0.0))
         self.system = Positive(self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1]))
 
@@ -227,7 +237,7 @@ class IterativeDirection:
     """``(I + X'HX) d beta = -(X'g + beta)`` for one batch element, with the intercepts eliminated, by conjugate gradients.
 
     ``curved`` multiplies predictions by ``H``, and ``solved`` solves the block of the intercepts in it. ``max_residual`` is a
-    function of the right-hand side, the coefficients and the gradient.
+    function of the right-hand side, the coefficients and the gradient. ``product`` is given where there is a cheaper one.
     """
 
     def __init__(
@@ -237,19 +247,29 @@ class IterativeDirection:
         intercepts: Intercepts | None,
         solved: Callable[[Array], Array],
         max_residual: Callable[[Array, Array, Array], float],
+        product: Callable[[Array], Array] | None = None,
         **options: Any,
     ):
         self.design, self.curved, self.intercepts, self.solved = design, curved, intercepts, solved
-        self.max_residual, self.options = max_residual, options
+        self.max_residual, self.product, self.options = max_residual, product or self._product, options
+
+    @classmethod
+    def of_entries(
+        cls, design: BatchDesign, h: Array, intercepts: Intercepts | None, damping: Array | None, **options: Any
+    ) -> IterativeDirection:
+        """For a loss of single outputs, whose ``H`` is diagonal."""
+        total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
+        return cls(design, lambda z: h * z, intercepts, lambda gathered: gathered / total, **options)
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         rhs = -(self.design.start(self._balanced(g)) + coef)
-        step = conjugate_gradient(self.product, rhs, max_residual=self.max_residual(rhs, coef, g), **self.options)
+        enough = self.max_residual(rhs, coef, g)
+        step = conjugate_gradient(self.product, rhs, max_residual=enough, max_steps=TUNING.max_cg_steps, **self.options)
         if self.intercepts is None:
             return step, np.zeros((1, 0))
         return step, -self.solved(self.intercepts.gather(g + self.curved(self.design.predict(step))))
 
-    def product(self, x: Array) -> Array:
+    def _product(self, x: Array) -> Array:
         return x + self.design.start(self._balanced(self.curved(self.design.predict(x))))
 
     def _balanced(self, g: Array) -> Array:

@@ -8,13 +8,15 @@ task is a separate small problem. A ridge changes the metric only: ``alpha A^-1 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
 
+from ..._array_api import times_transposed
 from ..._linalg import compose, psd_eigh
 from ...design import TaskBatch
 from ...losses import RowLoss
@@ -25,7 +27,20 @@ from .multiclass_newton import RowInputs, row_fit
 from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask, SparseColumns
 
 Array = np.ndarray
-FLOPS_PER_CG_CALL = 5e5  # multiplications in the time of the function calls of one conjugate-gradient iteration
+
+
+@dataclass(frozen=True)
+class SideTuning:
+    """The limits at which the supervised step takes another way."""
+
+    min_features_for_tasks: int = 40  # with fewer features, the systems of single tasks are small
+    max_dense_unknowns: int = 600  # of one dense system for all tasks
+    max_dense_multiplications: float = 2e8  # to assemble it
+    max_forced_observations: int = 1500  # in a dense system that is taken because conjugate gradients were slow,
+    max_surrogate_steps: int = 30  # or because a smoothed piecewise loss took more Newton steps than this
+    multiplications_per_cg_call: float = 5e5  # in the time of the function calls of one conjugate-gradient step
+    min_narrow_ratio: int = 8  # of features to columns of a factor, from which sparse inputs times the factor are dense
+    max_dense_sum_observations: int = 2000  # in the dense system of a sum of terms
 
 
 @dataclass(eq=False)
@@ -40,6 +55,16 @@ class Supervised:
     norm: float  # alpha tr(A^+ W'W) + ridge ||W||^2
 
 
+@dataclass(frozen=True)
+class Strategy:
+    """One way to take the supervised step: where it applies (in words, and as a function), and the step."""
+
+    name: str
+    where: str
+    step: Callable[[Any, Any], Supervised] = field(repr=False)
+    applies: Callable[[Any, Any], bool] = field(repr=False, default=lambda *_: True)
+
+
 def ridged(root: Array, rho: float) -> Array:
     """The root of ``D (I + rho D)^-1`` for ``D = root root'``."""
     if rho == 0:
@@ -49,8 +74,10 @@ def ridged(root: Array, rho: float) -> Array:
 
 
 class Side(ABC):
-    """Common part of both sides: warm starts and evaluation of a solution."""
+    """Common part of both sides: the choice of a strategy, warm starts and evaluation of a solution."""
 
+    strategies: ClassVar[tuple[Strategy, ...]]  # the first that applies is taken; ``print(*Side.strategies, sep="\n")``
+    tuning = SideTuning()
     dim: int  # the size of the structure that sits here
     bounds_near_structure = False  # whether numerical bounds on F* are computed near the current structure
     tolerance: float = 0.0  # how far above its minimum a large supervised step may stop
@@ -71,17 +98,65 @@ class Side(ABC):
     def moment_root(self, W: Array) -> Array:
         """``R`` with ``R'R`` the matrix on which the structure acts: ``W'W`` or ``WW'``."""
 
-    @abstractmethod
     def supervise(self, root: Any) -> Supervised:
         """The supervised step at the metric ``root root'``."""
+        L = self._with_ridge(root)
+        for strategy in self.strategies:
+            if strategy.applies(self, L):
+                try:
+                    return strategy.step(self, L)
+                except SlowConvergenceError:  # the next ones are dense
+                    continue
+        raise AssertionError("the last strategy always applies")
+
+    def has_shared_inputs(self, L: Any) -> bool:
+        return self.shared is not None
+
+    def has_row_loss(self, L: Any) -> bool:
+        return isinstance(self.problem.loss, RowLoss)
+
+    def _with_ridge(self, root: Any) -> Any:
+        return ridged(root, self.rho)
 
     def _read(self, W: Array, b: Array, norm: float) -> Supervised:
-        problem = self.problem
-        z = problem.predict(W, b)
-        gradients = problem.loss.gradient(problem.observations.y, z)
-        dual = -problem.observations.weight * gradients
-        self._dual, self._W, self._b = dual, W, b
-        return Supervised(W, b, z, gradients, problem.correlate(dual), norm)
+        return self._hold(W, b, self.problem.predict(W, b), None, norm)
+
+    def _hold(self, W: Array, b: Array, z: Array, Z: Array | None, norm: float) -> Supervised:
+        """Store a solution whose predictions are known, and perhaps ``Z``."""
+        gradients = self.problem.loss.gradient(self.problem.observations.y, z)
+        self._dual, self._W, self._b = -self.problem.observations.weight * gradients, W, b
+        return Supervised(W, b, z, gradients, self.problem.correlate(self._dual) if Z is None else Z, norm)
+
+    def _fit_together(self, design: BatchDesign, tolerance: float = 0.0) -> tuple[Array, Array, Fit]:
+        """Coefficients of all tasks in one batch element, intercepts, and the fit."""
+        problem, obs = self.problem, self.problem.observations
+        intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
+        b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
+        loss = problem.loss.pick(np.arange(obs.y.size)[None])
+        batch = Batch(loss, obs.y[None], obs.weight[None], design, intercepts, tolerance)
+        fit = newton(batch, design.start(self._dual[None]), b)
+        return fit.coef, fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks), fit
+
+    def _fit_batches(
+        self, batches: Sequence[TaskBatch], inputs: Callable[[TaskBatch], Array | SparseColumns], width: int
+    ) -> tuple[Array, Array, float]:
+        """Tasks on their own: coefficients (``width x T``), intercepts and the norm."""
+        problem, obs = self.problem, self.problem.observations
+        tolerance = self.tolerance / problem.n_tasks if problem.loss.quadratic else 0.0  # one step is exact up to rounding
+        B, b, norm = np.zeros((width, problem.n_tasks)), np.zeros(problem.n_tasks), 0.0
+        for batch in batches:
+            X, place = inputs(batch), batch.place
+            dual_form = not isinstance(X, SparseColumns) and X.shape[2] > X.shape[1]  # the smaller systems
+            design = X if isinstance(X, SparseColumns) else Gram(X @ X.mT) if dual_form else DenseColumns(X)
+            intercepts = OneEach(batch.mask.astype(float)) if problem.fit_intercept else None
+            b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(place), 0))
+            part = Batch(problem.loss.pick(place), obs.y[place], obs.weight[place] * batch.mask, design, intercepts, tolerance)
+            fit = newton(part, design.start(self._dual[place] * batch.mask), b0)
+            B[:, batch.tasks] = (times_transposed(X, fit.coef) if dual_form else fit.coef).T
+            norm += fit.norm
+            if problem.fit_intercept:
+                b[batch.tasks] = fit.b[:, 0]
+        return B, b, norm
 
 
 class TaskSide(Side):
@@ -91,111 +166,110 @@ class TaskSide(Side):
     """
 
     bounds_near_structure = True
-    dense_limit: int = 600  # unknowns of the largest dense system
-    work_limit: float = 2e8  # multiplications to assemble it
-    max_newton_steps: int = 30  # under a smoothed piecewise loss; with more, the next systems are dense,
-    forced_dense_limit: int = 1500  # up to this many observations
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
         self.dim = problem.n_tasks
-        self._gram: Array | None = None
         self._force_dense = False
         self._tally: Tally | None = None
         self._Z: Array | None = None
-        self._row_inputs: RowInputs | None = None
 
     def moment_root(self, W: Array) -> Array:
         return W
 
-    def supervise(self, root: Array) -> Supervised:
-        problem = self.problem
-        L = ridged(root, self.rho)
-        if self.shared is not None:
-            return self._read(*self.shared.on_tasks(L, problem.alpha))
-        if isinstance(problem.loss, RowLoss):
-            self._row_inputs = self._row_inputs or RowInputs.of(problem)
-            return self._read(*row_fit(problem, None, L, self._dual, self._W, self._b, self._row_inputs))
-        N, r, q = problem.observations.y.size, problem.n_features, L.shape[1]
-        work = N * (r * q) ** 2 if r * q <= N else N * N * (r + q + N)
-        large = min(N, r * q) > self.dense_limit or work > self.work_limit
-        large = large and not self._force_dense
-        if large or issparse(problem.features):
-            self._tally = self._tally or self._worth(q)
-            design: BatchDesign = (coupled := Coupled(problem, L, self.tolerance, self._tally))
-            if (squares := CoupledSquares.of(coupled)) is not None:
-                return self._hold(*squares.solve(self._Z))
-        elif r * q <= (N / 2 if self._force_dense else N):
-            phi = problem.features[problem.observations.row]
-            design = DenseColumns((phi[:, :, None] * self._expanded(L)[:, None, :]).reshape(1, N, r * q))
-        else:
-            expanded = self._expanded(L)
-            design = Gram((self._observation_gram() * (expanded @ expanded.T))[None])
+    @cached_property
+    def _row_inputs(self) -> RowInputs:
+        return RowInputs.of(self.problem)
+
+    @cached_property
+    def _observation_gram(self) -> Array:
+        phi = self.problem.features[self.problem.observations.row]
+        return phi @ phi.T
+
+    def _is_large(self, L: Array) -> bool:
+        N, unknowns = self.problem.observations.y.size, self.problem.n_features * L.shape[1]
+        work = N * unknowns**2 if unknowns <= N else N * N * (self.problem.n_features + L.shape[1] + N)
+        large = min(N, unknowns) > self.tuning.max_dense_unknowns or work > self.tuning.max_dense_multiplications
+        return large and not self._force_dense
+
+    def _is_iterative(self, L: Array) -> bool:
+        return self._is_large(L) or issparse(self.problem.features)
+
+    def _is_iterative_and_squared(self, L: Array) -> bool:
+        return self._is_iterative(L) and CoupledSquares.pays(self._coupled(L))
+
+    def _has_fewer_weights(self, L: Array) -> bool:
+        N = self.problem.observations.y.size
+        return self.problem.n_features * L.shape[1] <= (N / 2 if self._force_dense else N)
+
+    def _coupled(self, L: Array) -> Coupled:
+        self._tally = self._tally or self._worth(L.shape[1])
+        return Coupled(self.problem, L, self.tolerance, self._tally)
+
+    def _in_closed_form(self, L: Array) -> Supervised:
+        assert self.shared is not None
+        return self._read(*self.shared.on_tasks(L, self.problem.alpha))
+
+    def _by_rows(self, L: Array) -> Supervised:
+        return self._read(*row_fit(self.problem, None, L, self._dual, self._W, self._b, self._row_inputs))
+
+    def _by_normal_equations(self, L: Array) -> Supervised:
+        fit = self._hold(*CoupledSquares(self._coupled(L)).solve(self._Z))
+        self._Z = fit.Z
+        return fit
+
+    def _by_conjugate_gradients(self, L: Array) -> Supervised:
+        design, surrogate = self._coupled(L), self.problem.loss.is_surrogate
+        few = self.problem.observations.y.size <= self.tuning.max_forced_observations
         try:
-            fit = self._newton(design)
+            coef, b, fit = self._fit_together(design, self.tolerance)
         except SlowConvergenceError:
             self._force_dense = True
-            return self.supervise(root)
-        self._force_dense |= (
-            large and problem.loss.is_surrogate and fit.steps > self.max_newton_steps and self.forced_dense_limit >= N
-        )
-        b = fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks)
-        if isinstance(design, Gram):
-            W = (problem.correlate(fit.coef[0]) @ L) @ L.T / (2 * problem.alpha)
-        else:
-            W = fit.coef[0].reshape(r, q) @ L.T / np.sqrt(2 * problem.alpha)
-        return self._read(W, b, fit.norm)
+            raise
+        self._force_dense |= self._is_large(L) and surrogate and fit.steps > self.tuning.max_surrogate_steps and few
+        return self._read(design.weights(coef), b, fit.norm)
 
-    def _worth(self, q: int) -> Tally | None:
-        """The number of iterations that take as long as half a dense system; ``None`` if that is too large."""
-        problem = self.problem
-        N, n, r, T = problem.observations.y.size, problem.n_rows, problem.n_features, problem.n_tasks
-        if self.forced_dense_limit < N or issparse(problem.features):
-            return None
-        dense = N * N * (N / 3 + r + q)
-        iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + FLOPS_PER_CG_CALL
-        return Tally(dense / 2 / iteration)
+    def _by_weights(self, L: Array) -> Supervised:
+        phi, expanded = self.problem.features[self.problem.observations.row], self._expanded(L)
+        pairs = (phi[:, :, None] * expanded[:, None, :]).reshape(1, len(phi), -1)
+        coef, b, fit = self._fit_together(DenseColumns(pairs))
+        return self._read(coef.reshape(phi.shape[1], -1) @ L.T / np.sqrt(2 * self.problem.alpha), b, fit.norm)
 
-    def _hold(self, W: Array, b: Array, z: Array, Z: Array, norm: float) -> Supervised:
-        """Store a solution whose predictions and ``Z`` are known."""
-        gradients = self.problem.loss.gradient(self.problem.observations.y, z)
-        self._W, self._b, self._Z, self._dual = W, b, Z, -self.problem.observations.weight * gradients
-        return Supervised(W, b, z, gradients, Z, norm)
+    def _by_observations(self, L: Array) -> Supervised:
+        expanded = self._expanded(L)
+        coef, b, fit = self._fit_together(Gram((self._observation_gram * (expanded @ expanded.T))[None]))
+        return self._read((self.problem.correlate(coef[0]) @ L) @ L.T / (2 * self.problem.alpha), b, fit.norm)
 
     def _expanded(self, L: Array) -> Array:
         """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
         return L[self.problem.observations.task] / np.sqrt(2 * self.problem.alpha)
 
-    def _observation_gram(self) -> Array:
-        if self._gram is None:
-            phi = self.problem.features[self.problem.observations.row]
-            self._gram = phi @ phi.T
-        return self._gram
+    def _worth(self, q: int) -> Tally | None:
+        """The number of iterations that take as long as half a dense system; ``None`` if that is too large."""
+        problem = self.problem
+        N, n, r, T = problem.observations.y.size, problem.n_rows, problem.n_features, problem.n_tasks
+        if self.tuning.max_forced_observations < N or issparse(problem.features):
+            return None
+        dense = N * N * (N / 3 + r + q)
+        iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + self.tuning.multiplications_per_cg_call
+        return Tally(dense / 2 / iteration)
 
-    def _newton(self, design: BatchDesign) -> Fit:
-        problem, obs = self.problem, self.problem.observations
-        intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
-        b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
-        loss = problem.loss.pick(np.arange(obs.y.size)[None])
-        tolerance = design.tolerance if isinstance(design, Coupled) else 0.0
-        batch = Batch(loss, obs.y[None], obs.weight[None], design, intercepts, tolerance)
-        return newton(batch, design.start(self._dual[None]), b)
-
-
-def smaller(X: Array) -> DenseColumns | Gram:
-    """The form of dense inputs (``B x m x q``) that makes the smaller systems."""
-    return DenseColumns(X) if X.shape[2] <= X.shape[1] else Gram(np.matmul(X, X.transpose(0, 2, 1)))
+    strategies = (
+        Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),
+        Strategy("rows", "a loss of whole rows", _by_rows, Side.has_row_loss),
+        Strategy("normal equations", "large or sparse, squared loss", _by_normal_equations, _is_iterative_and_squared),
+        Strategy("conjugate gradients", "large or sparse, unless they were slow", _by_conjugate_gradients, _is_iterative),
+        Strategy("dense, by weights", "fewer weights than observations", _by_weights, _has_fewer_weights),
+        Strategy("dense, by observations", "otherwise", _by_observations),
+    )
 
 
 class FeatureSide(Side):
     """``root`` is ``r x q`` with ``D = root root'``; for structures that ignore zero eigenvalues.
 
     Tasks of similar size are solved in batches. Sparse features are handled one task at a time, so that the inputs of at most
-    one
-    task are dense, and only if they have few columns (``narrow`` times fewer than features) or few rows.
+    one task are dense, and only if they have few columns (far fewer than features) or few rows.
     """
-
-    narrow: int = 8
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
@@ -206,50 +280,32 @@ class FeatureSide(Side):
     def moment_root(self, W: Array) -> Array:
         return W.T
 
-    def supervise(self, root: Array) -> Supervised:
-        problem = self.problem
-        Q = ridged(root, self.rho)
-        if self.shared is not None:
-            return self._read(*self.shared.on_features(Q, problem.alpha))
-        if isinstance(problem.loss, RowLoss):
-            return self._read(*row_fit(problem, Q, None, self._dual, self._W, self._b))
-        inputs = self._sparse_inputs(Q) if issparse(problem.features) else self._dense_inputs(Q)
-        B = np.zeros((Q.shape[1], problem.n_tasks))
-        b = np.zeros(problem.n_tasks)
-        norm = 0.0
-        for batch in self.batches:
-            fit, beta = self._solve_batch(batch, inputs(batch))
-            norm += fit.norm
-            B[:, batch.tasks] = beta.T
-            if problem.fit_intercept:
-                b[batch.tasks] = fit.b[:, 0]
-        return self._read(Q @ B / np.sqrt(2 * problem.alpha), b, norm)
+    def _in_closed_form(self, Q: Array) -> Supervised:
+        assert self.shared is not None
+        return self._read(*self.shared.on_features(Q, self.problem.alpha))
 
-    def _dense_inputs(self, Q: Array) -> Callable[[TaskBatch], Array]:
-        """For a batch, ``Phi Q / sqrt(2 alpha)`` (``B x m x q``)."""
-        return self.problem.inputs.times(Q / np.sqrt(2 * self.problem.alpha))
+    def _by_rows(self, Q: Array) -> Supervised:
+        return self._read(*row_fit(self.problem, Q, None, self._dual, self._W, self._b))
 
-    def _sparse_inputs(self, Q: Array) -> Callable[[TaskBatch], Array | SparseColumns]:
-        """The same for a batch of one task, dense only if that is the smaller system."""
-        d, q = Q.shape
+    def _by_tasks(self, Q: Array) -> Supervised:
         scaled = Q / np.sqrt(2 * self.problem.alpha)
+        inputs = self._sparse_inputs(scaled) if issparse(self.problem.features) else self.problem.inputs.times(scaled)
+        B, b, norm = self._fit_batches(self.batches, inputs, Q.shape[1])
+        return self._read(scaled @ B, b, norm)
+
+    def _sparse_inputs(self, scaled: Array) -> Callable[[TaskBatch], Array | SparseColumns]:
+        """``Phi Q / sqrt(2 alpha)`` for a batch of one task, dense only if that is the smaller system."""
+        d, q = scaled.shape
 
         def inputs(batch: TaskBatch) -> Array | SparseColumns:
             X = self.problem.inputs.by_task[int(batch.tasks[0])][1]
-            small = self.narrow * q <= d or X.shape[0] <= q
+            small = self.tuning.min_narrow_ratio * q <= d or X.shape[0] <= q
             return (X @ scaled)[None] if small else SparseColumns(X, scaled)
 
         return inputs
 
-    def _solve_batch(self, batch: TaskBatch, X: Array | SparseColumns) -> tuple[Fit, Array]:
-        problem, obs = self.problem, self.problem.observations
-        place, mask = batch.place, batch.mask
-        y, v, u = obs.y[place], obs.weight[place] * mask, self._dual[place] * mask
-        design = X if isinstance(X, SparseColumns) else smaller(X)
-        intercepts = OneEach(mask.astype(float)) if problem.fit_intercept else None
-        b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(y), 0))
-        tolerance = self.tolerance / problem.n_tasks if problem.loss.quadratic else 0.0  # one step is exact up to rounding
-        fit = newton(Batch(problem.loss.pick(place), y, v, design, intercepts, tolerance), design.start(u), b0)
-        if isinstance(X, SparseColumns) or isinstance(design, DenseColumns):
-            return fit, fit.coef
-        return fit, np.einsum("bmq,bm->bq", X, fit.coef)
+    strategies = (
+        Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),
+        Strategy("rows", "a loss of whole rows", _by_rows, Side.has_row_loss),
+        Strategy("tasks on their own", "otherwise", _by_tasks),
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._linalg import psd_root, symmetric
-from ..base import Array, Ray, Structure, largest_finite
+from ..base import Array, Ray, Structure, finite_ray
 from . import numeric_bounds as bounds
 from .cvxpy_penalty import ConicPenalty
 
@@ -121,17 +121,7 @@ class CustomStructure(Structure):
         return self._for_tasks(len(A)).F.prox(A, step)
 
     def best_structure(self, S: Array) -> Array:
-        F = self._for_tasks(len(S)).F
-        if not np.any(S):
-            return self._for_tasks(len(S)).minimum[0]
-        root = psd_root(S, rtol=0.0)
-        return bounds.best_candidate(F, root.T, self._candidates(S, root))[0]
-
-    def _candidates(self, S: Array, root: Array) -> list[Array]:
-        own = self._optional("best_structure") or getattr(self._for_tasks(len(S)).F, "best_structure", None)
-        if own is not None:
-            return [symmetric(np.asarray(own(S), dtype=float))]
-        return bounds.best_structures(self._for_tasks(len(S)).F, root)
+        return self.best_of_root(psd_root(S, rtol=0.0).T)[0]
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
         F, T = self._for_tasks(R.shape[1]).F, R.shape[1]
@@ -140,15 +130,17 @@ class CustomStructure(Structure):
             return A, F.value(A)
         lift = max(floor, 1e-24 * float(np.vdot(R, R)))
         _, s, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < T)
-        s = np.concatenate([s, np.zeros(T - s.size)])
-        root = Vt.T * np.sqrt(s**2 + lift)
-        return bounds.best_candidate(F, R, self._candidates(root @ root.T, root))
+        root = Vt.T * np.sqrt(np.append(s, np.zeros(T - s.size)) ** 2 + lift)
+        own = self._optional("best_structure") or getattr(F, "best_structure", None)
+        candidates = (
+            bounds.best_structures(F, root) if own is None else [symmetric(np.asarray(own(root @ root.T), dtype=float))]
+        )
+        return bounds.best_candidate(F, R, candidates)
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         conjugate = self._optional("conjugate")
         if conjugate is not None:
-            max_scale = largest_finite(lambda c: float(conjugate(c * S)))
-            return Ray(max_scale, lambda c: float(conjugate(c * S)) if c <= max_scale else np.inf)
+            return finite_ray(lambda c: float(conjugate(c * S)))
         minimiser, at_zero = self._for_tasks(len(S)).minimum
         return bounds.ray(self._for_tasks(len(S)).F, S, minimiser if near is None else near, at_zero)
 

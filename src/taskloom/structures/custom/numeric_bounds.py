@@ -82,12 +82,10 @@ def ray(F: Penalty, S: Array, near: Array, at_zero: float) -> Ray:
     most = max(far for far, _ in found)
 
     def conjugate(c: float) -> float:
-        bounds = [np.inf]
-        for far, bound in found:
-            if 0 < c <= far:
-                chord = bound + (1 - c / far) * (at_zero - bound) if at_zero < bound else bound
-                bounds.append(chord)
-        return min(bounds) if c > 0 else at_zero
+        if c <= 0:
+            return at_zero
+        chords = (bound + (1 - c / far) * min(at_zero - bound, 0.0) for far, bound in found if c <= far)
+        return min(chords, default=np.inf)
 
     return Ray(most, conjugate)
 

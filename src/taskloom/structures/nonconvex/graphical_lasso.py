@@ -17,9 +17,15 @@ STEP_LENGTHS = 3.0 ** -np.arange(40)  # of the line search
 DENSE = 1200  # pairs of tasks up to which the Hessian is formed
 
 
+def inverse_and_logdet(M: Array) -> tuple[Array, float]:
+    """The inverse of a positive definite matrix, and its ``log det``; ``LinAlgError`` where it is not definite."""
+    factor = cho_factor(M, lower=True)
+    return symmetric(cho_solve(factor, np.eye(len(M)))), 2 * float(np.log(np.diag(factor[0])).sum())
+
+
 def inverse(M: Array) -> Array:
     """The inverse of a positive definite matrix; ``LinAlgError`` where it is not."""
-    return symmetric(cho_solve(cho_factor(M, lower=True), np.eye(len(M))))
+    return inverse_and_logdet(M)[0]
 
 
 def shrink(M: Array, l1: Array) -> Array:
@@ -39,11 +45,10 @@ def graphical_lasso(C: Array, l1: Array) -> tuple[Array, Array]:
 
     def at(P: Array) -> tuple[float, Array]:
         try:
-            factor = cho_factor(P, lower=True)
+            A, logdet = inverse_and_logdet(P)
         except LinAlgError:
             return np.inf, P
-        logdet = 2 * float(np.log(np.diag(factor[0])).sum())
-        return float(np.vdot(C, P) + np.vdot(l1, np.abs(P))) - logdet, symmetric(cho_solve(factor, np.eye(len(P))))
+        return float(np.vdot(C, P) + np.vdot(l1, np.abs(P))) - logdet, A
 
     def first_better(P: Array, value: float, A: Array, candidates: Iterable[Array]) -> tuple[Array, float, Array]:
         """The first of the candidates with a smaller value."""
@@ -85,16 +90,15 @@ def _graphical_lasso_dual(C: Array, l1: Array) -> tuple[Array, Array]:
 
     def cost(x: Array) -> tuple[float, Array, Callable[[Array], Array]]:
         try:
-            factor = cho_factor(structure(x), lower=True)
+            P, logdet = inverse_and_logdet(structure(x))
         except LinAlgError:
             return np.inf, np.zeros_like(x), np.diag
-        P = symmetric(cho_solve(factor, np.eye(len(C))))
 
         def curvature(free: Array) -> Array:
             t, s = one[free], other[free]
             return 2 * (P[np.ix_(t, t)] * P[np.ix_(s, s)] + P[np.ix_(t, s)] * P[np.ix_(s, t)])
 
-        return -2 * float(np.log(np.diag(factor[0])).sum()), -2 * P[one, other], curvature
+        return -logdet, -2 * P[one, other], curvature
 
     C = C + max(1e-13 - float(np.linalg.eigvalsh(C)[0]), 0.0) * np.eye(len(C))  # singular by rounding
     start = np.clip(-C[one, other], -most, most)

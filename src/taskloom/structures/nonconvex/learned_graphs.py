@@ -116,16 +116,13 @@ class LearnedGraph(NonConvex):
 
     def value(self, A: Array) -> float:
         w = self.weights(A)
-        if self._cached_weights(A) is None and not self._is_feasible(A, w):
-            return np.inf
+        if self._cached_weights(A) is None:  # A may have another form
+            most = float(w.max(initial=0.0))
+            rounding = 1e-15 * len(A) * float(np.abs(A).max()) * most**2
+            inside = np.abs(self.gamma * A.sum(axis=1) - 1).max() <= 1e-6 and np.linalg.eigvalsh(A)[0] > 0
+            if not (inside and w.min(initial=0.0) >= -1e-6 * max(1.0, most) - rounding):
+                return np.inf
         return float(np.trace(A)) + self.sparsity * float(w.sum())
-
-    def _is_feasible(self, A: Array, w: Array) -> bool:
-        """Whether ``A`` has this form, up to rounding."""
-        most = float(w.max(initial=0.0))
-        rounding = 1e-15 * len(A) * float(np.abs(A).max()) * most**2
-        inside = np.abs(self.gamma * A.sum(axis=1) - 1).max() <= 1e-6 and np.linalg.eigvalsh(A)[0] > 0
-        return bool(inside and w.min(initial=0.0) >= -1e-6 * max(1.0, most) - rounding)
 
     def root(self, A: Array) -> Array:
         """With the mean of the tasks as a separate column, because ``A`` is tiny on differences of strongly joined tasks."""
@@ -154,7 +151,9 @@ class LearnedGraph(NonConvex):
         guess = np.sqrt(np.maximum(price / 2, (MAX_EDGE * self.gamma) ** -2))  # of A, for two tasks alone
         unit = 1 / (n_tasks * guess)
         find = self._newton if price.size <= DENSE else self._quasi_newton
-        A, w = find(price, unit, n_tasks)
+        w = unit * find(price, unit, n_tasks)
+        across, M = self._differences(n_tasks, w)
+        A = 1 / (n_tasks * self.gamma) + symmetric(across @ M @ across.T)
         if self._recent is not None:
             self._recent.append((A, w))
         return A
@@ -164,11 +163,7 @@ class LearnedGraph(NonConvex):
         across = _contrast_basis(n_tasks)
         return across, inverse(across.T @ self.precision(w, n_tasks) @ across)
 
-    def _structure(self, n_tasks: int, w: Array) -> Array:
-        across, M = self._differences(n_tasks, w)
-        return 1 / (n_tasks * self.gamma) + symmetric(across @ M @ across.T)
-
-    def _quasi_newton(self, price: Array, unit: Array, n_tasks: int) -> tuple[Array, Array]:
+    def _quasi_newton(self, price: Array, unit: Array, n_tasks: int) -> Array:
         one, other = np.triu_indices(n_tasks, 1)
 
         def cost(u: Array) -> tuple[float, Array]:
@@ -177,10 +172,9 @@ class LearnedGraph(NonConvex):
             return float(np.trace(M) + price @ (unit * u)), unit * gradient
 
         options = {"maxiter": 5000, "maxfun": 20000, "ftol": 0.0, "gtol": 1e-11 / self.gamma}
-        u = minimize(cost, np.ones(one.size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * one.size, options=options).x
-        return self._structure(n_tasks, unit * u), unit * u
+        return minimize(cost, np.ones(one.size), jac=True, method="L-BFGS-B", bounds=[(0, None)] * one.size, options=options).x
 
-    def _newton(self, price: Array, unit: Array, n_tasks: int) -> tuple[Array, Array]:
+    def _newton(self, price: Array, unit: Array, n_tasks: int) -> Array:
         one, other = np.triu_indices(n_tasks, 1)
 
         def cost(u: Array) -> tuple[float, Array, Callable[[Array], Array]]:
@@ -198,8 +192,7 @@ class LearnedGraph(NonConvex):
             return float(np.trace(M) + price @ (unit * u)), unit * gradient, curvature
 
         most = np.maximum(MAX_EDGE * self.gamma / unit, 2.0)
-        u = newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-15 / self.gamma)
-        return self._structure(n_tasks, unit * u), unit * u
+        return newton_in_box(cost, np.ones(one.size), np.zeros(one.size), most, enough=1e-15 / self.gamma)
 
     def residual(self, A: Array, correlation: Array, unit: float, factor: Array | None = None) -> float:
         """The gradient times the weight where the weight would decrease, else times the conductance between its two tasks."""
