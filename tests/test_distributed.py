@@ -71,18 +71,20 @@ def test_statistics_are_never_larger_than_the_rows():
         assert found.rows.size <= min(n, 7) * 4 * 7
 
 
-@pytest.mark.parametrize("centre", [True, False])
-def test_shared_statistics_of_parts_are_those_of_the_whole(centre):
-    X, Y = np.random.default_rng(0).normal(3, size=(60, 4)), np.random.default_rng(1).normal(size=(60, 3))
-    merged = PooledRows.merged(
-        [PooledRows.of(X[cut], Y[cut], centre) for cut in (slice(0, 2), slice(2, 40), slice(40, 60))], centre
-    )
-    whole = PooledRows.of(X, Y, centre)
-    for one in (merged, whole):
-        Xc, Yc = X - one.mean, Y - one.target_mean
-        assert np.allclose(one.root.T @ one.root, Xc.T @ Xc)
-        assert np.allclose(one.root.T @ one.targets, Xc.T @ Yc)
-        assert np.allclose((one.targets**2).sum(axis=0) + one.rest, (Yc**2).sum(axis=0))
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1e4])
+def test_shared_statistics_of_parts_are_those_of_the_whole(offset):
+    X, Y = np.random.default_rng(0).normal(offset, size=(60, 4)), np.random.default_rng(1).normal(offset, size=(60, 3))
+    cuts = slice(0, 2), slice(2, 2), slice(2, 40), slice(40, 60)
+    parts = [PooledRows.merged([PooledRows(X[cut], Y[cut], len(X[cut]))]) for cut in cuts]
+    assert [len(part.X) for part in parts] == [2, 0, 6, 6]
+    for one in (PooledRows.merged(parts), PooledRows.merged([PooledRows(X, Y, 60)])):
+        assert (len(one.X), one.count) == (6, 60)
+        assert np.allclose(one.X.mean(axis=0), X.mean(axis=0))
+        assert np.allclose(one.Y.mean(axis=0), Y.mean(axis=0))
+        few_X, few_Y, Xc, Yc = (rows - rows.mean(axis=0) for rows in (one.X, one.Y, X, Y))
+        for few, many in ((few_X.T @ few_X, Xc.T @ Xc), (few_X.T @ few_Y, Xc.T @ Yc)):
+            assert np.allclose(10 * few, many, rtol=1e-8, atol=1e-8)
+        assert np.allclose(10 * (few_Y**2).sum(axis=0), (Yc**2).sum(axis=0))
 
 
 def test_a_task_goes_where_most_of_its_rows_are_and_equals_take_turns():

@@ -52,8 +52,8 @@ def test_centred_eigenvectors_are_orthogonal_once_their_mean_is_off():
     phi = centred_eigenvectors(K)[0]
     gram = (phi - phi.mean(axis=0)).T @ (phi - phi.mean(axis=0))
     assert np.abs(gram - np.diag(np.diag(gram))).max() < 1e-13 * gram.max()
-    assert Problem(phi, Y).targets.shared_inputs._orthogonal() is not None
-    assert Problem(phi, Y, fit_intercept=False).targets.shared_inputs._orthogonal() is None
+    assert Problem(phi, Y).targets.shared_inputs.eigenbasis.V is None
+    assert Problem(phi, Y, fit_intercept=False).targets.shared_inputs.eigenbasis.V is not None
 
 
 @pytest.mark.parametrize("gamma", [SMOOTH, ROUGH])

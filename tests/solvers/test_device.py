@@ -317,7 +317,7 @@ def test_directions_are_orthonormal_and_are_kept_when_more_are_asked_for(growing
     W = point.tasks.weights()
     exact = 0.003 * np.trace(W.T @ block.S.T @ inputs.K @ block.S @ W) + 4  # at the structure of the point, the unit matrix
     assert exact <= inputs.terms(point)[1] <= exact * (1 + 1e-9)
-    C, before = inputs.coefficients(point), block.d.size
+    C, before = inputs.coefficients(point)[0], block.d.size
     start = inputs.enlarged(point, 1e-12, moved=True, stalled=False)
     assert before < inputs.data[0].d.size
     assert np.allclose(inputs.data[0].S @ start, C, atol=1e-8 * np.abs(C).max())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,13 +11,13 @@ from scipy.sparse import diags_array, issparse
 
 from .._time_limit import check_time
 from ..features.kernels import Matrix, as_csr, entries, weighted_gram
+from . import shared_inputs, smooth_loss_tasks, stacked_inputs
 from .input_spectrum import InputSpectrum, MeanGram
 from .inputs import Inputs
 from .observations import Observations, Value
-from .shared_inputs import DiagonalInputs, Eigenbasis, SharedInputs, SparseSharedInputs, separable_weights
-from .smooth_loss_tasks import SmoothLossTasks, smooth_loss_tasks
-from .stacked_inputs import GramTasks, StackedTasks, single_precision, stacked_tasks
+from .shared_inputs import DiagonalInputs, Eigenbasis, SharedInputs, SparseSharedInputs
 from .table_with_gaps import TableWithGaps
+from .task_data import Grams, Stack
 
 Array = np.ndarray
 # Within these ranges no product of squares in a fit overflows or vanishes in double precision.
@@ -36,6 +36,16 @@ class Design(Value):
     observations: Observations
     fit_intercept: bool = True
     diagonal: DiagonalInputs | None = None  # the decomposition of diagonal features
+    features: Matrix = field(init=False)
+    n_rows: int = field(init=False)
+    n_features: int = field(init=False)
+    n_tasks: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        held = self.inputs
+        self.__dict__.update(
+            features=held.features, n_rows=held.n_rows, n_features=held.n_features, n_tasks=self.observations.n_tasks
+        )
 
     @classmethod
     def build(cls, features: Matrix, observations: Observations, fit_intercept: bool) -> Design:
@@ -60,22 +70,6 @@ class Design(Value):
         """Other targets and weights of the same rows and tasks; layouts of the features are shared."""
         return Design(self.inputs, observations, self.fit_intercept)
 
-    @property
-    def features(self) -> Matrix:
-        return self.inputs.features
-
-    @property
-    def n_rows(self) -> int:
-        return self.inputs.n_rows
-
-    @property
-    def n_features(self) -> int:
-        return self.inputs.n_features
-
-    @property
-    def n_tasks(self) -> int:
-        return self.observations.n_tasks
-
     @cached_property
     def weight_correlations(self) -> Array:
         """``Phi'v`` for each task (``r x T``): its weighted sum of features."""
@@ -89,15 +83,11 @@ class Design(Value):
         obs = self.observations
         return self.weight_correlations / obs.task_weights, obs.task_means(obs.y)
 
-    @cached_property
-    def mean_gram(self) -> MeanGram:
-        return MeanGram(self)
+    mean_gram = cached_property(MeanGram)
 
     # --- the squared loss ---------------------------------------------------------------------------------------
 
-    @cached_property
-    def separable_weights(self) -> tuple[Array, Array] | None:
-        return separable_weights(self)
+    separable_weights = cached_property(shared_inputs.separable_weights)
 
     @cached_property
     def shared_inputs(self) -> SharedInputs | None:
@@ -109,23 +99,22 @@ class Design(Value):
     @cached_property
     def eigenbasis(self) -> Eigenbasis | None:
         """Shared inputs along their eigenvectors, with rows and intercepts eliminated."""
-        return None if issparse(self.features) or self.shared_inputs is None else Eigenbasis(self, self.shared_inputs)
+        return None if issparse(self.features) or self.shared_inputs is None else self.shared_inputs.eigenbasis
 
     @cached_property
     def along_eigenvectors(self) -> Design:
         """The design in the eigenbasis: diagonal features, one row for each direction, no intercepts."""
-        basis = self.eigenbasis
-        assert basis is not None
-        features = diags_array(basis.diagonal.d, format="csr")
-        return Design(Inputs(features, basis.observations.grouping), basis.observations, False, basis.diagonal)
+        assert self.eigenbasis is not None
+        inputs = self.eigenbasis.diagonal
+        r, T = inputs.targets.shape
+        y = (inputs.rows / np.sqrt(inputs.c)[:, None]).ravel()
+        seen = Observations(np.tile(np.arange(r), T), np.repeat(np.arange(T), r), y, np.repeat(inputs.c, r), T)
+        return Design(Inputs(diags_array(inputs.d, format="csr"), seen.grouping), seen, False, inputs)
+
+    stacked_tasks = cached_property(stacked_inputs.stacked_tasks)
 
     @cached_property
-    def stacked_tasks(self) -> tuple[list[StackedTasks | GramTasks], InputSpectrum]:
-        """The tasks in stacks of similar size, centred and weighted, and the spectrum of their inputs."""
-        return stacked_tasks(self)
-
-    @cached_property
-    def task_data(self) -> tuple[Sequence[StackedTasks | GramTasks | TableWithGaps], InputSpectrum]:
+    def task_data(self) -> tuple[Sequence[Stack | Grams | TableWithGaps], InputSpectrum]:
         """The tasks for Newton's method on a factor: a table with gaps, or stacks."""
         if not TableWithGaps.suits(self):
             return self.stacked_tasks
@@ -133,14 +122,17 @@ class Design(Value):
         return [table], table.spectrum
 
     @cached_property
-    def task_data_single(self) -> list[StackedTasks | GramTasks | TableWithGaps] | None:
+    def task_data_single(self) -> list[Stack | Grams | TableWithGaps] | None:
         """``task_data`` in single precision, where that is safe and saves time."""
-        return single_precision(self.task_data[0])
+        return stacked_inputs.single_precision(self.task_data[0])
 
     @cached_property
     def stacked_grams(self) -> list[Array]:
         """``X_t'X_t`` of the stacked tasks."""
-        return [stack.moments() for stack in self.stacked_tasks[0]]
+        return [
+            block.G if isinstance(block, Grams) else np.matmul(block.X.transpose(0, 2, 1), block.X)
+            for block in self.stacked_tasks[0]
+        ]
 
     @cached_property
     def task_grams(self) -> Array:
@@ -177,10 +169,7 @@ class Design(Value):
 
     # --- smooth losses ------------------------------------------------------------------------------------------
 
-    @cached_property
-    def smooth_loss_tasks(self) -> tuple[list[SmoothLossTasks], InputSpectrum]:
-        """The tasks for Newton's method on a factor under any smooth loss."""
-        return smooth_loss_tasks(self)
+    smooth_loss_tasks = cached_property(smooth_loss_tasks.smooth_loss_tasks)
 
 
 def _check_size(values: Array, name: str, least: float, most: float) -> None:

@@ -5,9 +5,9 @@ The eigenvalues of generic inputs are similar; those of kernel features differ b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -31,7 +31,8 @@ class InputSpectrum:
     Parameters
     ----------
     filled : float
-        Effective dimension of the inputs, ``tr(M)^2 / ||M||^2`` for second moments ``M``.
+        Effective dimension of the inputs, ``tr(M)^2 / ||M||^2`` for second moments ``M``; invariant to rotations and to
+        repeated rows.
     even : bool
         Whether it is close to the number of features: the inputs then count as isotropic.
     moments : array of shape (d, d), or (d,) where these are eigenvalues
@@ -43,7 +44,9 @@ class InputSpectrum:
 
     @classmethod
     def of(cls, moments: Array) -> InputSpectrum:
-        filled = _filled(moments)
+        total = float(np.trace(moments) if moments.ndim == 2 else moments.sum())
+        shares = moments / total if total > 0 else np.ones((1, 1))  # normalised, since fourth powers of the inputs may overflow
+        filled = 1 / float(np.vdot(shares, shares))
         return cls(filled, filled >= MIN_FILLED_SHARE * len(moments), moments)
 
     @classmethod
@@ -54,17 +57,22 @@ class InputSpectrum:
         return spectrum
 
     @classmethod
-    def probed(cls, d: int, total: float, product: Callable[[Array], Array], moments: Callable[[], Array]) -> InputSpectrum:
+    def probed(cls, total: float, rows: Sequence[Array], grams: Sequence[Array] = ()) -> InputSpectrum:
         """From a few products with the moments, whose trace is ``total``, if these show isotropy; else from the moments.
+
+        The moments are ``X'X`` summed over ``rows``, and the sum of ``grams``.
 
         For random signs ``s``, ``||M s||^2`` has mean ``||M||^2``, and little variance if the eigenvalues are similar.
         """
+        d = [*rows, *grams][0].shape[1]
         if d >= 8 * N_PROBES and total > 0:
-            shares = product(_signs(d)) / total
+            signs = _signs(d)
+            shares = sum([X.T @ (X @ signs) for X in rows] + [G @ signs for G in grams]) / total
             square = float(np.vdot(shares, shares)) / N_PROBES
             if 0 < square * MIN_FILLED_SHARE * d <= 1:
                 return cls(min(1 / square, d), True)
-        return cls.of(moments())
+        moments: Any = sum([X.T @ X for X in rows] + list(grams))
+        return cls.of(moments)
 
     @cached_property
     def _basis(self) -> tuple[Array, Array | None]:
@@ -93,13 +101,6 @@ class InputSpectrum:
 @lru_cache(maxsize=8)
 def _signs(d: int) -> Array:
     return np.random.default_rng(0).choice([-1.0, 1.0], size=(d, N_PROBES))
-
-
-def _filled(moments: Array) -> float:
-    """The effective dimension ``tr(M)^2 / ||M||^2``; invariant to rotations and to repeated rows."""
-    total = float(np.trace(moments) if moments.ndim == 2 else moments.sum())
-    shares = moments / total if total > 0 else np.ones((1, 1))  # normalised, since fourth powers of the inputs may overflow
-    return 1 / float(np.vdot(shares, shares))
 
 
 MIN_FEATURES_TO_CHECK = 200  # with fewer features a decomposition costs less than the check for orthogonal columns

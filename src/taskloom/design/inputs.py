@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -20,23 +21,14 @@ class Inputs(Value):
 
     features: Matrix
     grouping: Grouping
+    n_rows: int = field(init=False)
+    n_features: int = field(init=False)
+    n_tasks: int = field(init=False)
+    mostly_observed: bool = field(init=False)  # whether at least a quarter of all (row, task) pairs is observed
 
-    @property
-    def n_rows(self) -> int:
-        return self.features.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.features.shape[1]
-
-    @property
-    def n_tasks(self) -> int:
-        return self.grouping.n_tasks
-
-    @property
-    def mostly_observed(self) -> bool:
-        """Whether at least a quarter of all (row, task) pairs is observed."""
-        return self.grouping.task.size * 4 >= self.n_rows * self.n_tasks
+    def __post_init__(self) -> None:
+        (n, r), T = self.features.shape, self.grouping.n_tasks
+        self.__dict__.update(n_rows=n, n_features=r, n_tasks=T, mostly_observed=self.grouping.task.size * 4 >= n * T)
 
     @cached_property
     def by_observation(self) -> Array | None:
@@ -86,9 +78,12 @@ class Inputs(Value):
         row = batch.place if self.by_observation is not None else self.grouping.row[batch.place]
         return P[row] * batch.mask[:, :, None]
 
-    def times(self, Q: Array) -> TimesMatrix:
-        """``Phi Q``, a batch of tasks at a time."""
-        return TimesMatrix(self, Q)
+    def times(self, Q: Array) -> Callable[[TaskBatch], Array]:
+        """``Phi Q`` for batches of tasks (``B x m x q``): at once, or batch by batch where no row is needed twice."""
+        if self.stacked is None:
+            P = np.asarray(self.for_batches @ Q)
+            return lambda batch: self.take(batch, P)
+        return lambda batch: np.matmul(self.take(batch).reshape(-1, len(Q)), Q).reshape(*batch.place.shape, -1)
 
     @cached_property
     def _transposed(self) -> Matrix:
@@ -123,17 +118,3 @@ class Inputs(Value):
         for t, (place, phi) in enumerate(self.by_task):
             Z[t] = G[place] @ phi
         return Z.T
-
-
-class TimesMatrix:
-    """``Phi Q`` for batches of tasks: at once, or batch by batch where no row is needed twice."""
-
-    def __init__(self, inputs: Inputs, Q: Array):
-        self.inputs, self.Q = inputs, Q
-        self.P = None if inputs.stacked is not None else np.asarray(inputs.for_batches @ Q)
-
-    def __call__(self, batch: TaskBatch) -> Array:
-        """``B x m x q``."""
-        if self.P is not None:
-            return self.inputs.take(batch, self.P)
-        return np.matmul(self.inputs.take(batch).reshape(-1, len(self.Q)), self.Q).reshape(*batch.place.shape, -1)

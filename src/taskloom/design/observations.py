@@ -52,8 +52,7 @@ class Grouping(Value):
     def full_rows(self) -> int | None:
         """The number of rows, if every task is observed once in each; the observations are then a matrix, by columns."""
         n = self.task.size // self.n_tasks
-        full = self.task.size == n * self.n_tasks and np.array_equal(self.row, np.tile(np.arange(n), self.n_tasks))
-        return n if full and bool(np.all(self.counts == n)) else None
+        return n if self.same_rows and np.array_equal(self.row[:n], np.arange(n)) else None
 
     @cached_property
     def same_rows(self) -> bool:
@@ -69,14 +68,7 @@ class Grouping(Value):
     @cached_property
     def single_tasks(self) -> list[TaskBatch]:
         """One batch for each task."""
-        return [
-            TaskBatch(np.array([t]), start + np.arange(m)[None], np.ones((1, m), dtype=bool))
-            for t, (start, m) in enumerate(zip(self.starts.tolist(), self.counts.tolist(), strict=False))
-        ]
-
-    def sum_by_task(self, values: Array) -> Array:
-        """Add up one number for each observation within its task."""
-        return np.bincount(self.task, weights=values, minlength=self.n_tasks)
+        return [_batch(np.array([t]), m, self.counts, self.starts) for t, m in enumerate(self.counts.tolist())]
 
     def scatter(self, values: Array, n_rows: int) -> Array:
         """The ``n x T`` matrix with these values at the observed positions (repeated ones are summed); read-only."""
@@ -123,10 +115,12 @@ class Observations(Value):
     weight: Array
     n_tasks: int
     grouping: Grouping = field(default=None, repr=False)  # type: ignore[assignment]  # derived, shared by copies
+    counts: Array = field(init=False, repr=False)  # the number of observations of each task
+    starts: Array = field(init=False, repr=False)  # where each task begins in the sorted arrays, and the end of the last one
 
     def __post_init__(self) -> None:
-        if self.grouping is None:
-            object.__setattr__(self, "grouping", Grouping(self.row, self.task, self.n_tasks))
+        grouping = self.grouping or Grouping(self.row, self.task, self.n_tasks)
+        self.__dict__.update(grouping=grouping, counts=grouping.counts, starts=grouping.starts)
 
     @classmethod
     def build(
@@ -167,19 +161,9 @@ class Observations(Value):
         """Other targets (and weights) for the same rows and tasks."""
         return Observations(self.row, self.task, y, self.weight if weight is None else weight, self.n_tasks, self.grouping)
 
-    @property
-    def counts(self) -> Array:
-        """The number of observations of each task."""
-        return self.grouping.counts
-
-    @property
-    def starts(self) -> Array:
-        """Where each task begins in the sorted arrays, and the end of the last one."""
-        return self.grouping.starts
-
     def sum_by_task(self, values: Array) -> Array:
         """Add up one number for each observation within its task."""
-        return self.grouping.sum_by_task(values)
+        return np.bincount(self.task, weights=values, minlength=self.n_tasks)
 
     def scatter(self, values: Array, n_rows: int) -> Array:
         """The ``n x T`` matrix with these values at the observed positions (repeated ones are summed); read-only."""

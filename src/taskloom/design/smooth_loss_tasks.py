@@ -68,13 +68,8 @@ def smooth_loss_tasks(design: Design) -> tuple[list[SmoothLossTasks], InputSpect
         scaled.append(np.sqrt(v)[:, :, None] * X)
         squares, y = np.einsum("bmr,bmr->bm", X, X), obs.y[batch.place]
         out.append(SmoothLossTasks(batch, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
-    rows, d = [X.reshape(-1, X.shape[2]) for X in scaled], design.n_features
-    spectrum = InputSpectrum.probed(
-        d,
-        sum(float(np.vdot(X, X)) for X in rows),
-        lambda V: sum((X.T @ (X @ V) for X in rows), np.zeros(V.shape)),
-        lambda: sum((X.T @ X for X in rows), np.zeros((d, d))),
-    )
+    rows = [X.reshape(-1, X.shape[2]) for X in scaled]
+    spectrum = InputSpectrum.probed(sum(float(np.vdot(X, X)) for X in rows), rows)
     filled = spectrum.filled
     return [replace(part, squares=part.squares / filled, rows=_rows(part.rows, filled)) for part in out], spectrum
 

@@ -59,15 +59,8 @@ class Moments:
 
     def split(self) -> list[Moments]:
         """The moments of each target on its own."""
-        return [
-            replace(self, y_mean=y_mean, cross=cross, squares=squares)
-            for y_mean, cross, squares in zip(
-                np.split(self.y_mean, len(self.y_mean)),
-                np.split(self.cross, self.cross.shape[1], axis=1),
-                np.split(self.squares, len(self.squares)),
-                strict=True,
-            )
-        ]
+        own = [slice(t, t + 1) for t in range(len(self.y_mean))]
+        return [replace(self, y_mean=self.y_mean[t], cross=self.cross[:, t], squares=self.squares[t]) for t in own]
 
     def rows(self) -> tuple[Array, Array]:
         """Inputs (``m x d``) and targets (``m x q``) with these moments, when all rows weigh the same."""
@@ -77,9 +70,14 @@ class Moments:
         k, V = k[keep], V[:, keep]
         inside = (V.T @ (self.cross / self.weight)) / np.sqrt(k)[:, None]
         rest = np.sqrt(np.maximum(self.squares / self.weight - np.einsum("ij,ij->j", inside, inside), 0.0))
-        X = np.vstack([np.sqrt(k)[:, None] * V.T, np.zeros((2, len(self.x_mean)))])
-        Y = np.vstack([inside, rest, np.zeros(len(rest))])
-        return self.x_mean + _balanced(X), self.y_mean + _balanced(Y)
+        return rows_with(self.x_mean, self.y_mean, np.sqrt(k)[:, None] * V.T, inside, rest)
+
+
+def rows_with(x_mean: Array, y_mean: Array, root: Array, targets: Array, rest: Array) -> tuple[Array, Array]:
+    """Rows of equal weight with these means, covariance ``root'root``, ``cov(x, y) = root'targets``, and ``rest``."""
+    X = np.vstack([root, np.zeros((2, len(x_mean)))])
+    Y = np.vstack([targets, rest, np.zeros(len(rest))])
+    return x_mean + _balanced(X), y_mean + _balanced(Y)
 
 
 def _balanced(rows: Array) -> Array:

@@ -8,16 +8,15 @@ by task are ``T x n``, with contiguous rows.
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._array_api import inverse_roots, row_products, times, times_transposed
+from .._array_api import inverse_roots, row_products
 from .input_spectrum import InputSpectrum
-from .task_data import residual_share
+from .task_data import Solved, TaskBlock
 
 if TYPE_CHECKING:
     from .design import Design
@@ -27,10 +26,28 @@ MIN_ENTRIES_FOR_TABLE = 2e5  # entries (observations x features) below which a s
 MAX_ROWS_PER_FEATURE = 20  # with more rows per feature, Gram matrices of the tasks are cheaper
 
 
+class _SolvedTable(Solved):
+    """Solutions of the systems ``P_t'P_t + alpha``."""
+
+    def _minimise(self, block: TableWithGaps, Q: Array, alpha: float) -> tuple[Array, Array, Array]:
+        self.P = block.phi @ Q
+        self.R = inverse_roots(block.grams(self.P), alpha)
+        B = self._solve((block.v * block.y) @ self.P)
+        left = block.weighed(block.y - B @ self.P.T)
+        return B, 2 * (left @ block.phi), row_products(block.y, left)
+
+    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        e = self.block.weighed(dW @ self.block.phi.T)
+        dB = self._solve(dZ / 2 - e @ self.P)
+        e += self.block.weighed(dB @ self.P.T)
+        return dB, 2 * (e @ self.block.phi)
+
+
 @dataclass(frozen=True, eq=False)
-class TableWithGaps:
+class TableWithGaps(TaskBlock):
     """One matrix of inputs; for each task weights (0 where the target is missing) and centred targets."""
 
+    solved, tasks = _SolvedTable, slice(None)
     phi: Array
     v: Array
     y: Array
@@ -67,27 +84,8 @@ class TableWithGaps:
         return cls(phi, v, y, total, size, row_products(v * y, y), spectrum)
 
     @property
-    def tasks(self) -> slice:
-        return slice(None)
-
-    @property
     def inputs(self) -> Array:
         return self.phi
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.phi.dtype
-
-    @property
-    def n_tasks(self) -> int:
-        return len(self.v)
-
-    @property
-    def n_features(self) -> int:
-        return self.phi.shape[1]
-
-    def at(self, Q: Array, alpha: float) -> _SolvedTable:
-        return _SolvedTable(self, Q, alpha)
 
     def independent_fit(self, shrink: float) -> Array:
         """Approximate ridge solutions: the Gram matrix of each task is replaced by a multiple of the mean one."""
@@ -103,7 +101,7 @@ class TableWithGaps:
 
     def grams(self, P: Array) -> Array:
         """``P_t'P_t`` of the observed rows of each task, centred."""
-        out = np.empty((self.n_tasks, P.shape[1], P.shape[1]), dtype=P.dtype)
+        out = np.empty((len(self.v), P.shape[1], P.shape[1]), dtype=P.dtype)
         for t, (obs, root) in enumerate(self._seen):
             rows = P[obs]
             rows *= root
@@ -120,38 +118,4 @@ class TableWithGaps:
 
     def moments_along(self, U: Array) -> Array:
         """``U'X'XU`` for each task."""
-        return self.grams(self.phi @ U.astype(self.dtype, copy=False))
-
-    def single(self) -> TableWithGaps:
-        parts = ("phi", "v", "y", "size", "squares") + (("total",) if self.total is not None else ())
-        return replace(self, **{name: getattr(self, name).astype(np.float32) for name in parts})
-
-
-class _SolvedTable:
-    """Solutions of the systems ``P_t'P_t + alpha``."""
-
-    def __init__(self, block: TableWithGaps, Q: Array, alpha: float):
-        self.block, self.size = block, block.size
-        self.P = P = block.phi @ Q
-        self.R = inverse_roots(block.grams(P), alpha)
-        target = (block.v * block.y) @ P
-        self.B = self._solve(target)
-        left = block.weighed(block.y - self.B @ P.T)
-        self.minimum = row_products(block.y, left)
-        self.residual_share = residual_share(self.minimum, block.squares)
-        self.Z = 2 * (left @ block.phi)
-
-    def _solve(self, x: Array) -> Array:
-        return times_transposed(self.R, times(self.R, x))
-
-    def in_precision_of(self, block: TableWithGaps) -> _SolvedTable:
-        """A copy that computes in the precision of ``block``, which holds the same numbers."""
-        twin = copy(self)
-        twin.block, twin.P, twin.R = block, self.P.astype(block.dtype), self.R.astype(block.dtype)
-        return twin
-
-    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        e = self.block.weighed(dW @ self.block.phi.T)
-        dB = self._solve(dZ / 2 - e @ self.P)
-        e += self.block.weighed(dB @ self.P.T)
-        return dB, 2 * (e @ self.block.phi)
+        return self.grams(self.phi @ U.astype(self.phi.dtype, copy=False))

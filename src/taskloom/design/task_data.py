@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -18,79 +18,72 @@ from .._array_api import cast, eigh, inverse_roots, like, namespace, row_product
 Array = Any  # of any of the libraries
 
 
-class Solved(Protocol):
-    """The tasks of a block at ``Q``: coefficients, gradients and directional derivatives."""
+class Solved:
+    """The tasks of a block at ``Q``: coefficients ``B``, correlations ``Z`` and minima, each with a row for each task.
 
-    B: Array
-    Z: Array
-    size: Array  # mean over the directions of the inputs of their sum of squares, for each task
-    minimum: Array  # minimum of the objective of each task
-    residual_share: Array  # see ``residual_share``
+    Parameters
+    ----------
+    block : TaskBlock
+    Q : array
+    alpha : float
+
+    Attributes
+    ----------
+    size : array
+        That of the block: the mean over the directions of the inputs of their sum of squares, for each task.
+    residual_share : array
+        The root of the unexplained share of the targets of each task: how far a change of ``Q`` cannot be undone.
+    """
+
+    R: Array  # inverse roots of the systems
+
+    def __init__(self, block: Any, Q: Array, alpha: float):
+        self.block, self.size = block, block.size
+        self.B, self.Z, self.minimum = self._minimise(block, Q, alpha)
+        xp, squares = namespace(block.squares), block.squares
+        tiny = float(xp.finfo(squares.dtype).smallest_normal)
+        self.residual_share = xp.sqrt((abs(self.minimum) + tiny) / (squares + tiny))  # rounding may make a minimum negative
+
+    def _minimise(self, block: Any, Q: Array, alpha: float) -> tuple[Array, Array, Array]:
+        """``B``, ``Z`` and the minimum of the objective of each task."""
+        raise NotImplementedError
 
     def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
         """The derivatives of ``B`` and of ``-Z`` when ``Q`` changes ``QB`` by ``dW`` and ``Q'Z`` by ``dZ``."""
-        ...
+        raise NotImplementedError
+
+    def _solve(self, x: Array) -> Array:
+        return times_transposed(self.R, times(self.R, x))
+
+    def in_precision_of(self, block: TaskBlock) -> Self:
+        """A copy that computes in the precision of ``block``, which holds the same numbers."""
+        twin = copy(self)
+        twin.block = block
+        for name in {"P", "Q", "R"} & vars(self).keys():
+            setattr(twin, name, cast(getattr(self, name), block.inputs.dtype))
+        return twin
 
 
-class TaskBlock(Protocol):
-    """The interface of a block of tasks."""
+class TaskBlock:
+    """Base of blocks of tasks; ``at`` minimises them."""
 
-    @property
-    def size(self) -> Array: ...
+    solved: ClassVar[type[Solved]]
+    inputs: Array  # its last axis are the features, its type is that of all numbers
+    size: Array
+    squares: Array  # sum of the squared targets of each task
 
-    @property
-    def squares(self) -> Array: ...  # sum of the squared targets of each task
-
-    @property
-    def dtype(self) -> Any: ...
-
-    @property
-    def n_tasks(self) -> int: ...
-
-    @property
-    def n_features(self) -> int: ...
-
-    def at(self, Q: Array, alpha: float) -> Solved: ...
+    def at(self, Q: Array, alpha: float) -> Solved:
+        return self.solved(self, Q, alpha)
 
     def independent_fit(self, shrink: float) -> Array:
         """Approximate ridge solutions of the tasks, one row each; the ridge is ``shrink`` times the size of the inputs."""
-        ...
+        raise NotImplementedError
 
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Tasks of similar size: centred inputs (``B x m x d``) and targets (``B x m``), times the square roots of the weights."""
-
-    X: Array
-    y: Array
-    size: Array
-
-    @classmethod
-    def of(cls, X: Array, y: Array) -> Stack:
-        return cls(X, y, namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2])
-
-    @property
-    def dtype(self) -> Any:
-        return self.X.dtype
-
-    @property
-    def n_tasks(self) -> int:
-        return self.X.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.X.shape[2]
-
-    @cached_property
-    def squares(self) -> Array:
-        return row_products(self.y, self.y)
-
-    def at(self, Q: Array, alpha: float) -> _SolvedStack:
-        return _SolvedStack(self, Q, alpha)
-
-    def independent_fit(self, shrink: float) -> Array:
-        lift = shrink * self.size
-        return three_cg_steps(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), lift)
+    def single(self) -> Self:
+        """A copy in single precision."""
+        held = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        numbers = {name: values for name, values in held.items() if getattr(values, "dtype", None) == np.float64}
+        return replace(self, **{name: values.astype(np.float32) for name, values in numbers.items()})  # type: ignore[type-var]
 
 
 def typical(sizes: Array) -> float:
@@ -123,67 +116,6 @@ def three_cg_steps(product: Callable[[Array], Array], target: Array, lift: Array
     return peak * W
 
 
-def residual_share(minimum: Array, squares: Array) -> Array:
-    """The root of the unexplained share of the targets of each task: how far a change of ``Q`` cannot be undone."""
-    tiny = float(namespace(squares).finfo(squares.dtype).smallest_normal)
-    return namespace(minimum).sqrt((abs(minimum) + tiny) / (squares + tiny))  # rounding may make the minimum negative
-
-
-@dataclass(frozen=True, eq=False)
-class Grams:
-    """Tasks stored by Gram matrices: ``X'X`` (``B x d x d``), ``X'y`` (``B x d``) and ``y'y``."""
-
-    G: Array
-    c: Array
-    squares: Array
-    size: Array
-
-    @property
-    def dtype(self) -> Any:
-        return self.G.dtype
-
-    @property
-    def n_tasks(self) -> int:
-        return self.G.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.G.shape[1]
-
-    def at(self, Q: Array, alpha: float) -> _SolvedGrams:
-        return _SolvedGrams(self, Q, alpha)
-
-    def independent_fit(self, shrink: float) -> Array:
-        return three_cg_steps(lambda W: times(self.G, W), self.c, shrink * self.size)
-
-
-class _SolvedGrams:
-    """Solutions of the systems ``Q'X'XQ + alpha``."""
-
-    def __init__(self, block: Grams, Q: Array, alpha: float):
-        self.G, self.size, self.Q = block.G, block.size, Q
-        self.R = inverse_roots(along(block.G, Q), alpha)
-        target = block.c @ Q
-        self.B = self._solve(target)
-        self.minimum = block.squares - row_products(target, self.B)
-        self.residual_share = residual_share(self.minimum, block.squares)
-        self.Z = 2 * (block.c - times(block.G, self.B @ Q.T))
-
-    def _solve(self, x: Array) -> Array:
-        return times_transposed(self.R, times(self.R, x))
-
-    def in_precision_of(self, block: Grams) -> _SolvedGrams:
-        """A copy that computes in the precision of ``block``, which holds the same products."""
-        twin = copy(self)
-        twin.G, twin.Q, twin.R = block.G, cast(self.Q, block.dtype), cast(self.R, block.dtype)
-        return twin
-
-    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        correlation = times(self.G, dW)
-        dB = self._solve(dZ / 2 - correlation @ self.Q)
-        return dB, 2 * (correlation + times(self.G, dB @ self.Q.T))
-
-
 def along(G: Array, Q: Array) -> Array:
     """``Q'GQ`` for each of the matrices ``G``."""
     n, d = G.shape[:2]
@@ -191,100 +123,119 @@ def along(G: Array, Q: Array) -> Array:
     return Q.T @ xp.reshape(xp.reshape(G, (n * d, d)) @ Q, (n, d, Q.shape[1]))
 
 
-class _SolvedStack:
+class _SolvedStack(Solved):
     """Solutions of the systems ``P'P + alpha`` or ``PP' + alpha``, ``P = XQ``, whichever are smaller."""
 
-    def __init__(self, block: Stack, Q: Array, alpha: float):
-        self.X, self.size, self.alpha = block.X, block.size, alpha
-        xp = namespace(Q)
-        n, m, d = block.X.shape
-        self.P = P = xp.reshape(xp.reshape(block.X, (n * m, d)) @ Q, (n, m, Q.shape[1]))
-        self.wide = P.shape[2] > m
-        across = xp.matrix_transpose(P)
-        self.R = inverse_roots(P @ across if self.wide else across @ P, alpha)
+    def _minimise(self, block: Stack, Q: Array, alpha: float) -> tuple[Array, Array, Array]:
+        self.alpha, self.P = alpha, block.along(Q)
+        self.wide, across = self.P.shape[2] > self.P.shape[1], namespace(Q).matrix_transpose(self.P)
+        self.R = inverse_roots(self.P @ across if self.wide else across @ self.P, alpha)
         if self.wide:
             u = self._solve(block.y)
-            self.B, left = times_transposed(P, u), alpha * u
+            B, left = times_transposed(self.P, u), alpha * u
         else:
-            self.B = self._solve(times_transposed(P, block.y))
-            left = block.y - times(P, self.B)
-        self.minimum = row_products(block.y, left)
-        self.residual_share = residual_share(self.minimum, block.squares)
-        self.Z = 2 * times_transposed(block.X, left)
-
-    def _solve(self, x: Array) -> Array:
-        return times_transposed(self.R, times(self.R, x))
-
-    def in_precision_of(self, block: Stack) -> _SolvedStack:
-        """A copy that computes in the precision of ``block``, which holds the same inputs."""
-        twin = copy(self)
-        twin.X, twin.P, twin.R = block.X, cast(self.P, block.dtype), cast(self.R, block.dtype)
-        return twin
+            B = self._solve(times_transposed(self.P, block.y))
+            left = block.y - times(self.P, B)
+        return B, 2 * times_transposed(block.X, left), row_products(block.y, left)
 
     def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
-        e, dZ = times(self.X, dW), dZ / 2
+        X, dZ = self.block.X, dZ / 2
+        e = times(X, dW)
         if self.wide:
             e = self._solve(times(self.P, dZ) + self.alpha * e)
             dB = (dZ - times_transposed(self.P, e)) / self.alpha
         else:
             dB = self._solve(dZ - times_transposed(self.P, e))
             e = e + times(self.P, dB)
-        return dB, 2 * times_transposed(self.X, e)
+        return dB, 2 * times_transposed(X, e)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Shared inputs along the eigenvectors of their Gram matrix: row ``i`` has inputs ``d_i diag(root)`` and targets ``y_i``.
+class Stack(TaskBlock):
+    """Tasks of similar size: centred inputs (``B x m x d``) and targets (``B x m``), times the square roots of the weights."""
 
-    The rows take the place of the tasks and the structure acts on the tasks. One small eigendecomposition solves all systems.
-    """
+    solved = _SolvedStack
+    X: Array
+    y: Array
+    size: Array
+    tasks: Array | slice = field(default_factory=lambda: slice(None))  # positions among all tasks
 
-    d: Array
-    y: Array  # one row for each ``d_i``
-    root: Array  # sqrt(c), for each task of the problem
-
-    @property
-    def size(self) -> Array:
-        return self.d**2 * float(namespace(self.root).mean(self.root**2))
-
-    @property
-    def dtype(self) -> Any:
-        return self.y.dtype
+    @classmethod
+    def of(cls, X: Array, y: Array) -> Stack:
+        return cls(X, y, namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2])
 
     @property
-    def n_tasks(self) -> int:
-        return self.y.shape[0]
+    def inputs(self) -> Array:
+        return self.X
 
-    @property
-    def n_features(self) -> int:
-        return self.y.shape[1]
-
-    @property
+    @cached_property
     def squares(self) -> Array:
         return row_products(self.y, self.y)
 
-    def at(self, Q: Array, alpha: float) -> _SolvedRows:
-        return _SolvedRows(self, Q, alpha)
+    def along(self, Q: Array) -> Array:
+        """``XQ``."""
+        xp, (n, m, d) = namespace(Q), self.X.shape
+        return xp.reshape(xp.reshape(self.X, (n * m, d)) @ Q, (n, m, Q.shape[1]))
+
+    def moments_along(self, U: Array) -> Array:
+        """``U'X'XU`` for each task."""
+        rows = self.along(cast(U, self.inputs.dtype))
+        return np.matmul(rows.transpose(0, 2, 1), rows)
 
     def independent_fit(self, shrink: float) -> Array:
-        k = self.d**2
-        return (self.d / (k + (typical(k) or 1.0)))[:, None] * self.y * self.root
+        lift = shrink * self.size
+        return three_cg_steps(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), lift)
 
 
-class _SolvedRows:
+class _SolvedGrams(Solved):
+    """Solutions of the systems ``Q'X'XQ + alpha``."""
+
+    def _minimise(self, block: Grams, Q: Array, alpha: float) -> tuple[Array, Array, Array]:
+        self.Q, self.R, target = Q, inverse_roots(along(block.G, Q), alpha), block.c @ Q
+        B = self._solve(target)
+        return B, 2 * (block.c - times(block.G, B @ Q.T)), block.squares - row_products(target, B)
+
+    def derivative(self, dW: Array, dZ: Array) -> tuple[Array, Array]:
+        G = self.block.G
+        correlation = times(G, dW)
+        dB = self._solve(dZ / 2 - correlation @ self.Q)
+        return dB, 2 * (correlation + times(G, dB @ self.Q.T))
+
+
+@dataclass(frozen=True, eq=False)
+class Grams(TaskBlock):
+    """Tasks stored by Gram matrices: ``X'X`` (``B x d x d``), ``X'y`` (``B x d``) and ``y'y``."""
+
+    solved = _SolvedGrams
+    G: Array
+    c: Array
+    squares: Array
+    size: Array
+    tasks: Array | slice = field(default_factory=lambda: slice(None))  # positions among all tasks
+
+    @property
+    def inputs(self) -> Array:
+        return self.G
+
+    def moments_along(self, U: Array) -> Array:
+        """``U'X'XU`` for each task."""
+        return along(self.G, cast(U, self.inputs.dtype))
+
+    def independent_fit(self, shrink: float) -> Array:
+        return three_cg_steps(lambda W: times(self.G, W), self.c, shrink * self.size)
+
+
+class _SolvedRows(Solved):
     """Solutions of the systems ``d_i^2 E + alpha`` with ``E = Q' diag(c) Q``."""
 
-    def __init__(self, block: Rows, Q: Array, alpha: float):
-        self.block, self.size, self.d = block, block.size, block.d[:, None]
-        self.Q = block.root[:, None] * Q
+    def _minimise(self, block: Rows, Q: Array, alpha: float) -> tuple[Array, Array, Array]:
+        self.d, self.Q = block.d[:, None], block.root[:, None] * Q
         e, V = eigh(self.Q.T @ self.Q)
         self.V = like(V, Q)
         self.inverse = 1 / (self.d**2 * like(np.maximum(e, 0.0), Q) + alpha)
-        self.B = self._solve(self.d * (block.y @ self.Q))
-        left = block.y - self.d * (self.B @ self.Q.T)
-        self.minimum = row_products(block.y, left)
-        self.residual_share = residual_share(self.minimum, row_products(block.y, block.y))
-        self.Z = 2 * self.d * left * block.root
+        B = self._solve(self.d * (block.y @ self.Q))
+        left = block.y - self.d * (B @ self.Q.T)
+        return B, 2 * self.d * left * block.root, row_products(block.y, left)
 
     def _solve(self, x: Array) -> Array:
         return ((x @ self.V) * self.inverse) @ self.V.T
@@ -294,3 +245,32 @@ class _SolvedRows:
         dB = self._solve(dZ / 2 - self.d * (e @ self.Q))
         e = e + self.d * (dB @ self.Q.T)
         return dB, 2 * self.d * e * self.block.root
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(TaskBlock):
+    """Shared inputs along the eigenvectors of their Gram matrix: row ``i`` has inputs ``d_i diag(root)`` and targets ``y_i``.
+
+    The rows take the place of the tasks and the structure acts on the tasks. One small eigendecomposition solves all systems.
+    """
+
+    solved = _SolvedRows
+    d: Array
+    y: Array  # one row for each ``d_i``
+    root: Array  # sqrt(c), for each task of the problem
+
+    @property
+    def inputs(self) -> Array:
+        return self.root
+
+    @cached_property
+    def size(self) -> Array:
+        return self.d**2 * float(namespace(self.root).mean(self.root**2))
+
+    @cached_property
+    def squares(self) -> Array:
+        return row_products(self.y, self.y)
+
+    def independent_fit(self, shrink: float) -> Array:
+        k = self.d**2
+        return (self.d / (k + (typical(k) or 1.0)))[:, None] * self.y * self.root

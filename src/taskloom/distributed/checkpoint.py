@@ -6,6 +6,7 @@ import json
 import os
 import zipfile
 from dataclasses import dataclass, field, fields
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,6 @@ from ..problem.solution import History
 
 Array = np.ndarray
 RELATIVE_TOLERANCE = 1e-9  # sums over the data differ by rounding if rows are partitioned in another way
-
-
-@dataclass(frozen=True)
-class Saved:
-    """The content of a checkpoint: the factor and the history."""
-
-    Q: Array
-    history: History
 
 
 @dataclass(frozen=True)
@@ -39,28 +32,24 @@ class Checkpoint:
         with atomic_path(self.path) as temporary, temporary.open("wb") as file:
             np.savez(file, problem=np.array(json.dumps(self.problem)), Q=Q, **columns)
 
-    def read(self) -> Saved | None:
-        """The checkpoint, or ``None`` if there is no file; one of another problem is refused."""
+    def read(self) -> tuple[Array, History] | tuple[None, None]:
+        """The factor and the history of the checkpoint, if there is a file; one of another problem is refused."""
         if not os.path.exists(self.path):
-            return None
+            return None, None
         try:
             with np.load(self.path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             problem = json.loads(str(arrays["problem"]))
             history = History(*(arrays[f"history_{column.name}"].tolist() for column in fields(History)))
-            saved = Saved(arrays["Q"], history)
+            saved = arrays["Q"], history
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{self.path} is no checkpoint of a fit ({error}); remove it, or name another file") from None
         for name, ours in self.problem.items():
             theirs = problem.get(name)
-            same = _close(ours, theirs) if isinstance(ours, float) else ours == theirs
-            if not same:
+            numbers = isinstance(ours, float) and isinstance(theirs, float)
+            if not (isclose(ours, theirs, rel_tol=RELATIVE_TOLERANCE) if numbers else ours == theirs):
                 raise ValueError(
                     f"{self.path} is the checkpoint of another fit: its {name} was {theirs!r}, here it is {ours!r}; "
                     "name another file, or remove it to begin anew"
                 )
         return saved
-
-
-def _close(ours: float, theirs: Any) -> bool:
-    return isinstance(theirs, float) and abs(ours - theirs) <= RELATIVE_TOLERANCE * max(abs(ours), abs(theirs))

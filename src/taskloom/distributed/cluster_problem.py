@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from ..losses import Squared
 from ..problem.evidence import Evidence
-from ..problem.problem import relative_gap, scaled_bound
+from ..problem.problem import scaled_bound
+from ..solvers.engine_run import RemoteProblem
 from ..solvers.factor.lbfgs import LbfgsRun
 from ..solvers.supervised.sides import ridged
 from .dask_engine import DaskEngine, DaskTasks
@@ -27,52 +27,25 @@ class ClusterPoint:
     penalty: float
 
 
-@dataclass(frozen=True, eq=False)
-class ClusterProblem:
+class ClusterProblem(RemoteProblem):
     """What the loop asks of any problem, from sums over the tasks.
 
     D(c) = 2 c <y, r> - c^2 (||r||^2 + ridge ||W||^2) - F*(c^2 Z1'Z1 / (4 alpha)),   r the residuals,  Z1 = 2 X'r - 2 ridge W
     """
 
-    loss: ClassVar[Squared] = Squared()
-    notes: ClassVar[tuple[str, ...]] = ()
-    engine: DaskEngine
-    structure: Any
-    alpha: float
-    ridge: float
-
-    @property
-    def scale(self) -> float:
-        return self.engine.target_squares
-
-    @property
-    def rounding_floor(self) -> float:
-        return self.engine.rounding_floor
-
-    def relative(self, gap: float, size: float = 0.0) -> float:
-        return relative_gap(gap, size, self.scale, self.rounding_floor)
+    def __init__(self, engine: DaskEngine, structure: Any, alpha: float, ridge: float):
+        self.engine, self.structure, self.alpha, self.ridge = engine, structure, alpha, ridge
+        self.scale, self.rounding_floor = engine.target_squares, engine.rounding_floor
 
     def evidence(self, point: Any, tol: float = 0.0) -> Evidence:
         if point is None:
-            return self.evidence_of_constants()
-        tasks: DaskTasks = point.tasks
-        size, correlations = tasks.moments(self.ridge)
-        loss = tasks.minimum - self.alpha * tasks.squared_norm
-        dual = self._bound(tasks.minimum, loss + self.ridge * size, correlations)
-        return Evidence(point, loss + point.penalty, dual)
-
-    def _bound(self, product: float, cost: float, correlations: Array) -> float:
-        return scaled_bound(2 * product, cost, self.structure.ray(correlations / (4 * self.alpha)))
-
-    def evidence_of_constants(self) -> Evidence:
-        return Evidence(None, self.scale, self._bound(self.scale, self.scale, self.engine.correlations_at_zero))
-
-    def settled(self, point: Any) -> tuple[Any, float]:
-        return point, 0.0
-
-    def enlarged(self, point: Any, tol: float, moved: bool, stalled: bool) -> None:
-        """``None``: no direction is omitted."""
-        return
+            objective, product, cost, correlations = self.scale, self.scale, self.scale, self.engine.correlations_at_zero
+        else:
+            tasks: DaskTasks = point.tasks
+            (size, correlations), product = tasks.moments, tasks.minimum
+            loss = product - self.alpha * tasks.squared_norm
+            objective, cost = loss + point.penalty, loss + self.ridge * size
+        return Evidence(point, objective, scaled_bound(2 * product, cost, self.structure.ray(correlations / (4 * self.alpha))))
 
 
 class ClusterLbfgs(LbfgsRun):
@@ -104,7 +77,7 @@ class ClusterLbfgs(LbfgsRun):
         problem, landed = self.problem, self.structure.project_factor(Q)
         tasks = problem.engine.eliminate(self._root(Q))
         value = tasks.minimum + self.structure.f(np.linalg.svd(landed, compute_uv=False) ** 2)
-        gradient = self.structure.pull_back(Q, -tasks.moments(problem.ridge)[1] @ landed / (2 * problem.alpha))
+        gradient = self.structure.pull_back(Q, -tasks.moments[1] @ landed / (2 * problem.alpha))
         return value, gradient, tasks
 
     def _metric(self) -> Array:

@@ -15,18 +15,10 @@ from .._linalg import psd_eigh, symmetric
 from ..engines.local import WeightSpectrum
 from . import worker_tasks
 from .dask_workers import Workers, owners
-from .task_summaries import TaskSummary, merge
+from .task_summaries import TaskSummary
 from .worker_tasks import WorkerTasks, add, unpacked
 
 Array = np.ndarray
-
-
-def _identity(Q: Array) -> Array:
-    return Q
-
-
-def _worker_tasks(parts: Sequence[TaskSummary], centre: bool, task_weights: Array) -> WorkerTasks:
-    return WorkerTasks.of(merge(parts, centre), task_weights)
 
 
 class DaskEngine:
@@ -75,7 +67,7 @@ class DaskEngine:
         order = np.argsort(owner, kind="stable")
         ends = np.searchsorted(owner[order], np.arange(len(present) + 1))
         self.worker_tasks = [
-            submit("tasks", _worker_tasks, pieces[to], centre, task_weights[order[ends[to] : ends[to + 1]]])
+            submit("tasks", WorkerTasks.of, pieces[to], centre, task_weights[order[ends[to] : ends[to + 1]]])
             for to in sorted(pieces)
         ]
         statistics.clear()
@@ -86,7 +78,7 @@ class DaskEngine:
 
     def each(self, name: str, function: Callable, over: Sequence[Any], *arguments: Any) -> list[Any]:
         submit = self.workers.submit
-        held = [submit("factor", _identity, a) if isinstance(a, np.ndarray) else a for a in arguments]
+        held = [submit("factor", np.asarray, a) if isinstance(a, np.ndarray) else a for a in arguments]
         return [submit(name, function, one, *held) for one in over]
 
     @cached_property
@@ -155,32 +147,30 @@ class DaskTasks:
         found = engine.sum("sum", worker_tasks.sums, futures)
         self.minimum, self.squared_norm = found[:2].tolist()
         self.product, self.curvature = found[2 : 2 + d * q].reshape(d, q), unpacked(found[2 + d * q :], q)
-        self._moments: dict[float, tuple[float, Array]] = {}
 
-    def moments(self, ridge: float = 0.0) -> tuple[float, Array]:
+    @cached_property
+    def moments(self) -> tuple[float, Array]:
         """``||W||^2`` (with a ridge), and ``Z1'Z1`` with ``Z1 = Z - 2 ridge W``."""
-        if ridge not in self._moments:
-            found = self.engine.sum("moments", worker_tasks.moments, self.futures, ridge)
-            self._moments[ridge] = float(found[0]), unpacked(found[1:], self.engine.n_features)
-        return self._moments[ridge]
+        found = self.engine.sum("moments", worker_tasks.moments, self.futures, self.engine.ridge)
+        return float(found[0]), unpacked(found[1:], self.engine.n_features)
 
     def hessian(self, dQ: Array) -> Array:
         return self.engine.sum("product", worker_tasks.hessian, self.futures, dQ)
 
     def correlation_gram(self, X: Array) -> Array:
-        if self._moments:
-            return X.T @ self.moments()[1] @ X
+        if "moments" in vars(self):
+            return X.T @ self.moments[1] @ X
         return self.engine.sum("product", worker_tasks.LocalTasks.correlation_gram, self.futures, X)
 
     def outside(self, U: Array) -> tuple[float, float]:
-        M = self.moments()[1]
+        M = self.moments[1]
         outside = M - U @ (U.T @ M)
         outside = symmetric(outside - (outside @ U) @ U.T)
         share, curvature = self.engine.sum("product", worker_tasks.curvature_outside, self.futures, U).tolist()
         return float(np.linalg.eigvalsh(outside)[-1]), curvature / share if share > 0 else 0.0
 
     def grown(self, Q: Array, step: float) -> tuple[Array, Array]:
-        return np.linalg.eigh(symmetric(Q @ Q.T + step * self.moments()[1]))
+        return np.linalg.eigh(symmetric(Q @ Q.T + step * self.moments[1]))
 
     def weight_spectrum(self) -> WeightSpectrum:
         return self.engine._spectrum(self.engine.sum("moments", worker_tasks.weight_moments, self.futures))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,14 +27,9 @@ from .fit_context import FitContext
 from .partitions import count_observed, empty_tables, names_columns, read_shared, row_blocks
 from .progress_bar import progress_report
 from .task_summaries import PooledRows
-from .tasks_by_worker import NOTHING, fit_gaps, fit_long
+from .tasks_by_worker import NOTHING, fit_own
 
-UNUSED = {
-    "approximation",
-    "n_components",
-    "standardize_targets",
-    "device",
-}  # must have their defaults
+UNUSED = {"approximation", "n_components", "standardize_targets", "device"}  # must have their defaults
 SETTINGS = {*MultiTaskRegressor._get_param_names()} - UNUSED
 INSTALL = 'taskloom.distributed needs Dask; install it with pip install "taskloom[distributed]"'
 
@@ -107,11 +101,10 @@ def fit(
     def fitted(estimator: Any) -> FittedState:
         watch = Watch.over(estimator, X, y, model.max_iter) if getattr(estimator, "_skl_callbacks", None) else None
         with progress_report(bool(model.verbose) if progress is None else progress, model.tol) as report:
-            last = vars(estimator).get("_state")
-            context = FitContext(model, columns, Workers(client), precision, report, watch, last)
-            fit_table = fit_long if model.task_column is not None else _fit_wide
+            context = FitContext(model, columns, Workers(client), precision, report, watch, vars(estimator).get("_state"))
             with limited_time(model.time_limit):
-                state = fit_table(context, blocks, targets, file)
+                long = model.task_column is not None
+                state = fit_own(context, None, blocks, file) if long else _fit_wide(context, targets, blocks, file)
         if watch is not None:
             watch.end(dict)
         return state
@@ -123,11 +116,9 @@ def fit(
 
 def _client(client: Any) -> Any:
     try:
-        import dask
         import distributed
     except ImportError as error:
         raise ImportError(INSTALL) from error
-    del dask
     if client is not None:
         if not isinstance(client, distributed.Client):
             raise ValueError(f"client must be a distributed.Client, got {type(client).__name__}")
@@ -149,11 +140,9 @@ def _accept(model: Any) -> None:
             'under joblib.parallel_config(backend="dask")'
         )
     model._validate_params()
-    squared = not isinstance(model.loss, dict) and as_loss(model.loss).quadratic
-    if not squared:
+    if isinstance(model.loss, dict) or not as_loss(model.loss).quadratic:
         raise ValueError(f"distributed.fit needs the squared loss, got loss={model.loss!r}")
-    linear = isinstance(model.kernel, str) and model.kernel == "linear"
-    if not linear:
+    if not (isinstance(model.kernel, str) and model.kernel == "linear"):
         raise ValueError(
             f'distributed.fit needs kernel="linear", got kernel={model.kernel!r}; map the inputs to features first'
         )
@@ -175,7 +164,7 @@ def _precision(empty_X: Any, task_column: Any) -> np.dtype:
     return np.dtype("float32" if set(kinds) == {"float32"} else "float64")
 
 
-def _fit_wide(context: FitContext, blocks: Sequence[tuple], empty_y: Any, checkpoint: Any) -> FittedState:
+def _fit_wide(context: FitContext, empty_y: Any, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
     """Fit to wide tables: shared inputs if no target is missing."""
     counted = context.workers.read("count", count_observed, [(X if names_columns(y) else None, y) for X, y in blocks])
     total = np.sum(context.workers.gather(counted), axis=0)
@@ -185,7 +174,7 @@ def _fit_wide(context: FitContext, blocks: Sequence[tuple], empty_y: Any, checkp
     targets = TargetInfo(tasks_=column_names(empty_y, len(observed)), wide=empty_y.ndim == 2)
     if not observed.all():
         raise ValueError(f"task {shown(targets.tasks_[int(np.argmin(observed))])} has no observation (all NaN); leave it out")
-    fit_tasks = _fit_shared if (observed == rows).all() else fit_gaps
+    fit_tasks = _fit_shared if (observed == rows).all() else fit_own
     return fit_tasks(context, targets, blocks, checkpoint)
 
 
@@ -196,30 +185,22 @@ def _fit_shared(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple
             "tasks that share all their inputs are read in one pass and solved on the client: there is nothing to checkpoint"
         )
     model, n_tasks, structure = context.model, len(targets.tasks_), context.structure(targets)
-    parts = context.workers.read("statistics", read_shared, blocks, context.centre)
-    shared: PooledRows = context.workers.gather(context.workers.total("sum", parts, PooledRows.merged, context.centre))
-    inputs = np.vstack([shared.root, np.zeros(context.n_features)])  # the last row holds the residual sums of squares
-    y = np.vstack([shared.targets, np.sqrt(shared.rest)])
-    weight = context.task_weights(targets, np.full(n_tasks, float(shared.count))) / shared.count
-    rows, every = np.arange(len(inputs)), np.arange(n_tasks)
-    seen = Observations(np.tile(rows, n_tasks), np.repeat(every, rows.size), y.T.ravel(), np.repeat(weight, rows.size), n_tasks)
-    features: Any = build_features(inputs, "linear", structure.keeps_columns)
-    problem = Problem(features.phi, seen, model.loss, structure, float(model.alpha), float(model.ridge), False)
+    parts = context.workers.read("statistics", read_shared, blocks)
+    rows: PooledRows = context.workers.gather(context.workers.total("sum", parts, PooledRows.merged))
+    seen = Observations.from_wide(rows.Y, None, context.task_weights(targets, np.full(n_tasks, float(rows.count))))
+    features: Any = build_features(rows.X, "linear", structure.keeps_columns)
+    problem = Problem(features.phi, seen, model.loss, structure, float(model.alpha), float(model.ridge), context.centre)
     start = context.start(targets)
 
     def state(point: tuple[Any, Any]) -> FittedState:
-        W, _ = point
-        b = shared.target_mean - shared.mean @ features.coef(W)
-        A = problem.best_penalty(W)[1]
-        nothing = np.zeros(seen.y.size)
-        return context.fitted(targets, features, problem, Solution(W, b, A, nothing, NOTHING, History(), "auto"))
+        A, nothing = problem.best_penalty(point[0])[1], np.zeros(seen.y.size)
+        return context.fitted(targets, features, problem, Solution(*point, A, nothing, NOTHING, History(), "auto"))
 
     solution = solve(
         problem,
         model.solver,
-        start=None if start is None else (features.weights(start[0].T), np.zeros(n_tasks)),
+        start=None if start is None else (features.weights(start[0].T), start[1]),
         callback=context.callback(problem.relative, state),
         **context.limits,
     )
-    b = shared.target_mean - shared.mean @ features.coef(solution.W)
-    return context.fitted(targets, features, problem, replace(solution, b=b))
+    return context.fitted(targets, features, problem, solution)

@@ -124,18 +124,13 @@ def read_wide(inputs: Any, y: Any, centre: bool, place: int) -> TaskSummary:
     return TaskSummary.side_by_side(parts, X.shape[1] + 1)
 
 
-def read_shared(inputs: Any, y: Any, centre: bool, place: int) -> PooledRows:
+def read_shared(inputs: Any, y: Any, place: int) -> PooledRows:
     """The statistics of a block in which every task was observed in every row."""
     X, Y = _checked(inputs, y, place)
-    return PooledRows.of(X, _columns(Y), centre)
+    return PooledRows.merged([PooledRows(X, _columns(Y), len(X))])
 
 
 def count_observed(inputs: Any, y: Any, _: int) -> Array:
     """The number of rows of a block, and for each task of a wide table in how many it was observed."""
     Y = np.asarray(split_targets(inputs, y)[1], dtype=float)
     return np.append(len(Y), np.count_nonzero(~np.isnan(_columns(Y)), axis=0))
-
-
-def names_of(statistics: TaskSummary) -> tuple[Array, Array]:
-    """The tasks of a block, and their numbers of rows."""
-    return statistics.labels, statistics.counts

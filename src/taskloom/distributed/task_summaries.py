@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..design import batches
+from ..design.sufficient_statistics import rows_with
 
 Array = np.ndarray
 
@@ -63,13 +64,12 @@ def summarise(rows: Array, task: Array, labels: Array, centre: bool) -> TaskSumm
         rows = rows - means[task]
         means += (drift := np.add.reduceat(rows, starts[:-1], axis=0) / counts[:, None])  # a second pass corrects rounding
         rows -= drift[task]
-    kept, starts = shortened(rows, counts, starts)
-    return TaskSummary(labels, kept, starts, counts, means)
+    return TaskSummary(labels, *shortened(rows, counts), counts, means)
 
 
-def shortened(rows: Array, counts: Array, starts: Array) -> tuple[Array, Array]:
-    """The same moments in at most ``width`` rows for each task; tasks of similar size are decomposed together."""
-    width = rows.shape[1]
+def shortened(rows: Array, counts: Array) -> tuple[Array, Array]:
+    """The same moments in at most ``width`` rows for each task, and where each begins; similar sizes go together."""
+    width, starts = rows.shape[1], np.concatenate([[0], np.cumsum(counts)])
     held = np.minimum(counts, width)
     ends = np.concatenate([[0], np.cumsum(held)])
     out = np.empty((ends[-1], width))
@@ -101,48 +101,28 @@ def merge(parts: Sequence[TaskSummary], centre: bool) -> TaskSummary:
         owner.append(task[several])
     stacked, by = np.concatenate(rows), np.concatenate(owner)
     order = np.argsort(by, kind="stable")
-    sizes = np.bincount(by, minlength=len(labels))
-    kept, ends = shortened(stacked[order], sizes, np.concatenate([[0], np.cumsum(sizes)]))
-    return TaskSummary(labels, kept, ends, total, mean)
+    return TaskSummary(labels, *shortened(stacked[order], np.bincount(by, minlength=len(labels))), total, mean)
 
 
 @dataclass(frozen=True, eq=False)
 class PooledRows:
-    """Statistics of shared inputs: a root of their moments, the rotated targets, and their residual sums of squares."""
+    """Rows that all tasks share, or at most ``d + 2`` of equal weight that have the same moments and stand for ``count``."""
 
-    root: Array  # at most ``d x d``
-    targets: Array  # at most ``d x T``
-    rest: Array  # sums of squares of the targets outside the range of the inputs, ``T``
+    X: Array
+    Y: Array
     count: int
-    mean: Array
-    target_mean: Array
 
     @classmethod
-    def of(cls, X: Array, Y: Array, centre: bool) -> PooledRows:
-        mean, target_mean = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
-        if centre and len(X):
-            mean, target_mean = X.mean(axis=0), Y.mean(axis=0)
-        return cls._decomposed(X - mean, Y - target_mean, np.zeros(Y.shape[1]), len(X), mean, target_mean)
-
-    @classmethod
-    def _decomposed(cls, X: Array, Y: Array, rest: Array, count: int, mean: Array, target_mean: Array) -> PooledRows:
-        U, root = np.linalg.qr(X)
-        targets = U.T @ Y
-        left = Y - U @ targets
-        return cls(root, targets, rest + np.einsum("nt,nt->t", left, left), count, mean, target_mean)
-
-    @classmethod
-    def merged(cls, parts: Sequence[PooledRows], centre: bool) -> PooledRows:
-        if len(parts) == 1:
-            return parts[0]
-        counts = np.array([part.count for part in parts])
-        share = counts / counts.sum()
-        means, target_means = np.array([part.mean for part in parts]), np.array([part.target_mean for part in parts])
-        mean, target_mean = share @ means, share @ target_means
-        inputs, targets = [part.root for part in parts], [part.targets for part in parts]
-        if centre:
-            size = np.sqrt(counts)[:, None]
-            inputs.append(size * (means - mean))
-            targets.append(size * (target_means - target_mean))
-        rest = np.sum([part.rest for part in parts], axis=0)
-        return cls._decomposed(np.vstack(inputs), np.vstack(targets), rest, int(counts.sum()), mean, target_mean)
+    def merged(cls, parts: Sequence[PooledRows]) -> PooledRows:
+        """The statistics of all rows together."""
+        X, Y = np.vstack([part.X for part in parts]), np.vstack([part.Y for part in parts])
+        if len(X) <= X.shape[1] + 2 and all(part.count == len(part.X) for part in parts):
+            return cls(X, Y, len(X))
+        s = np.concatenate([np.full(len(part.X), part.count / max(len(part.X), 1)) for part in parts])
+        count = sum(part.count for part in parts)
+        x_mean, y_mean, root = s @ X / count, s @ Y / count, np.sqrt(s / count)[:, None]
+        U, R = np.linalg.qr(root * (X - x_mean))
+        centred = root * (Y - y_mean)
+        targets = U.T @ centred
+        left = centred - U @ targets
+        return cls(*rows_with(x_mean, y_mean, R, targets, np.sqrt(np.einsum("nt,nt->t", left, left))), count)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,63 +15,41 @@ from ..engines.local import WeightSpectrum
 from ..estimators.fitted import FittedState
 from ..estimators.validation import TargetInfo
 from ..features.kernels import LinearFeatures
-from ..losses import Loss, as_loss
 from ..problem.solution import Certificate, History, Solution
 from ..solvers.engine_run import RemoteFactored, solve_remote
 from ..solvers.record import Outcome
-from ..structures import Structure, as_structure
+from ..structures import as_structure
 from ..tables.layout import code_labels, sorted_labels
 from .checkpoint import Checkpoint
 from .cluster_problem import ClusterLbfgs, ClusterProblem
 from .dask_engine import DaskEngine
 from .fit_context import FitContext
-from .partitions import names_of, read_long, read_wide
+from .partitions import read_long, read_wide
 
 Array = np.ndarray
 NOTHING = Certificate(np.nan, -np.inf, np.inf, np.inf, "callback", "The fit is not done.")  # of a fit under way
 
 
-@dataclass(frozen=True, eq=False)
-class SolvedProblem:
-    """The part of a problem that a fitted state needs, where the observations are on the workers."""
-
-    loss: Loss
-    structure: Structure
-    alpha: float
-    ridge: float
-    n_tasks: int
-    Z: Array
-
-    def correlate(self, _: Array) -> Array:
-        """``Z = Phi'G`` at the end of the fit."""
-        return self.Z
-
-
-def fit_long(context: FitContext, blocks: Sequence[tuple], _: Any, checkpoint: Any) -> FittedState:
-    """Fit to long tables."""
+def fit_own(context: FitContext, targets: TargetInfo | None, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
+    """Fit to wide tables with missing targets; or to long ones, where ``None`` stands for tasks that are not known yet."""
     _accept(context)
-    statistics = context.workers.read("statistics", read_long, blocks, context.model.task_column, context.centre)
-    names = _names(context, statistics)
-    sizes = [len(labels) for labels, _ in names]
-    if not any(sizes):
-        raise ValueError("y holds nothing but NaN: no task was observed")
-    everywhere = np.concatenate([labels for labels, _ in names if len(labels)])
-    targets = TargetInfo(tasks_=sorted_labels(everywhere), wide=False)
-    present = np.split(code_labels(everywhere, targets.tasks_), np.cumsum(sizes)[:-1])
-    return _fit(context, targets, statistics, present, [n for _, n in names], checkpoint)
-
-
-def fit_gaps(context: FitContext, targets: TargetInfo, blocks: Sequence[tuple], checkpoint: Any) -> FittedState:
-    """Fit to wide tables with missing targets."""
-    _accept(context)
-    statistics = context.workers.read("statistics", read_wide, blocks, context.centre)
-    names = _names(context, statistics)
-    return _fit(context, targets, statistics, [label for label, _ in names], [n for _, n in names], checkpoint)
+    workers = context.workers
+    read = (read_long, blocks, context.model.task_column) if targets is None else (read_wide, blocks)
+    statistics = workers.read("statistics", *read, context.centre)
+    names = workers.gather([workers.submit("names", attrgetter("labels", "counts"), each) for each in statistics])
+    present, counts = map(list, zip(*names, strict=True))
+    if targets is None:
+        sizes = list(map(len, present))
+        if not any(sizes):
+            raise ValueError("y holds nothing but NaN: no task was observed")
+        everywhere = np.concatenate([labels for labels in present if len(labels)])
+        targets = TargetInfo(tasks_=sorted_labels(everywhere), wide=False)
+        present = np.split(code_labels(everywhere, targets.tasks_), np.cumsum(sizes)[:-1])
+    return _fit(context, targets, statistics, present, counts, checkpoint)
 
 
 def _accept(context: FitContext) -> None:
-    structure, solver = context.model.structure, context.model.solver
-    posed = as_structure(structure)
+    posed, solver = as_structure(context.model.structure), context.model.solver
     if not posed.either_side:
         raise ValueError(
             "tasks with inputs of their own need a spectral structure (Trace, Frobenius, Schatten, "
@@ -80,10 +59,6 @@ def _accept(context: FitContext) -> None:
         raise ValueError(
             f'tasks with inputs of their own have one distributed solver; leave solver="auto", got solver={solver!r}'
         )
-
-
-def _names(context: FitContext, statistics: Sequence[Any]) -> list[tuple[Array, Array]]:
-    return context.workers.gather([context.workers.submit("names", names_of, each) for each in statistics])
 
 
 def _fit(
@@ -96,17 +71,15 @@ def _fit(
     weights, alpha, ridge = context.task_weights(targets, total), float(model.alpha), float(model.ridge)
     engine = DaskEngine(context.workers, statistics, present, counts, weights, context.centre, alpha, ridge, context.n_features)
     problem = ClusterProblem(engine, structure, alpha, ridge)
-    solver, start, last = RemoteFactored(other=ClusterLbfgs), context.start(targets), History()
+    solver, start = RemoteFactored(other=ClusterLbfgs), context.start(targets)
     weights_of_start = None if start is None else WeightSpectrum.of(start[0])
-    saved = None
+    factor = before = None
     if checkpoint is not None:
         checkpoint = Checkpoint(checkpoint.path, checkpoint.every, _described(context, targets, problem, total))
-        saved = checkpoint.read()
+        factor, before = checkpoint.read()
     told = context.callback(problem.relative, lambda point: _state(context, targets, problem, point))
 
     def report(history: History) -> bool:
-        nonlocal last
-        last = history
         if checkpoint is not None and len(history) % checkpoint.every == 0:
             checkpoint.write(solver.run.here.Q, history)
         return told(history)
@@ -114,9 +87,9 @@ def _fit(
     found = solve_remote(
         problem,
         solver,
-        start=weights_of_start if saved is None else saved.Q,
+        start=weights_of_start if factor is None else factor,
         callback=report,
-        history=None if saved is None else saved.history,
+        history=before,
         name=f"solver Distributed on {len(context.workers.client.nthreads())} workers",
         **context.limits,
     )
@@ -127,12 +100,11 @@ def _fit(
 
 def _described(context: FitContext, targets: TargetInfo, problem: ClusterProblem, total: Array) -> dict[str, Any]:
     """Settings and statistics that identify a problem."""
-    model = context.model
     return {
         "structure": repr(problem.structure),
-        "alpha": float(model.alpha),
-        "ridge": float(model.ridge),
-        "fit_intercept": bool(model.fit_intercept),
+        "alpha": problem.alpha,
+        "ridge": problem.ridge,
+        "fit_intercept": context.centre,
         "number of inputs": context.n_features,
         "number of tasks": len(targets.tasks_),
         "digest of the task names": hashlib.sha256(repr(targets.tasks_.tolist()).encode()).hexdigest()[:16],
@@ -146,7 +118,6 @@ def _state(
     context: FitContext, targets: TargetInfo, problem: ClusterProblem, point: Any, found: Outcome | None = None
 ) -> FittedState:
     """Gather the weights of a point; a certified one has the best structure for them."""
-    d, n_tasks = context.n_features, len(targets.tasks_)
     with no_time_limit():  # the fit is done
         W, Z, b = problem.engine.weights(None if point is None else point.tasks)
     A, penalty = problem.structure.final_structure(np.sqrt(problem.alpha) * W)
@@ -155,6 +126,5 @@ def _state(
         loss = point.tasks.minimum - problem.alpha * point.tasks.squared_norm
         primal = min(certificate.primal, loss + penalty + problem.ridge * float(np.vdot(W, W)))
         certificate = replace(certificate, primal=primal)
-    remote = SolvedProblem(as_loss(context.model.loss), problem.structure, problem.alpha, problem.ridge, n_tasks, Z)
     solution = Solution(W, b, A, np.zeros(0), certificate, history, "distributed", Z=Z)
-    return context.fitted(targets, LinearFeatures(np.empty((0, d)), keep_columns=True), remote, solution)
+    return context.fitted(targets, LinearFeatures(np.empty((0, context.n_features)), keep_columns=True), problem, solution)

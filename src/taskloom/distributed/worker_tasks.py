@@ -12,7 +12,7 @@ from .._linalg import one_thread
 from ..design import batches
 from ..design.task_data import Stack
 from ..engines.local import LocalEngine, LocalTasks
-from .task_summaries import TaskSummary
+from .task_summaries import TaskSummary, merge
 
 Array = np.ndarray
 
@@ -28,8 +28,9 @@ class WorkerTasks:
     rounding_floor: float  # of the loss of the intercept-only model
 
     @classmethod
-    def of(cls, statistics: TaskSummary, task_weights: Array) -> WorkerTasks:
+    def of(cls, parts: Sequence[TaskSummary], centre: bool, task_weights: Array) -> WorkerTasks:
         """From statistics whose labels are positions among all tasks; ``task_weights`` holds ``c_t``."""
+        statistics = merge(parts, centre)
         root, blocks, order = np.sqrt(task_weights / statistics.counts), [], []
         for batch in batches(np.diff(statistics.starts), statistics.starts):
             rows = statistics.rows[batch.place] * (batch.mask * root[batch.tasks][:, None])[:, :, None]
@@ -46,9 +47,13 @@ class WorkerTasks:
         squares = sum(float(block.squares.sum()) for block in self.blocks)
         return np.array([self.rounding_floor, sizes.sum(), sizes @ sizes, squares])
 
+    def at_zero(self) -> Array:
+        """``Z`` at zero weights."""
+        return np.concatenate([2 * np.matmul(block.y[:, None, :], block.X)[:, 0] for block in self.blocks])
+
     def correlations_at_zero(self) -> Array:
         """``Z'Z`` at zero weights."""
-        Z = np.concatenate([2 * np.matmul(block.y[:, None, :], block.X)[:, 0] for block in self.blocks])
+        Z = self.at_zero()
         return packed(Z.T @ Z)
 
     def independent_fits(self, shrinkage: float) -> Array:
@@ -62,9 +67,9 @@ class WorkerTasks:
 
     def weights(self, tasks: LocalTasks | None) -> tuple[Array, Array, Array, Array]:
         """Positions, weights and ``Z`` (a row for each task), and intercepts; ``None`` stands for zero weights."""
-        W, Z = np.zeros((2, len(self.places), self.blocks[0].n_features))
+        W, Z = np.zeros((2, len(self.places), self.blocks[0].X.shape[2]))
         if tasks is None:
-            Z[self.order] = np.concatenate([2 * np.matmul(block.y[:, None, :], block.X)[:, 0] for block in self.blocks])
+            Z[self.order] = self.at_zero()
         else:
             W[self.order], Z[self.order] = tasks.weights(), tasks.Z
         return self.places, W, Z, self.means[:, -1] - np.einsum("td,td->t", self.means[:, :-1], W)

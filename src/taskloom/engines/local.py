@@ -108,7 +108,7 @@ class LocalTasks:
 
     def in_precision_of(self, data: Sequence[TaskBlock]) -> LocalTasks:
         """A copy for Hessian products in the precision of ``data``: a Newton direction needs two digits."""
-        twin, dtype = copy(self), data[0].dtype
+        twin, dtype = copy(self), data[0].inputs.dtype
         twin.Q, twin.B, twin.Z = cast(self.Q, dtype), cast(self.B, dtype), cast(self.Z, dtype)
         twin.parts = [part.in_precision_of(block) for part, block in zip(self.parts, data, strict=True)]
         return twin
@@ -127,17 +127,11 @@ class LocalEngine:
         The spectrum of the inputs, if these are not isotropic.
     """
 
-    def __init__(
-        self,
-        data: Sequence[TaskBlock],
-        alpha: float,
-        single_data: Sequence[TaskBlock] | None = None,
-        spectrum: InputSpectrum | None = None,
-    ):
+    def __init__(self, data: Sequence[TaskBlock], alpha: float, single_data: Any = None, spectrum: InputSpectrum | None = None):
         self.data, self.alpha, self.single_data, self.spectrum = data, alpha, single_data, spectrum
         self.direction_data = single_data  # for directions, until one fails to decrease the objective
-        self.dtype, self.n_features = data[0].dtype, data[0].n_features
-        self.n_tasks = sum(map(attrgetter("n_tasks"), data))
+        self.dtype, self.n_features = data[0].inputs.dtype, data[0].inputs.shape[-1]
+        self.n_tasks = sum(block.size.shape[0] for block in data)
 
     @cached_property
     def size(self) -> float:
@@ -156,7 +150,7 @@ class LocalEngine:
 
     def eliminate(self, Q: Array, near: Any = None, start: Any = None) -> LocalTasks:
         data, parts = self.single_data or self.data, []
-        Q = cast(Q, data[0].dtype)
+        Q = cast(Q, data[0].inputs.dtype)
         try:
             for block in data:
                 check_time()

@@ -15,9 +15,9 @@ from .._component import warn
 from .._time_limit import time_limit as limited_time
 from ..design import task_strengths
 from ..engines.local import WeightSpectrum
-from ..losses import as_loss
+from ..losses import Squared, as_loss
 from ..problem.solution import Certificate, History
-from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite, refusal
+from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite
 from ..solvers.engine_run import RemoteFactored, solve_remote
 from ..structures import Structure, as_structure
 from ..structures import factored_matrix as factors
@@ -72,30 +72,38 @@ def _refusal(model: Any, X: Any) -> str | None:
         return f"a device does not standardize targets: scale y before the fit{remedy}"
     if isinstance(model.loss, dict):
         return f"a device fits one loss for all tasks, got a dict{remedy}"
-    return refusal(as_structure(model.structure), as_loss(model.loss), model.ridge, model.solver)
+    if not isinstance(loss := as_loss(model.loss), Squared):
+        return f'a device fits the squared loss only, got loss={loss!r}; take loss="squared", or device=None for the CPU'
+    structure = as_structure(model.structure)
+    if not ((structure.known and structure.either_side) or structure.schatten_power in (1, 2)):
+        return f"a device knows the structures Trace(), Frobenius() and Independent(), got structure={structure!r}{remedy}"
+    if model.ridge != 0:
+        return f"a device takes no ridge, got ridge={model.ridge!r}{remedy}"
+    if model.solver not in ("auto", "factored"):
+        return f'a device has one solver, got solver={model.solver!r}; take solver="auto", or device=None for the CPU'
+    return None
 
 
 def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str, watch: Watch | None = None) -> FittedState:
     """The fitted state of a fit on a device."""
     with limited_time(model.time_limit):
         inputs, labels, columns = _device_inputs(model, X, device)
-        structure = as_structure(model.structure).bind([])
-        problem, targets = _device_problem(model, inputs, labels, y, sample_weight, structure)
+        problem, targets = _device_problem(model, inputs, labels, y, sample_weight)
 
         def state(point: Any, certificate: Certificate | None, history: History) -> FittedState:
-            return _fitted(model, columns, targets, problem, structure, point, certificate, history)
+            return _fitted(model, described(columns, targets), problem, point, certificate, history)
 
         def report(history: History) -> bool | None:
             if model.verbose and (line := show(history)):
                 sys.stdout.write(line + "\n")
             return watch is not None and watch.part("iteration").end(lambda: {"_state": state(history.best(), None, history)})
 
-        limits: dict[str, Any] = {"tol": model.tol, "max_iter": model.max_iter, "time_limit": model.time_limit}
         coef = _start(model, problem) if model.warm_start else None
         start = None if coef is None else WeightSpectrum.of(problem.to_inner(coef))
+        settings = {name: getattr(model, name) for name in ("tol", "max_iter", "time_limit")}
         callback = report if model.verbose or watch is not None else None
         name = "Newton's method on the factor"
-        found = solve_remote(problem, RemoteFactored(), start=start, callback=callback, name=name, **limits)
+        found = solve_remote(problem, RemoteFactored(), start=start, callback=callback, name=name, **settings)
     if not found.certificate.converged and found.certificate.status != "callback":
         warn(found.certificate.message, ConvergenceWarning)
     return state(found.point, found.certificate, found.history)
@@ -103,11 +111,9 @@ def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str, w
 
 def _start(model: Any, problem: Data) -> Array | None:
     """The coefficients of the last fit for ``warm_start``, if their shape is that of the data."""
-    last = vars(model).get("_state")
-    coef = None if last is None else last.dual_coef_ if isinstance(problem, KernelInputs) else last.coef_
-    shape = (
-        (problem.X.shape[0], problem.n_tasks) if isinstance(problem, KernelInputs) else (problem.n_tasks, problem.X.shape[1])
-    )
+    last, (n, d), kernel = vars(model).get("_state"), problem.X.shape, isinstance(problem, KernelInputs)
+    coef = None if last is None else last.dual_coef_ if kernel else last.coef_
+    shape = (n, problem.n_tasks) if kernel else (problem.n_tasks, d)
     return coef if coef is not None and coef.shape == shape and np.any(coef) else None
 
 
@@ -135,13 +141,9 @@ def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, InputColu
     return xp.concat([X[:, :at], X[:, at + 1 :]], axis=1), X[:, at], columns
 
 
-def _device_problem(
-    model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any, structure: Structure
-) -> tuple[Data, TargetInfo]:
+def _device_problem(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Data, TargetInfo]:
     """The problem in one of the shapes that a device solves."""
-    task = None
-    if labels is not None:
-        labels, task = _coded(labels)
+    labels, task = (None, None) if labels is None else _coded(labels)
     Y, targets = _device_targets(model, y, labels)
     n, T = int(inputs.shape[0]), len(targets.tasks_)
     if Y.shape[0] != n:
@@ -149,7 +151,7 @@ def _device_problem(
     weights = None
     if sample_weight is not None:
         weights = sample_weights(to_numpy(sample_weight), np.empty((n, 1)), np.broadcast_to(0.0, Y.shape), targets)
-    xp = namespace(inputs)
+    settings = as_structure(model.structure).bind([]), float(model.alpha), model.fit_intercept
     complete = labels is None and not bool(namespace(Y).any(namespace(Y).isnan(Y)))
     alike = weights is None or np.ptp(weights, axis=1).max() == 0
     linear = model.kernel == "linear"
@@ -157,11 +159,11 @@ def _device_problem(
     if complete and alike and (factors.LARGEST_ARRAY if narrow else factors.DENSE_TASKS) >= T:
         s = np.full(n, 1 / n) if weights is None else weights[:, 0] / weights[:, 0].sum()
         c = task_strengths(entries_by_task(model.task_weight, targets.tasks_, "task_weight"), np.full(T, 1.0))
-        Y, settings = xp.asarray(Y, device=inputs.device), (s, c, structure, float(model.alpha), model.fit_intercept)
+        Y, weights_and_settings = namespace(inputs).asarray(Y, device=inputs.device), (s, c, *settings)
         if linear and inputs.shape[1] <= n:
-            return EigenbasisInputs(inputs, Y, *settings), targets
+            return EigenbasisInputs(inputs, Y, *weights_and_settings), targets
         definite = is_definite(model.kernel, model.gamma, model.degree, model.coef0)
-        return KernelInputs(inputs, on_device(model._kernel()), Y, *settings, definite), targets
+        return KernelInputs(inputs, on_device(model._kernel()), Y, *weights_and_settings, definite=definite), targets
     if not linear:
         raise ValueError(
             f"a device fits kernels where all of at most {factors.DENSE_TASKS} tasks are observed in all rows, with one "
@@ -171,7 +173,7 @@ def _device_problem(
         raise ValueError(f"a device takes tasks of at most {WIDEST} features, got {inputs.shape[1]}")
     # observations on the host: one number of each kind for a target is little beside the inputs
     seen = observations(targets, to_numpy(Y), task, weights, model._labelled(targets), model.task_weight)
-    return OwnInputs(inputs, seen, structure, float(model.alpha), model.fit_intercept), targets
+    return OwnInputs(inputs, seen, *settings), targets
 
 
 def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, TargetInfo]:
@@ -191,34 +193,26 @@ def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, TargetInfo]:
 
 
 def _fitted(
-    model: Any,
-    columns: InputColumns,
-    targets: TargetInfo,
-    data: Data,
-    structure: Structure,
-    point: Any,
-    certificate: Certificate | None,
-    history: History,
+    model: Any, found: dict[str, Any], data: Data, point: Any, certificate: Certificate | None, history: History
 ) -> FittedState:
-    single, alpha = data.X.dtype == namespace(data.X).float32, float(model.alpha)
-    dtype = np.dtype(np.float32 if single else np.float64)
-    found: dict[str, Any] = {}
+    """The state at a point; ``found`` describes the columns and the targets."""
+    dtype = np.dtype(np.float32 if data.X.dtype == data.xp.float32 else np.float64)
+    structure, alpha = data.structure, data.alpha
     if isinstance(data, KernelInputs):
         dual, b, products, inner = data.fitted(point)
         A: Any = structure.best_structure(alpha * products)
         if model.kernel == "linear":
-            found["coef_"] = np.ascontiguousarray(dual.T @ to_numpy(data.X), dtype=dtype)
+            found = found | {"coef_": np.ascontiguousarray(dual.T @ to_numpy(data.X), dtype=dtype)}
         else:
-            found |= {"dual_coef_": dual.astype(dtype), "X_fit_": to_numpy(data.X), "inner_products": products}
+            found = found | {"dual_coef_": dual.astype(dtype), "X_fit_": to_numpy(data.X), "inner_products": products}
         found["stored_contributions"] = A * inner / (2 * alpha)
     else:
         W, b, Z = data.fitted(point)
         A = _best_structure(structure, alpha, W)
-        found |= {"coef_": np.ascontiguousarray(W, dtype=dtype), "dual": Z.T}
+        found = found | {"coef_": np.ascontiguousarray(W, dtype=dtype), "dual": Z.T}
     return FittedState(
-        **described(columns, targets),
         **found,
-        scale=TargetScale.none(len(targets.tasks_)),
+        scale=TargetScale.none(data.n_tasks),
         kernel=model._kernel(),
         alpha=alpha,
         dtype=dtype,

@@ -150,7 +150,7 @@ class Approximation:
         sample = sample.astype(np.float64, copy=False)
         if not isinstance(self.kind, str):
             return clone(self.kind).fit(sample), None
-        make = {"nystroem": self._nystroem, "leverage": self._leverage, "fourier": self._fourier}[self.kind]
+        make = self._fourier if self.kind == "fourier" else self._landmarks
         if self.target is None:
             return make(sample, int(self.n_components), seed), None
         return self._grow(make, sample, seed)
@@ -177,12 +177,9 @@ class Approximation:
             )
         return made, error
 
-    def _nystroem(self, sample: Matrix, number: int, _: int) -> Landmarks:
-        return Landmarks(sample[:number], self.kernel, self.parameters)
-
-    def _leverage(self, sample: Matrix, number: int, seed: int) -> Landmarks:
-        if sample.shape[0] <= number:
-            return Landmarks(sample, self.kernel, self.parameters)
+    def _landmarks(self, sample: Matrix, number: int, seed: int) -> Landmarks:
+        if self.kind == "nystroem" or sample.shape[0] <= number:
+            return Landmarks(sample[:number], self.kernel, self.parameters)
         scores = leverage_scores(sample, number, kernel_function(self.kernel, **self.parameters))
         chosen = check_random_state(seed).choice(sample.shape[0], number, replace=False, p=scores / scores.sum())
         return Landmarks(sample[chosen], self.kernel, self.parameters)

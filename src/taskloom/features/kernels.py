@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -116,6 +116,21 @@ def _symmetric_kernel(K: Array) -> Array:
     return K if difference <= 1e-15 * size else symmetric(K)
 
 
+def check_finite(finite: Any) -> None:
+    """Raise if the entries of a kernel matrix are not all finite."""
+    if not bool(finite):
+        raise ValueError("the kernel gave NaN or infinity; scale X or change the kernel's parameters")
+
+
+def check_definite(low: float, high: float, tolerance: float = 1e-7) -> None:
+    """Raise if the smallest and the largest eigenvalue of a kernel matrix are not those of a semidefinite one."""
+    if not (low >= -tolerance * max(high, 0.0) and high >= 0):
+        raise ValueError(
+            f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {low:.3g} (largest {high:.3g}); "
+            "choose another kernel, or other parameters of it"
+        )
+
+
 class KernelFeatures:
     """``Phi = U sqrt(k)`` from the eigendecomposition of ``K``; eigenvalues below rounding are dropped."""
 
@@ -123,11 +138,7 @@ class KernelFeatures:
 
     def __init__(self, K: Array):
         k, U = np.linalg.eigh(_symmetric_kernel(K))
-        if not (k[0] >= -1e-7 * max(k[-1], 0.0) and k[-1] >= 0):
-            raise ValueError(
-                f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {k[0]:.3g} (largest "
-                f"{k[-1]:.3g}); choose another kernel, or other parameters of it"
-            )
+        check_definite(k[0], k[-1])
         keep = k > len(k) * np.finfo(float).eps * k[-1]
         keep[-1] = True  # an all-zero kernel keeps one (zero) feature
         scale = np.divide(1.0, np.sqrt(k[keep]), out=np.zeros(int(keep.sum())), where=k[keep] > 0)
@@ -206,12 +217,10 @@ class SumFeatures:
         self.n_inputs = parts[0].n_inputs
         self.note = " ".join(part.note for part in parts if part.note)
 
-    def _each(self, W: Array) -> Iterator[tuple[KernelFeatures, Array]]:
-        return zip(self.parts, np.split(W, np.cumsum(self.widths)[:-1]), strict=True)
-
     def dual_coef(self, W: Array) -> list[Array]:
         """The dual coefficients of each kernel, with ``f(x) = sum_q k_q(x, X) C_q``."""
-        return [part.dual_coef(own) for part, own in self._each(W)]
+        own = np.split(W, np.cumsum(self.widths)[:-1])
+        return [part.dual_coef(each) for part, each in zip(self.parts, own, strict=True)]
 
     def project(self, Ks: list[Array]) -> Array:
         """The features of other inputs, from their kernels with the training inputs."""
@@ -278,8 +287,7 @@ def _kernel_features(X: Matrix, kernel: Any, centred: bool, n_tasks: int, **para
         raise ValueError(f"kernel={kernel!r} cannot take a sparse X ({error}); pass X.toarray()") from error
     if K.shape != (n, n):
         raise ValueError(f"the kernel must give a square matrix over the {n} rows of X, got shape {K.shape}")
-    if not np.isfinite(K).all():
-        raise ValueError("the kernel gave NaN or infinity; scale X or change the kernel's parameters")
+    check_finite(np.isfinite(K).all())
     return decomposed(K, centred, n_tasks) if n >= LARGE else KernelFeatures(K)
 
 

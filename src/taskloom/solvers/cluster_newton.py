@@ -19,7 +19,7 @@ from scipy.sparse import issparse
 from .._array_api import times, times_transposed
 from .._linalg import conjugate_gradient
 from .._time_limit import check_time
-from ..design.stacked_inputs import GramTasks
+from ..design.task_data import Grams
 from ..problem import Problem
 from ..problem.evidence import Iterate
 from ..problem.solution import Start
@@ -76,7 +76,7 @@ class SquaredLoss:
     def __init__(self, problem: Problem):
         self.blocks, _ = problem.design.stacked_tasks
         self.shape = (problem.n_tasks, problem.n_features)
-        narrow = 2 * min(block.length for block in self.blocks) >= problem.n_features
+        narrow = 2 * min(block.inputs.shape[1] for block in self.blocks) >= problem.n_features
         # With few features, a product with the Gram matrix of a task is cheaper than two passes over its rows.
         self.grams = problem.design.stacked_grams if narrow else None
         self.curvature = 2 * float(np.mean(np.concatenate([block.size for block in self.blocks])))
@@ -86,7 +86,7 @@ class SquaredLoss:
         value, Z = 0.0, np.empty(self.shape)
         for block in self.blocks:
             w = W[block.tasks]
-            if isinstance(block, GramTasks):
+            if isinstance(block, Grams):
                 residual = block.c - times(block.G, w)
                 value += float(block.squares.sum()) - float(np.vdot(w, block.c + residual))
                 Z[block.tasks] = 2 * residual
@@ -100,7 +100,7 @@ class SquaredLoss:
         """``Z`` at zero."""
         Z = np.empty(self.shape)
         for block in self.blocks:
-            Z[block.tasks] = 2 * (block.c if isinstance(block, GramTasks) else times_transposed(block.X, block.y))
+            Z[block.tasks] = 2 * (block.c if isinstance(block, Grams) else times_transposed(block.X, block.y))
         return Z
 
     def product(self, E: Array) -> Array:
@@ -110,7 +110,7 @@ class SquaredLoss:
             part = E[block.tasks]
             if self.grams is not None:
                 out[block.tasks] = times(self.grams[k], part)
-            elif isinstance(block, GramTasks):
+            elif isinstance(block, Grams):
                 out[block.tasks] = times(block.G, part)
             else:
                 out[block.tasks] = times_transposed(block.X, times(block.X, part))

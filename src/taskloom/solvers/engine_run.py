@@ -4,37 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .._time_limit import no_time_limit
 from .._time_limit import time_limit as limited_time
 from ..engines.local import WeightSpectrum
+from ..losses import Squared
+from ..problem.evidence import Evidence
+from ..problem.problem import relative_gap
 from ..problem.solution import History
 from .base import Run, Solver
 from .factor.newton import FactorNewton, NewtonTuning, Point
-from .record import Certifiable, Outcome, Record
+from .record import Outcome, Record
 from .solve import Callback, Limits, iterate
 
 TUNING = NewtonTuning(forcing=0.05, max_stalled_certificates=3)  # then a basis is enlarged to all directions
 
 
-class RemoteProblem(Certifiable, Protocol):
-    """A problem of an engine that is not this process's memory."""
+class RemoteProblem:
+    """A problem of an engine that is not this process's memory, under the squared loss; for the loop it is ``Certifiable``."""
 
-    @property
-    def alpha(self) -> float: ...
+    loss: ClassVar[Squared] = Squared()
+    structure: Any
+    alpha: float
+    ridge: float = 0.0
+    engine: Any  # an ``engines.base.Engine``
+    scale: float  # the loss of the intercept-only model
+    rounding_floor: float  # what rounding alone may leave of it
+    notes: Any = ()  # remarks for the message of the certificate
 
-    @property
-    def engine(self) -> Any: ...  # an ``engines.base.Engine``
+    def relative(self, gap: float, size: float = 0.0) -> float:
+        return relative_gap(gap, size, self.scale, self.rounding_floor)
+
+    def evidence(self, point: Any, tol: float = 0.0) -> Evidence:
+        """What a point proves; ``None`` stands for zero weights."""
+        raise NotImplementedError
+
+    def evidence_of_constants(self) -> Evidence:
+        return self.evidence(None)
+
+    def settled(self, point: Any) -> tuple[Any, float]:
+        return point, 0.0
 
     def enlarged(self, point: Point, tol: float, moved: bool, stalled: bool) -> Any | None:
         """Enlarge the basis of the features, if it is a restriction, and return weights to continue from; else ``None``.
 
         ``moved`` tells whether the last step changed the point, ``stalled`` that enlarging did not reduce the gap.
         """
-        ...
+        return None
 
 
 @dataclass(eq=False, repr=False)

@@ -4,16 +4,8 @@ The code is written for NumPy, PyTorch and CuPy. Data stay on their device; only
 Iterations run in the precision of the data, certificates in double precision.
 """
 
-from .device_problem import refusal
 from .eigenbasis_inputs import EigenbasisInputs
 from .kernel_inputs import KernelInputs, accelerated_kernel, is_definite
 from .own_inputs import OwnInputs
 
-__all__ = [
-    "EigenbasisInputs",
-    "KernelInputs",
-    "OwnInputs",
-    "accelerated_kernel",
-    "is_definite",
-    "refusal",
-]
+__all__ = ["EigenbasisInputs", "KernelInputs", "OwnInputs", "accelerated_kernel", "is_definite"]

@@ -6,18 +6,18 @@ For the squared loss and a dual candidate ``c G``, ``D(c G) = c sum G y - c^2 su
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._array_api import namespace, place
 from ...design.task_data import TaskBlock
 from ...engines.local import LocalEngine
-from ...losses import Squared
 from ...problem.evidence import Evidence
-from ...problem.problem import relative_gap, scaled_bound
+from ...problem.problem import scaled_bound
 from ...structures import Structure
 from ...structures.base import Ray
+from ..engine_run import RemoteProblem
 from ..factor.newton import Point
 
 Array = Any
@@ -45,16 +45,10 @@ class DualCandidate(NamedTuple):
         return max(scaled_bound(self.gain, self.cost, ray), 0.0)
 
 
-class DeviceProblem(ABC):
-    """Data on a device in one of the supported layouts, under the squared loss."""
+class DeviceProblem(RemoteProblem, ABC):
+    """Data on a device in one of the supported layouts."""
 
-    ridge: ClassVar[float] = 0.0
-
-    loss: ClassVar[Squared] = Squared()
-    structure: Structure
     data: list[TaskBlock]
-    scale: float  # the loss of the intercept-only model
-    rounding_floor: float  # its rounding error
     n_tasks: int
     single: bool  # whether iterations run in single precision
 
@@ -66,9 +60,6 @@ class DeviceProblem(ABC):
     def engine(self) -> LocalEngine:
         return LocalEngine(self.data, self.alpha)
 
-    def relative(self, gap: float, size: float = 0.0) -> float:
-        return relative_gap(gap, size, self.scale, self.rounding_floor)
-
     @abstractmethod
     def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
         """Loss, penalty and dual candidates at a point; ``None`` stands for zero weights."""
@@ -76,12 +67,6 @@ class DeviceProblem(ABC):
     def evidence(self, point: Point | None, tol: float = 0.0) -> Evidence:
         loss, penalty, candidates = self.terms(point)
         return Evidence(point, loss + penalty, max(candidate.bound(self.structure) for candidate in candidates))
-
-    def evidence_of_constants(self) -> Evidence:
-        return self.evidence(None)
-
-    def settled(self, point: Point | None) -> tuple[Point | None, float]:
-        return point, 0.0
 
     @property
     def notes(self) -> list[str]:
@@ -91,24 +76,3 @@ class DeviceProblem(ABC):
     @abstractmethod
     def to_inner(self, coef: np.ndarray) -> Array:
         """Weights of an earlier fit (coefficients, or dual coefficients of a kernel) in the coordinates of ``data``."""
-
-    def enlarged(self, point: Point, tol: float, moved: bool, stalled: bool) -> Array | None:
-        """Enlarge the basis of the features, if it is a restriction, and return weights to continue from; else ``None``.
-
-        ``moved`` tells whether the last step changed the point, ``stalled`` that enlarging did not reduce the gap.
-        """
-        return None
-
-
-def refusal(structure: Structure, loss: Any, ridge: float, solver: Any) -> str | None:
-    """``None``, or the reason why a device cannot solve this problem."""
-    remedy = "; leave device=None to fit on the CPU"
-    if not isinstance(loss, Squared):
-        return f'a device fits the squared loss only, got loss={loss!r}; take loss="squared", or device=None for the CPU'
-    if not ((structure.known and structure.either_side) or structure.schatten_power in (1, 2)):
-        return f"a device knows the structures Trace(), Frobenius() and Independent(), got structure={structure!r}{remedy}"
-    if ridge != 0:
-        return f"a device takes no ridge, got ridge={ridge!r}{remedy}"
-    if solver not in ("auto", "factored"):
-        return f'a device has one solver, got solver={solver!r}; take solver="auto", or device=None for the CPU'
-    return None

@@ -25,15 +25,20 @@ class Shared(DeviceProblem):
     """Common part of both layouts. ``s`` are the row weights (sum 1), ``c`` the task weights."""
 
     def __init__(
-        self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, structure: Structure, alpha: float, fit_intercept: bool
+        self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, structure: Structure, alpha: float, fit_intercept: bool = True
     ):
         super().__init__(X, structure, alpha, fit_intercept)
-        self.n_tasks = c.size
+        self.n_tasks, Y = c.size, double(Y)
         self.s, self.c = self._double(s), self._double(c)
         self.root = self.xp.sqrt(self.c)
         self.y_mean = self._double(self.s @ Y) if fit_intercept else self._double(np.zeros(c.size))
         raw = self.xp.sum(self.s[:, None] * Y**2, axis=0)
         self.rounding_floor = float(raw @ self.c) * (np.finfo(float).eps * (4 + X.shape[0])) ** 2
+        self._decompose(Y)
+
+    def _decompose(self, Y: Array) -> None:
+        """Set ``scale`` and ``data``, for targets in double precision."""
+        raise NotImplementedError
 
     def _double(self, values: Any) -> Array:
         values = np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
@@ -78,15 +83,12 @@ class EigenbasisInputs(Shared):
 
     single = False  # moments are added up in double precision, whatever the inputs
 
-    def __init__(
-        self, X: Array, Y: Array, s: np.ndarray, c: np.ndarray, structure: Structure, alpha: float, fit_intercept: bool = True
-    ):
-        super().__init__(X, Y := double(Y), s, c, structure, alpha, fit_intercept)
-        xp, (n, d) = self.xp, X.shape
+    def _decompose(self, Y: Array) -> None:
+        X, xp, (n, d) = self.X, self.xp, self.X.shape
         self.x_mean = self._double(np.zeros(d))
         rows = max(MAX_BLOCK_ENTRIES // d, 1)
         pieces = [slice(first, min(first + rows, n)) for first in range(0, n, rows)]
-        if fit_intercept:
+        if self.fit_intercept:
             self.x_mean = sum(self.s[some] @ self._double(X[some, :]) for some in pieces)
         self.xx: Any = 0.0
         self.xy: Any = 0.0

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..._array_api import cast, double, eigh, inner, like, namespace, to_numpy
-from ..._linalg import psd_root
+from ..._linalg import psd_root, sum_of_ratios
 from ..._time_limit import check_time
 from ...design.task_data import Rows, TaskBlock
-from ...features.kernels import GROWING, PER_TASK
-from ...structures import Structure
+from ...features.kernels import GROWING, PER_TASK, check_definite, check_finite
 from ..factor.newton import Point
 from ..reformulations.subspaces import TUNING
 from .device_problem import DualCandidate
@@ -46,7 +45,7 @@ class KernelInputs(Shared):
     X : array of shape (n, d), on its device
     kernel : callable
         ``k(X, Z)`` for arrays on the device; see ``accelerated_kernel``.
-    Y, s, c, structure, alpha, fit_intercept
+    Y, *settings
         As in ``EigenbasisInputs``.
     definite : bool
         Whether the kernel is known to be positive semidefinite; if not, its eigenvalues are checked.
@@ -54,27 +53,16 @@ class KernelInputs(Shared):
 
     basis_too_large = False  # whether more directions were needed than a basis may have
 
-    def __init__(
-        self,
-        X: Array,
-        kernel: Callable,
-        Y: Array,
-        s: np.ndarray,
-        c: np.ndarray,
-        structure: Structure,
-        alpha: float,
-        fit_intercept: bool = True,
-        definite: bool = False,
-    ):
-        xp = namespace(X)
-        super().__init__(X, Y := double(Y), s, c, structure, alpha, fit_intercept)
+    def __init__(self, X: Array, kernel: Callable, Y: Array, *settings: Any, definite: bool = False):
+        self.kernel, self.definite = kernel, definite
+        super().__init__(X, Y, *settings)
+
+    def _decompose(self, Y: Array) -> None:
+        X, xp, inputs = self.X, self.xp, double(self.X)
         self.single = X.dtype == xp.float32
-        inputs = double(X)
-        self.K = kernel(inputs, inputs)
-        finite = bool(xp.all(xp.isfinite(self.K)))
-        if not finite:
-            raise ValueError("the kernel gave NaN or infinity; scale X or change the kernel's parameters")
-        if fit_intercept:
+        self.K = self.kernel(inputs, inputs)
+        check_finite(xp.all(xp.isfinite(self.K)))
+        if self.fit_intercept:
             self.k_mean = self.s @ self.K
             self.K -= self.k_mean[:, None]
             self.K -= (self.k_mean - float(self.s @ self.k_mean))[None, :]
@@ -86,7 +74,7 @@ class KernelInputs(Shared):
         self.light = cast(self.K, X.dtype)  # for directions, in the precision of the inputs
         self.S = self.P = cast(self.Y[:, :0], X.dtype)  # no direction yet
         n, T = self.Y.shape
-        self.whole = not (definite and n >= max(GROWING, PER_TASK * T) and self._grow(self._gradients(self.Y)))
+        self.whole = not (self.definite and n >= max(GROWING, PER_TASK * T) and self._grow(self._gradients(self.Y)))
         if self.whole:
             self._take_all()
 
@@ -102,12 +90,7 @@ class KernelInputs(Shared):
     def _take_all(self) -> None:
         """Use all directions: the eigenvectors of the kernel matrix."""
         k, U = self.xp.linalg.eigh(self.light)
-        low, high = float(k[0]), float(k[-1])
-        if not (low >= -max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)) * max(high, 0.0) and high >= 0):
-            raise ValueError(
-                f"the kernel is not positive semidefinite: its matrix has smallest eigenvalue {low:.3g} (largest {high:.3g}); "
-                "choose another kernel, or other parameters of it"
-            )
+        check_definite(float(k[0]), float(k[-1]), max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)))
         first = first_kept(k)
         d = self.xp.sqrt(k[first:])
         self.S = U[:, first:] / d
@@ -171,8 +154,7 @@ class KernelInputs(Shared):
         """
         if self.whole:
             return None
-        C = self.coefficients(point)
-        values = self.K @ C
+        C, values = self.coefficients(point)
         known = self.structure.known
         A = np.eye(C.shape[1]) if known else self.structure.best_structure(self.alpha * to_numpy(C.T @ values))
         root = psd_root(A + TUNING.structure_ridge_share * float(np.trace(A)) / len(A) * np.eye(len(A)))
@@ -195,37 +177,34 @@ class KernelInputs(Shared):
 
     # --- certificates ---------------------------------------------------------------------------------------------------
 
-    def coefficients(self, point: Point | None) -> Array:
-        """Coefficients of the centred, weighted features (``n x T``)."""
-        if point is None:
-            return 0.0 * self.Y
-        return double(point.tasks.parts[0].block.S @ point.tasks.weights())
+    def coefficients(self, point: Point | None) -> tuple[Array, Array]:
+        """Coefficients ``C`` of the centred, weighted features (``n x T``), and ``KC``."""
+        C = 0.0 * self.Y if point is None else double(point.tasks.parts[0].block.S @ point.tasks.weights())
+        return C, self.K @ C
 
     def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
-        C = self.coefficients(point)
-        values = self.K @ C
+        C, values = self.coefficients(point)
         left = self.Y - values
         penalty = 0.0
         if point is not None and self.single:  # in single precision directions are not quite orthogonal
-            penalty = self._penalty(C.T @ values, point)
+            penalty = self._penalty(C.T @ values)
         elif point is not None:
             penalty = point.penalty + point.tasks.parts[0].block.slack * self.alpha * point.tasks.squared_norm
         correlation = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
         return self._prove(left.T @ left, left.T @ self.Y, correlation, penalty)
 
-    def _penalty(self, products: Array, point: Point) -> float:
+    def _penalty(self, products: Array) -> float:
         """The penalty for these inner products of the tasks, an upper bound up to rounding."""
-        squared_norm = np.maximum(eigh(products)[0], 0.0)
+        squared_norm = self.alpha * np.maximum(eigh(products)[0], 0.0)
         squared_norm = squared_norm + np.finfo(float).eps * squared_norm[-1]
-        if point.p == 0:
-            return self.alpha * float(squared_norm.sum())
-        a = (self.alpha * squared_norm / point.p) ** (1 / (point.p + 1))
-        return float(np.sum(np.divide(self.alpha * squared_norm, a, out=np.zeros_like(a), where=a > 0) + a**point.p))
+        if self.structure.known:
+            return float(squared_norm.sum())
+        a = self.structure.f_best(squared_norm)
+        return sum_of_ratios(squared_norm, a) + float(self.structure.f(a))
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Dual coefficients (``n x T``), intercepts, the inner products of the tasks, and those of ``Z`` with them."""
-        C = self.coefficients(point)
-        values = self.K @ C
+        C, values = self.coefficients(point)
         products, pulls = C.T @ values, 2 * self.c[:, None] * ((self.Y - values).T @ values)
         dual = self.row_root * C
         b = self.y_mean

@@ -67,29 +67,28 @@ class OwnInputs(DeviceProblem):
     def _on_device(self, values: np.ndarray) -> Array:
         return self.xp.asarray(np.ascontiguousarray(values), device=self.X.device)
 
-    def _doubles(self) -> Iterator[tuple[Array, Array]]:
-        """Inputs and targets of each block in double precision."""
-        if self.single:
-            yield from (self._centred(batch)[:2] for batch in self.batches)
-        else:
-            yield from ((block.X, block.y) for block in self.data)  # type: ignore[attr-defined]
+    def _residuals(self, W: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """The inputs, targets and residuals of each block, in double precision."""
+        first = 0
+        for batch, block in zip(self.batches, self.data, strict=True):
+            inputs, y = self._centred(batch)[:2] if self.single else (block.X, block.y)  # type: ignore[attr-defined]
+            yield inputs, y, y - times(inputs, W[first : first + y.shape[0], :])
+            first += y.shape[0]
 
-    def weights(self, point: Point) -> Array:
+    def weights(self, point: Point | None) -> Array:
         """``W`` with a row for each task, in the order of the blocks and in double precision."""
+        if point is None:
+            return self.xp.zeros((self.n_tasks, self.X.shape[1]), dtype=self.xp.float64, device=self.X.device)
         return double(point.tasks.B) @ double(point.Q).T
 
     def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
-        xp, d = self.xp, self.X.shape[1]
-        W = xp.zeros((len(self.order), d), dtype=xp.float64, device=self.X.device) if point is None else self.weights(point)
-        loss, gain, gradients, first = 0.0, 0.0, [], 0
-        for inputs, y in self._doubles():
-            left = y - times(inputs, W[first : first + y.shape[0], :])
-            first += y.shape[0]
+        loss, gain, gradients = 0.0, 0.0, []
+        for inputs, y, left in self._residuals(self.weights(point)):
             loss += inner(left, left)
             gain += 2 * inner(left, y)
             gradients.append(2 * times_transposed(inputs, left))
-        Z = xp.concat(gradients)
-        spectrum = eigh(Z.T @ Z if d <= len(self.order) else Z @ Z.T)[0]
+        Z = self.xp.concat(gradients)
+        spectrum = eigh(Z.T @ Z if Z.shape[1] <= Z.shape[0] else Z @ Z.T)[0]
         candidate = DualCandidate(gain, loss, np.maximum(spectrum, 0.0) / (4 * self.alpha))
         return loss, 0.0 if point is None else point.penalty, [candidate]
 
@@ -98,13 +97,7 @@ class OwnInputs(DeviceProblem):
 
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy arrays, in the order of the tasks."""
-        xp = self.xp
-        W = xp.zeros((len(self.order), self.X.shape[1]), dtype=xp.float64, device=self.X.device)
-        W = W if point is None else self.weights(point)
-        b = self.y_mean - xp.sum(self.x_mean * W, axis=1)
-        Z, first = [], 0
-        for inputs, y in self._doubles():
-            Z.append(2 * times_transposed(inputs, y - times(inputs, W[first : first + y.shape[0], :])))
-            first += y.shape[0]
-        back = np.argsort(self.order)
-        return tuple(to_numpy(each)[back] for each in (W, b, xp.concat(Z)))
+        W, back = self.weights(point), np.argsort(self.order)
+        b = self.y_mean - self.xp.sum(self.x_mean * W, axis=1)
+        Z = self.xp.concat([2 * times_transposed(inputs, left) for inputs, _, left in self._residuals(W)])
+        return tuple(to_numpy(each)[back] for each in (W, b, Z))

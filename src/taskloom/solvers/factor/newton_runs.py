@@ -57,23 +57,13 @@ class TaskLayout:
 class EigenvectorLayout:
     """Shared inputs along their eigenvectors: rows take the place of tasks, and the structure acts on the tasks."""
 
-    def __init__(self, inputs: SharedInputs, alpha: float):
-        inputs.decompose()
-        d = np.sqrt(np.maximum(inputs.k, 0.0))
-        self.inputs, self.kept = inputs, d > 1e-10 * d.max()
-        self.kept[np.argmax(d)] = True  # keep one row if all inputs are zero
-        d = d[self.kept]
-        y = inputs.projected[self.kept] / np.where(d > 0, d, 1.0)[:, None]
-        self.engine = LocalEngine([Rows(d, y, np.sqrt(inputs.c))], alpha)
-
-    def to_inner(self, W: Array) -> Array:
-        return (W if self.inputs.V is None else self.inputs.V.T @ W)[self.kept]
+    def __init__(self, shared: SharedInputs, alpha: float):
+        self.basis, inputs = shared.eigenbasis, shared.eigenbasis.diagonal
+        self.to_inner = self.basis.to_inner
+        self.engine = LocalEngine([Rows(inputs.d, inputs.targets, np.sqrt(inputs.c))], alpha)
 
     def to_original(self, Q: Array, B: Array) -> tuple[Array, Array, tuple[Array, Array]]:
-        W = np.zeros((self.kept.size, len(Q)))
-        W[self.kept] = B @ Q.T
-        W = self.inputs.from_eigenbasis(W)
-        return W, self.inputs.intercepts(W), (B, Q)
+        return *self.basis.to_original(B @ Q.T), (B, Q)
 
 
 class SquaredLossRun(FactorNewton):
