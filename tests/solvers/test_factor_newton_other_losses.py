@@ -11,9 +11,9 @@ from taskloom.losses.mixed import Mixed
 from taskloom.solvers import Factored, Proximal
 from taskloom.solvers.auto import choose
 from taskloom.solvers.factor import fitted_tasks
+from taskloom.solvers.factor.factored import FittedTasksRun
 from taskloom.solvers.factor.fitted_tasks import FittedEngine
 from taskloom.solvers.factor.newton import Point
-from taskloom.solvers.factor.newton_runs import FittedTasksRun
 from taskloom.solvers.supervised.sides import FeatureSide
 
 SMOOTH = [losses.Logistic(), losses.SquaredHinge(), losses.Huber(0.5), losses.Squared()]

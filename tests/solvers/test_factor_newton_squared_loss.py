@@ -15,9 +15,9 @@ from taskloom.engines.local import LocalEngine, WeightSpectrum
 from taskloom.experiments.fig1 import make
 from taskloom.problem.dual_projection import project_dual_pair
 from taskloom.solvers import Factored, Proximal
+from taskloom.solvers.factor.factored import FittedTasksRun, SquaredLossRun
 from taskloom.solvers.factor.lbfgs import FactorRun
 from taskloom.solvers.factor.newton import FactorNewton, NewtonTuning, Point
-from taskloom.solvers.factor.newton_runs import FittedTasksRun, SquaredLossRun
 from taskloom.solvers.path import strength_grid
 
 
