@@ -65,15 +65,12 @@ class Solved:
 
 
 class TaskBlock:
-    """Base of blocks of tasks; ``at`` minimises them."""
+    """Base of blocks of tasks."""
 
-    solved: ClassVar[type[Solved]]
+    solved: ClassVar[type[Solved]]  # of a block, a factor and alpha: the tasks at their minima
     inputs: Array  # its last axis are the features, its type is that of all numbers
     size: Array
     squares: Array  # sum of the squared targets of each task
-
-    def at(self, Q: Array, alpha: float) -> Solved:
-        return self.solved(self, Q, alpha)
 
     def independent_fit(self, shrink: float) -> Array:
         """Approximate ridge solutions of the tasks, one row each; the ridge is ``shrink`` times the size of the inputs."""

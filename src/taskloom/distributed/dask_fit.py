@@ -156,10 +156,9 @@ def _accept(model: Any) -> None:
 
 def _precision(empty_X: Any, task_column: Any) -> np.dtype:
     """Predictions are in single precision where all inputs are."""
-    if not hasattr(empty_X, "dtypes"):
-        return np.dtype("float32" if empty_X.dtype == np.float32 else "float64")
-    kinds = [str(kind) for kind in empty_X.dtypes]
-    if task_column is not None:
+    frame = hasattr(empty_X, "dtypes")
+    kinds = [str(kind) for kind in (empty_X.dtypes if frame else [empty_X.dtype])]
+    if frame and task_column is not None:
         kinds.pop(column_position(empty_X, task_column))
     return np.dtype("float32" if set(kinds) == {"float32"} else "float64")
 

@@ -154,7 +154,7 @@ class LocalEngine:
         try:
             for block in data:
                 check_time()
-                parts.append(block.at(Q, self.alpha))
+                parts.append(block.solved(block, Q, self.alpha))
         except np.linalg.LinAlgError:
             if self.single_data is None:
                 raise
