@@ -18,7 +18,7 @@ from ..problem.evidence import Iterate
 from ..problem.solution import Start
 from ..structures import factored_matrix as factors
 from ..structures.spectral import EitherSide
-from .alternating import Extrapolation, UnsupervisedStep
+from .alternating import Extrapolation, UnsupervisedStep, check_barrier_and_memory
 from .base import Run, Solver, needs_convex
 from .supervised.sides import FeatureSide, TaskSide
 
@@ -64,12 +64,9 @@ class Block(Solver):
     memory: int = 15
 
     def check(self) -> None:
-        if self.delta is not None and not self.delta >= 0:
-            raise ValueError(f"Block needs delta >= 0 or None, got delta={self.delta!r}")
+        check_barrier_and_memory(self)
         if self.structure_step not in ("closed", "gradient"):
             raise ValueError(f'Block needs structure_step="closed" or "gradient", got {self.structure_step!r}')
-        if self.memory < 0:
-            raise ValueError(f"Block needs memory >= 0, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         if not problem.structure.convex:
@@ -119,8 +116,6 @@ class _BlockRun(Run):
         r, T = problem.n_features, problem.n_tasks
         W, b = start[:2] if start is not None else (np.zeros((r, T)), np.zeros(T))
         self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
-        self.objective = np.inf
-        self.plain: Array | None = None
         self.steps, self.curvature = 0, 0.0  # of the last step, for a loss of unbounded curvature
         two_sided = isinstance(problem.structure, EitherSide) and problem.structure.low_rank
         self.two_sided = two_sided and settings.structure_step == "closed"
@@ -132,10 +127,6 @@ class _BlockRun(Run):
 
     def retarget(self, problem: Problem) -> None:
         self.problem = self.structure_step.problem = problem
-        self._map_changed()
-
-    def _map_changed(self) -> None:
-        self.objective, self.plain = np.inf, None
         self.extrapolate.clear()
 
     def _at(self, x: Array) -> tuple[Array, Array, Array]:
@@ -193,13 +184,12 @@ class _BlockRun(Run):
             move = self._at(image)[2] - z
             with np.errstate(over="ignore"):
                 there = problem.loss_term(z + move)
-            if there <= now + float(g @ move) + self.curvature / 2 * float(
-                obs.weight @ move**2
-            ) + TUNING.relative_rounding * abs(now):
+            bound = now + float(g @ move) + self.curvature / 2 * float(obs.weight @ move**2)
+            if there <= bound + TUNING.relative_rounding * abs(now):
                 break
             self.curvature *= 2
         if self.curvature != before:
-            self._map_changed()
+            self.extrapolate.clear()
         return image
 
     def _bounded_step(self, x: Array, g: Array, solve: Solve, curvature: float) -> Array:
@@ -217,16 +207,11 @@ class _BlockRun(Run):
         if problem.structure.iterative:  # the best structure has no closed form
             penalty = problem.alpha * problem.structure.squared_norm(W, A) + problem.structure.value(A)
             penalty += problem.ridge * float(np.vdot(W, W))
-        value = self._value(W, z)
-        if self.plain is not None and value > self.objective + TUNING.relative_rounding * abs(self.objective):
-            self.x, self.plain, gap = self.plain, None, np.inf  # which keeps the barrier as it is
+        self.x, accepted = self.extrapolate(self.x, image, self._value(W, z))
+        closed = self.settings.structure_step == "closed" or problem.structure.known
+        self.A = (self.structure_step if closed else self._proximal_step)(self.x[:-1])
+        if accepted and gap is not None and self.structure_step.lower(self.A, gap):
             self.extrapolate.clear()
-        else:
-            self.objective, combined = value, self.extrapolate(self.x, image)
-            self.x, self.plain = combined, None if combined is image else image
-        self._set_structure(self.x[:-1])
-        if gap is not None and self.structure_step.lower(self.A, gap):
-            self._map_changed()
         self.here = Iterate(W, b, z, problem.loss.gradient(problem.observations.y, z), A, penalty)
 
     def _value(self, W: Array, z: Array) -> float:
@@ -236,10 +221,6 @@ class _BlockRun(Run):
         A, penalty = problem.structure.best_of_root(root, problem.alpha * self.structure_step.height)
         value = problem.loss_term(z) + penalty + problem.ridge * float(np.vdot(W, W))
         return value + self.structure_step.cost(A)
-
-    def _set_structure(self, W: Array) -> None:
-        closed = self.settings.structure_step == "closed" or self.problem.structure.known
-        self.A = self.structure_step(W) if closed else self._proximal_step(W)
 
     def _proximal_step(self, W: Array) -> Array:
         """One proximal gradient step on ``A``, its length halved until the objective falls and doubled after."""

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,12 +61,7 @@ class Proximal(Solver):
 
     look_back: int = 5
     alternate: int = 4
-
-    def check(self) -> None:
-        if self.look_back < 1:
-            raise ValueError(f"Proximal needs look_back >= 1, got look_back={self.look_back!r}")
-        if self.alternate < 1:
-            raise ValueError(f"Proximal needs alternate >= 1, got alternate={self.alternate!r}")
+    ranges: ClassVar[dict[str, str]] = {"look_back": ">= 1", "alternate": ">= 1"}
 
     def accepts(self, problem: Problem) -> str | None:
         return None if problem.structure.convex else needs_convex(self.name, problem)
