@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 
 from ..._linalg import conjugate_gradient, psd_eigh
 from ...problem import Problem
-from .newton_systems import TUNING, BatchDesign, Direction, Intercepts, IterativeDirection
+from .newton_systems import TUNING, BatchDesign, Direction, Intercepts, iterative_direction_of_entries
 
 Array = np.ndarray
 MIN_SYSTEMS = 20  # before the mean number of steps is judged
@@ -71,7 +71,7 @@ class Coupled(BatchDesign):
         if self.tally is not None:
             self.tally.systems += 1
         # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
-        return IterativeDirection.of_entries(
+        return iterative_direction_of_entries(
             self,
             h,
             intercepts,

@@ -23,7 +23,7 @@ from ...losses import RowLoss
 from ...problem import Problem
 from .batched_newton import Batch, Fit, newton
 from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally
-from .multiclass_newton import RowInputs, row_fit
+from .multiclass_newton import RowDesign, RowInputs
 from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask, SparseColumns
 
 Array = np.ndarray
@@ -127,15 +127,26 @@ class Side(ABC):
         self._dual, self._W, self._b = -self.problem.observations.weight * gradients, W, b
         return Supervised(W, b, z, gradients, self.problem.correlate(self._dual) if Z is None else Z, norm)
 
-    def _fit_together(self, design: BatchDesign, tolerance: float = 0.0) -> tuple[Array, Array, Fit]:
-        """Coefficients of all tasks in one batch element, intercepts, and the fit."""
+    def _fit_together(
+        self, design: BatchDesign, tolerance: float = 0.0, other_start: Array | None = None
+    ) -> tuple[Array, Array, Fit]:
+        """Coefficients of all tasks in one batch element, intercepts, and the fit; from the better start if there are two."""
         problem, obs = self.problem, self.problem.observations
         intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
         loss = problem.loss.pick(np.arange(obs.y.size)[None])
         batch = Batch(loss, obs.y[None], obs.weight[None], design, intercepts, tolerance)
-        fit = newton(batch, design.start(self._dual[None]), b)
+        coef = design.start(self._dual[None])
+        if other_start is not None and batch.value(other_start, b) < batch.value(coef, b):
+            coef = other_start
+        fit = newton(batch, coef, b)
         return fit.coef, fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks), fit
+
+    def _fit_rows(self, inputs: RowInputs, R: Array | None) -> Supervised:
+        """All classes together, from the better of the last duals and the last weights."""
+        design = RowDesign(inputs, R)
+        coef, b, fit = self._fit_together(design, other_start=None if self._W is None else design.coefficients(self._W))
+        return self._read(design.weights(coef), self.problem.loss.intercepts(b), fit.norm)
 
     def _fit_batches(
         self, batches: Sequence[TaskBatch], inputs: Callable[[TaskBatch], Array | SparseColumns], width: int
@@ -179,7 +190,7 @@ class TaskSide(Side):
 
     @cached_property
     def _row_inputs(self) -> RowInputs:
-        return RowInputs.of(self.problem)
+        return RowInputs(self.problem)
 
     @cached_property
     def _observation_gram(self) -> Array:
@@ -211,7 +222,7 @@ class TaskSide(Side):
         return self._read(*self.shared.on_tasks(L, self.problem.alpha))
 
     def _by_rows(self, L: Array) -> Supervised:
-        return self._read(*row_fit(self.problem, None, L, self._dual, self._W, self._b, self._row_inputs))
+        return self._fit_rows(self._row_inputs, L / np.sqrt(2 * self.problem.alpha))
 
     def _by_normal_equations(self, L: Array) -> Supervised:
         fit = self._hold(*CoupledSquares(self._coupled(L)).solve(self._Z))
@@ -285,7 +296,7 @@ class FeatureSide(Side):
         return self._read(*self.shared.on_features(Q, self.problem.alpha))
 
     def _by_rows(self, Q: Array) -> Supervised:
-        return self._read(*row_fit(self.problem, Q, None, self._dual, self._W, self._b))
+        return self._fit_rows(RowInputs(self.problem, Q / np.sqrt(2 * self.problem.alpha)), None)
 
     def _by_tasks(self, Q: Array) -> Supervised:
         scaled = Q / np.sqrt(2 * self.problem.alpha)

@@ -14,7 +14,7 @@ from ...design import TaskBatch
 from ...problem import Problem
 from ...structures.term_sum import TermSum
 from ...structures.terms import FeatureMatrix
-from .newton_systems import TUNING, BatchDesign, Direction, Gram, Intercepts, IterativeDirection
+from .newton_systems import TUNING, BatchDesign, Direction, Gram, Intercepts, iterative_direction_of_entries
 from .sides import Side, Strategy, Supervised, ridged
 
 Array = np.ndarray
@@ -137,6 +137,6 @@ class Stacked(BatchDesign):
         return K
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        return IterativeDirection.of_entries(
+        return iterative_direction_of_entries(
             self, h, intercepts, damping, max_residual=lambda rhs, *_: TUNING.relative_residual * float(np.linalg.norm(rhs))
         )
