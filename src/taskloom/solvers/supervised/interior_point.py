@@ -78,10 +78,7 @@ class _Path:
         self.v = np.where(self.used, batch.v, 0.0)
         ends = np.where(self.used, ends, 1.0)
         self.s = ends / 2
-        self.below, self.above = (
-            np.abs(self.s),
-            np.abs(self.s),
-        )  # distances to both ends, updated since differences would cancel
+        self.below = self.above = np.abs(self.s)  # distances to both ends, updated since differences would cancel
         self.short = np.zeros(len(batch.y), int)  # short steps in a row
         self.margin_step = np.where(self.margins, np.inf, 0.0).max(axis=1)  # largest change of a margin in the last step
         self.z = batch.outputs(np.zeros_like(batch.y), b)
@@ -91,9 +88,9 @@ class _Path:
 
     def _gradients(self) -> Array:
         gradients = np.where(self.used, self.s, 0.0).sum(axis=0)
-        return (
-            np.where(self.plain, self.batch.loss.gradient(self.batch.y, self.z), gradients) if self.plain.any() else gradients
-        )
+        if not self.plain.any():
+            return gradients
+        return np.where(self.plain, self.batch.loss.gradient(self.batch.y, self.z), gradients)
 
     def _distance(self) -> Array:
         """``z - k - width (s - guess)``, the required value of ``q - p``."""

@@ -22,7 +22,7 @@ from ...design import TaskBatch
 from ...losses import RowLoss
 from ...problem import Problem
 from .batched_newton import Batch, Fit, newton
-from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally
+from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally, grams_pay
 from .multiclass_newton import RowDesign, RowInputs
 from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask, SparseColumns
 
@@ -207,7 +207,9 @@ class TaskSide(Side):
         return self._is_large(L) or issparse(self.problem.features)
 
     def _is_iterative_and_squared(self, L: Array) -> bool:
-        return self._is_iterative(L) and CoupledSquares.pays(self._coupled(L))
+        """If Gram matrices of the tasks would not be cheaper."""
+        dense_squares = self.problem.loss.quadratic and not issparse(self.problem.features)
+        return dense_squares and self._is_large(L) and not grams_pay(self.problem)
 
     def _has_fewer_weights(self, L: Array) -> bool:
         N = self.problem.observations.y.size

@@ -72,10 +72,7 @@ class TermSumSide(Side):
 
         def inputs(batch: TaskBatch) -> Array:
             parts = [problem.inputs.take(batch, P) for P in turned]
-            of_weights = [metric.on == "weights" for metric in metrics]
-            scales = [
-                metric.L[:, batch.tasks].T[:, None, :] if own else 1.0 for metric, own in zip(metrics, of_weights, strict=True)
-            ]
+            scales = [metric.L[:, batch.tasks].T[:, None, :] if metric.on == "weights" else 1.0 for metric in metrics]
             return np.concatenate([X * scale for X, scale in zip(parts, scales, strict=True)], axis=2)
 
         ends = np.cumsum([P.shape[1] for P in turned])
