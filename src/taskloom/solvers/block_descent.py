@@ -85,37 +85,32 @@ class Block(Solver):
         return _BlockRun(self, problem, start)
 
 
-class _CentredTasks:
-    """Features centred within each task, so that intercepts and weights decouple, and a Lipschitz constant for each task."""
-
-    def __init__(self, problem: Problem):
-        obs = problem.observations
-        v = obs.weight
-        self.total = obs.task_weights
-        self.mean = problem.design.means[0]
-        self.lipschitz = np.empty(problem.n_tasks)
-        same = problem.design.separable_weights  # Gram matrices of the tasks are then proportional
-        for t, (part, phi) in enumerate(problem.inputs.by_task[: 1 if same is not None else None]):
-            if issparse(phi):
-                mean = self.mean[:, t]
-                self.lipschitz[t] = spectrum(weighted_gram(phi, v[part]) - self.total[t] * np.outer(mean, mean))[-1]
-                continue
-            root = np.sqrt(v[part])[:, None] * (phi - self.mean[:, t])
-            self.lipschitz[t] = np.linalg.norm(root, 2) ** 2 if root.size else 0.0
+def _lipschitz_constants(problem: Problem) -> Array:
+    """Of the squared loss of each task, with its features centred, so that intercepts and weights decouple."""
+    same, obs = problem.design.separable_weights, problem.observations  # Gram matrices of the tasks are then proportional
+    found = []
+    for (part, phi), mean, total in zip(problem.inputs.by_task, problem.design.means[0].T, obs.task_weights, strict=True):
+        v = obs.weight[part]
+        if issparse(phi):
+            found.append(spectrum(weighted_gram(phi, v) - total * np.outer(mean, mean))[-1])
+        else:
+            root = np.sqrt(v)[:, None] * (phi - mean)
+            found.append(np.linalg.norm(root, 2) ** 2 if root.size else 0.0)
         if same is not None:
-            self.lipschitz = self.lipschitz[0] / same[1][0] * same[1]
+            return found[0] / same[1][0] * same[1]
+    return np.array(found)
 
 
 class _BlockRun(Run):
     def __init__(self, settings: Block, problem: Problem, start: Start | None):
         self.settings, self.problem = settings, problem
-        self.centred = _CentredTasks(problem)
+        self.lipschitz, self.mean = _lipschitz_constants(problem), problem.design.means[0]
         self.side = FeatureSide(problem) if problem.structure.on_features else TaskSide(problem)
         self.structure_step = UnsupervisedStep(problem, self.side, settings.delta)
         self.extrapolate = Extrapolation(settings.memory)
         r, T = problem.n_features, problem.n_tasks
         W, b = start[:2] if start is not None else (np.zeros((r, T)), np.zeros(T))
-        self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
+        self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.mean, W)])
         self.steps, self.curvature = 0, 0.0  # of the last step, for a loss of unbounded curvature
         two_sided = isinstance(problem.structure, EitherSide) and problem.structure.low_rank
         self.two_sided = two_sided and settings.structure_step == "closed"
@@ -132,7 +127,7 @@ class _BlockRun(Run):
     def _at(self, x: Array) -> tuple[Array, Array, Array]:
         """Weights, intercepts and predictions of a stacked point (its last row holds the centred intercepts)."""
         W = x[:-1]
-        b = x[-1] - np.einsum("rt,rt->t", self.centred.mean, W) if self.problem.fit_intercept else np.zeros(x.shape[1])
+        b = x[-1] - np.einsum("rt,rt->t", self.mean, W) if self.problem.fit_intercept else np.zeros(x.shape[1])
         return W, b, self.problem.predict(W, b)
 
     def _sweep(self) -> Array:
@@ -194,12 +189,12 @@ class _BlockRun(Run):
 
     def _bounded_step(self, x: Array, g: Array, solve: Solve, curvature: float) -> Array:
         """The proximal gradient step for a loss whose second derivative is at most ``curvature``."""
-        problem, centred = self.problem, self.centred
-        total = problem.observations.sum_by_task(g)
-        gradient = problem.correlate(g) - centred.mean * total
-        lipschitz = curvature * np.maximum(centred.lipschitz, TUNING.min_lipschitz_share * centred.lipschitz.max() + 1e-300)
+        problem, obs = self.problem, self.problem.observations
+        total = obs.sum_by_task(g)
+        gradient = problem.correlate(g) - self.mean * total
+        lipschitz = curvature * np.maximum(self.lipschitz, TUNING.min_lipschitz_share * self.lipschitz.max() + 1e-300)
         new = solve(x[:-1] * lipschitz - gradient, lipschitz + 2 * problem.ridge)
-        return np.vstack([new, x[-1] - total / (curvature * centred.total) if problem.fit_intercept else x[-1]])
+        return np.vstack([new, x[-1] - total / (curvature * obs.task_weights) if problem.fit_intercept else x[-1]])
 
     def step(self, gap: float | None) -> None:
         image, problem, A, penalty = self._sweep(), self.problem, self.A, None

@@ -202,17 +202,15 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
 def _extrapolated(solutions: list[Solution], alphas: list[float]) -> Start:
     """The predicted next solution, by damped extrapolation in ``log(alpha)``: linear, or quadratic for equal steps."""
     last, steps = solutions[-1], np.diff(np.log(alphas[-4:]))
-    W, b = last.W, last.b
     if last.terms is not None:
-        return Start(np.vstack(last.terms.weights), b, last.length)
-    if len(solutions) > 1 and np.any(solutions[-2].W) and steps[-2] != 0:
-        share = min(max(steps[-1] / steps[-2], 0.0), 2.0)
-        first = (last.W - solutions[-2].W, last.b - solutions[-2].b)
-        W, b = W + 0.8 * share * first[0], b + 0.8 * share * first[1]
+        return Start(np.vstack(last.terms.weights), last.b, last.length)
+    *before, x = [np.vstack([solution.W, solution.b]) for solution in solutions[-3:]]
+    if before and np.any(before[-1][:-1]) and steps[-2] != 0:
+        share, change = min(max(steps[-1] / steps[-2], 0.0), 2.0), x - before[-1]
+        x = x + 0.8 * share * change
         if len(steps) == 3 and np.allclose(steps, steps[0], rtol=0.01):
-            before = (solutions[-2].W - solutions[-3].W, solutions[-2].b - solutions[-3].b)
-            W, b = W + 0.1 * first[0] + 0.5 * (first[0] - before[0]), b + 0.1 * first[1] + 0.5 * (first[1] - before[1])
-    return Start(W, b, last.length, last.basis)
+            x = x + 0.1 * change + 0.5 * (change - (before[1] - before[0]))
+    return Start(x[:-1], x[-1], last.length, last.basis)
 
 
 def least_gradients(problem: Problem) -> Array | None:

@@ -48,8 +48,7 @@ class Coupled(BatchDesign):
 
     def __init__(self, problem: Problem, L: Array, tolerance: float = 0.0, tally: Tally | None = None):
         self.problem, self.L, self.tolerance = problem, L / np.sqrt(2 * problem.alpha), tolerance
-        self.mean = problem.design.mean_gram
-        self.tally = tally
+        self.mean, self.tally = problem.design.mean_gram, tally or Tally(np.inf)
         self.l, self.V = psd_eigh(self.L.T @ self.L)
         self.shape = (problem.n_features, L.shape[1])
 
@@ -67,8 +66,7 @@ class Coupled(BatchDesign):
         level = float(h.sum() / self.problem.observations.weight.sum())  # mean curvature of the loss
         exact = self.tolerance == 0 or self.problem.loss.quadratic
         share = TUNING.relative_residual if exact else TUNING.relative_residual_above_minimum
-        if self.tally is not None:
-            self.tally.systems += 1
+        self.tally.systems += 1
         # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
         return iterative_direction_of_entries(
             self,
@@ -78,7 +76,7 @@ class Coupled(BatchDesign):
             max_residual=lambda rhs, *_: max(share * float(np.linalg.norm(rhs)), self.tolerance**0.5),
             product=self._gram_product(h[0], 0.0 if damping is None else damping[0]) if grams_pay(self.problem) else None,
             preconditioner=lambda x: self.preconditioned(x.reshape(self.shape), level).reshape(1, -1),
-            checkpoint=None if self.tally is None else self.tally.count,
+            checkpoint=self.tally.count,
         )
 
     def _gram_product(self, h: Array, damping: Array | float) -> Callable[[Array], Array]:

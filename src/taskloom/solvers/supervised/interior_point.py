@@ -96,18 +96,16 @@ class _Path:
         """``z - k - width (s - guess)``, the required value of ``q - p``."""
         return self.z - self.k - self.width * (self._gradients() - self.guess)
 
-    def _products(self) -> tuple[Array, Array]:
-        """The weighted mean of the complementarity products of each element, and their sum."""
-        products = self.p * self.below + self.q * self.above
-        total = np.einsum("kbm,kbm->b", self.v, products)
-        return np.maximum(total / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300), 1e-300), total
+    def _mean_product(self, below: Array, above: Array, p: Array, q: Array) -> Array:
+        """The weighted mean of the complementarity products of each element."""
+        return np.einsum("kbm,kbm->b", self.v, p * below + q * above) / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300)
 
     def follow(self) -> tuple[Array, Array]:
-        begin = self._products()[1]
+        begin = self._mean_product(self.below, self.above, self.p, self.q)
         for _ in range(TUNING.max_steps):
             check_time()
-            mu, total = self._products()
-            unsolved = (total > TUNING.relative_complementarity * begin) | (self.margin_step > TUNING.converged_margin_change)
+            mu = self._mean_product(self.below, self.above, self.p, self.q)
+            unsolved = (mu > TUNING.relative_complementarity * begin) | (self.margin_step > TUNING.converged_margin_change)
             going = unsolved & (self.short < TUNING.max_short_steps)
             if not going.any():
                 break
@@ -147,9 +145,8 @@ class _Path:
         nothing = np.zeros_like(self.s)
         ds, dp, dq = towards(nothing, nothing)[3:]
         t = self._length(ds, dp, dq, 1.0)[:, None]
-        predicted = (self.p + t * dp) * (below + t * ds) + (self.q + t * dq) * (above - t * ds)
-        left = np.einsum("kbm,kbm->b", self.v, predicted) / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300)
-        goal = (mu * (left / mu) ** 3)[:, None]
+        left = self._mean_product(below + t * ds, above - t * ds, self.p + t * dp, self.q + t * dq)
+        goal = (mu * (left / np.maximum(mu, 1e-300)) ** 3)[:, None]
         dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
         t = self._length(ds, dp, dq, TUNING.max_boundary_share)
         self.margin_step = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from ..._linalg import compose, psd_eigh
 from ...design import TaskBatch
 from ...losses import RowLoss
 from ...problem import Problem
-from .batched_newton import Batch, Fit, newton
+from .batched_newton import Batch, newton
 from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally, grams_pay
 from .multiclass_newton import RowDesign, RowInputs
 from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask, SparseColumns
@@ -53,6 +53,7 @@ class Supervised:
     gradients: Array
     Z: Array
     norm: float  # alpha tr(A^+ W'W) + ridge ||W||^2
+    steps: int = 0  # Newton steps of all tasks together
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,13 @@ class Side(ABC):
         return Supervised(W, b, z, gradients, self.problem.correlate(self._dual) if Z is None else Z, norm)
 
     def _fit_together(
-        self, design: BatchDesign, tolerance: float = 0.0, other_start: Array | None = None
-    ) -> tuple[Array, Array, Fit]:
-        """Coefficients of all tasks in one batch element, intercepts, and the fit; from the better start if there are two."""
+        self,
+        design: BatchDesign,
+        weights: Callable[[Array], Array],
+        tolerance: float = 0.0,
+        other_start: Array | None = None,
+    ) -> Supervised:
+        """All tasks in one batch element, from the better start if there are two; ``weights`` are ``W`` for coefficients."""
         problem, obs = self.problem, self.problem.observations
         intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
@@ -140,13 +145,14 @@ class Side(ABC):
         if other_start is not None and batch.value(other_start, b) < batch.value(coef, b):
             coef = other_start
         fit = newton(batch, coef, b)
-        return fit.coef, fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks), fit
+        b = problem.loss.intercepts(fit.b[0]) if problem.fit_intercept else np.zeros(problem.n_tasks)
+        return replace(self._read(weights(fit.coef), b, fit.norm), steps=fit.steps)
 
     def _fit_rows(self, inputs: RowInputs, R: Array | None) -> Supervised:
         """All classes together, from the better of the last duals and the last weights."""
         design = RowDesign(inputs, R)
-        coef, b, fit = self._fit_together(design, other_start=None if self._W is None else design.coefficients(self._W))
-        return self._read(design.weights(coef), self.problem.loss.intercepts(b), fit.norm)
+        last = None if self._W is None else design.coefficients(self._W)
+        return self._fit_together(design, design.weights, other_start=last)
 
     def _fit_batches(
         self, batches: Sequence[TaskBatch], inputs: Callable[[TaskBatch], Array | SparseColumns], width: int
@@ -216,7 +222,7 @@ class TaskSide(Side):
         return self.problem.n_features * L.shape[1] <= (N / 2 if self._force_dense else N)
 
     def _coupled(self, L: Array) -> Coupled:
-        self._tally = self._tally or self._worth(L.shape[1])
+        self._tally = self._tally or Tally(self._worth(L.shape[1]))
         return Coupled(self.problem, L, self.tolerance, self._tally)
 
     def _in_closed_form(self, L: Array) -> Supervised:
@@ -235,37 +241,37 @@ class TaskSide(Side):
         design, surrogate = self._coupled(L), self.problem.loss.is_surrogate
         few = self.problem.observations.y.size <= self.tuning.max_forced_observations
         try:
-            coef, b, fit = self._fit_together(design, self.tolerance)
+            fit = self._fit_together(design, design.weights, self.tolerance)
         except SlowConvergenceError:
             self._force_dense = True
             raise
         self._force_dense |= self._is_large(L) and surrogate and fit.steps > self.tuning.max_surrogate_steps and few
-        return self._read(design.weights(coef), b, fit.norm)
+        return fit
 
     def _by_weights(self, L: Array) -> Supervised:
         phi, expanded = self.problem.features[self.problem.observations.row], self._expanded(L)
         pairs = (phi[:, :, None] * expanded[:, None, :]).reshape(1, len(phi), -1)
-        coef, b, fit = self._fit_together(DenseColumns(pairs))
-        return self._read(coef.reshape(phi.shape[1], -1) @ L.T / np.sqrt(2 * self.problem.alpha), b, fit.norm)
+        to_tasks = L.T / np.sqrt(2 * self.problem.alpha)
+        return self._fit_together(DenseColumns(pairs), lambda coef: coef.reshape(phi.shape[1], -1) @ to_tasks)
 
     def _by_observations(self, L: Array) -> Supervised:
-        expanded = self._expanded(L)
-        coef, b, fit = self._fit_together(Gram((self._observation_gram * (expanded @ expanded.T))[None]))
-        return self._read((self.problem.correlate(coef[0]) @ L) @ L.T / (2 * self.problem.alpha), b, fit.norm)
+        expanded, to_tasks = self._expanded(L), L.T / (2 * self.problem.alpha)
+        design = Gram((self._observation_gram * (expanded @ expanded.T))[None])
+        return self._fit_together(design, lambda coef: (self.problem.correlate(coef[0]) @ L) @ to_tasks)
 
     def _expanded(self, L: Array) -> Array:
         """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
         return L[self.problem.observations.task] / np.sqrt(2 * self.problem.alpha)
 
-    def _worth(self, q: int) -> Tally | None:
-        """The number of iterations that take as long as half a dense system; ``None`` if that is too large."""
+    def _worth(self, q: int) -> float:
+        """The number of iterations that take as long as half a dense system; ``inf`` if that is too large."""
         problem = self.problem
         N, n, r, T = problem.observations.y.size, problem.n_rows, problem.n_features, problem.n_tasks
         if self.tuning.max_forced_observations < N or issparse(problem.features):
-            return None
+            return np.inf
         dense = N * N * (N / 3 + r + q)
         iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + self.tuning.multiplications_per_cg_call
-        return Tally(dense / 2 / iteration)
+        return dense / 2 / iteration
 
     strategies = (
         Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),

@@ -82,13 +82,11 @@ class TermSumSide(Side):
 
     def _by_observations(self, metrics: list[TermMetric]) -> Supervised:
         whole = Stacked(self, metrics)
-        coef, b, fit = self._fit_together(Gram(whole.gram()[None]))
-        return self._read(whole.weights(whole.start(coef)), b, fit.norm)
+        return self._fit_together(Gram(whole.gram()[None]), lambda coef: whole.weights(whole.start(coef)))
 
     def _by_conjugate_gradients(self, metrics: list[TermMetric]) -> Supervised:
         whole = Stacked(self, metrics)
-        coef, b, fit = self._fit_together(whole)
-        return self._read(whole.weights(coef), b, fit.norm)
+        return self._fit_together(whole, whole.weights)
 
     strategies = (
         Strategy("tasks on their own", "no term couples the tasks", _by_tasks, _is_decoupled),
