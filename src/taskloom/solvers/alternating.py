@@ -74,9 +74,8 @@ class _AlternatingRun(Run):
             if A.shape != (T, T):
                 raise ValueError(f"A0 must be of shape {(T, T)}, got {A.shape}")
             return A
-        if self.problem.structure.known:
-            return self.structure_step(self.W)
-        self.W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
+        if not self.problem.structure.known:
+            self.W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
         return self.structure_step(self.W)
 
     def retarget(self, problem: Problem) -> None:

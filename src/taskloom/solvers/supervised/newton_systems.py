@@ -86,6 +86,7 @@ class BatchDesign(ABC):
 
     direct: ClassVar[bool] = True  # whether systems are solved by factorisation
     bordered: ClassVar[bool] = False  # whether intercepts are among the coefficients
+    tolerance: float = 0.0  # how far above the minimum a solution may stay
 
     @abstractmethod
     def start(self, u: Array) -> Array:
@@ -252,9 +253,8 @@ def iterative_direction(
     def direction(coef: Array, g: Array) -> tuple[Array, Array]:
         rhs = -(design.start(balanced(g)) + coef)
         enough = max_residual(rhs, coef, g)
-        step = conjugate_gradient(
-            product or product_by_passes, rhs, max_residual=enough, max_steps=TUNING.max_cg_steps, **options
-        )
+        multiply = product or product_by_passes
+        step = conjugate_gradient(multiply, rhs, max_residual=enough, max_steps=TUNING.max_cg_steps, **options)
         if intercepts is None:
             return step, np.zeros((1, 0))
         return step, -solved(intercepts.gather(g + curved(design.predict(step))))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -128,22 +128,16 @@ class Side(ABC):
         self._dual, self._W, self._b = -self.problem.observations.weight * gradients, W, b
         return Supervised(W, b, z, gradients, self.problem.correlate(self._dual) if Z is None else Z, norm)
 
-    def _fit_together(
-        self,
-        design: BatchDesign,
-        weights: Callable[[Array], Array],
-        tolerance: float = 0.0,
-        other_start: Array | None = None,
-    ) -> Supervised:
+    def _fit_together(self, design: BatchDesign, weights: Callable[[Array], Array], other: Array | None = None) -> Supervised:
         """All tasks in one batch element, from the better start if there are two; ``weights`` are ``W`` for coefficients."""
         problem, obs = self.problem, self.problem.observations
         intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
         loss = problem.loss.pick(np.arange(obs.y.size)[None])
-        batch = Batch(loss, obs.y[None], obs.weight[None], design, intercepts, tolerance)
+        batch = Batch(loss, obs.y[None], obs.weight[None], design, intercepts, design.tolerance)
         coef = design.start(self._dual[None])
-        if other_start is not None and batch.value(other_start, b) < batch.value(coef, b):
-            coef = other_start
+        if other is not None and batch.value(other, b) < batch.value(coef, b):
+            coef = other
         fit = newton(batch, coef, b)
         b = problem.loss.intercepts(fit.b[0]) if problem.fit_intercept else np.zeros(problem.n_tasks)
         return replace(self._read(weights(fit.coef), b, fit.norm), steps=fit.steps)
@@ -151,8 +145,7 @@ class Side(ABC):
     def _fit_rows(self, inputs: RowInputs, R: Array | None) -> Supervised:
         """All classes together, from the better of the last duals and the last weights."""
         design = RowDesign(inputs, R)
-        last = None if self._W is None else design.coefficients(self._W)
-        return self._fit_together(design, design.weights, other_start=last)
+        return self._fit_together(design, design.weights, None if self._W is None else design.coefficients(self._W))
 
     def _fit_batches(
         self, batches: Sequence[TaskBatch], inputs: Callable[[TaskBatch], Array | SparseColumns], width: int
@@ -241,7 +234,7 @@ class TaskSide(Side):
         design, surrogate = self._coupled(L), self.problem.loss.is_surrogate
         few = self.problem.observations.y.size <= self.tuning.max_forced_observations
         try:
-            fit = self._fit_together(design, design.weights, self.tolerance)
+            fit = self._fit_together(design, design.weights)
         except SlowConvergenceError:
             self._force_dense = True
             raise
@@ -308,20 +301,16 @@ class FeatureSide(Side):
 
     def _by_tasks(self, Q: Array) -> Supervised:
         scaled = Q / np.sqrt(2 * self.problem.alpha)
-        inputs = self._sparse_inputs(scaled) if issparse(self.problem.features) else self.problem.inputs.times(scaled)
+        sparse = issparse(self.problem.features)
+        inputs = partial(self._sparse_inputs, scaled) if sparse else self.problem.inputs.times(scaled)
         B, b, norm = self._fit_batches(self.batches, inputs, Q.shape[1])
         return self._read(scaled @ B, b, norm)
 
-    def _sparse_inputs(self, scaled: Array) -> Callable[[TaskBatch], Array | SparseColumns]:
+    def _sparse_inputs(self, scaled: Array, batch: TaskBatch) -> Array | SparseColumns:
         """``Phi Q / sqrt(2 alpha)`` for a batch of one task, dense only if that is the smaller system."""
-        d, q = scaled.shape
-
-        def inputs(batch: TaskBatch) -> Array | SparseColumns:
-            X = self.problem.inputs.by_task[int(batch.tasks[0])][1]
-            small = self.tuning.min_narrow_ratio * q <= d or X.shape[0] <= q
-            return (X @ scaled)[None] if small else SparseColumns(X, scaled)
-
-        return inputs
+        (d, q), X = scaled.shape, self.problem.inputs.by_task[int(batch.tasks[0])][1]
+        small = self.tuning.min_narrow_ratio * q <= d or X.shape[0] <= q
+        return (X @ scaled)[None] if small else SparseColumns(X, scaled)
 
     strategies = (
         Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),
