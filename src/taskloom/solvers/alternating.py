@@ -12,7 +12,7 @@ from ..problem.evidence import Iterate
 from ..problem.solution import Start
 from .base import Run, Solver
 from .supervised import choose_side
-from .supervised.sides import Side, Supervised, TaskSide
+from .supervised.sides import Side, TaskSide
 
 Array = np.ndarray
 
@@ -96,7 +96,9 @@ class _AlternatingRun(Run):
         if self.problem.structure.known:
             self.finished = "stalled"
             return
-        value = self._value(fit)
+        # The objective of (S^delta) at this structure, with the tasks eliminated.
+        value = self.problem.loss_term(fit.z) + fit.norm + self.problem.structure.value(self.A)
+        value += self.structure_step.cost(self.A)
         if self.settings.stop == "change" and abs(self.extrapolate.objective - value) < self.tolerance:
             self.finished = "change"
         self.W, accepted = self.extrapolate(self.W, fit.W, value)
@@ -104,19 +106,13 @@ class _AlternatingRun(Run):
         if accepted and gap is not None and self.structure_step.lower(self.A, gap):
             self._map_changed()
 
-    def _value(self, fit: Supervised) -> float:
-        """The objective of (S^delta) at this structure, with the tasks eliminated."""
-        value = self.problem.loss_term(fit.z) + fit.norm + self.problem.structure.value(self.A)
-        return value + self.structure_step.cost(self.A)
-
 
 class UnsupervisedStep:
     """``A <- argmin alpha tr(A^-1 (W'W + delta^2 I)) + F(A)``; the barrier ``delta`` is given, or tied to the gap.
 
     Tied to the gap, the barrier is lowered only once it dominates the gap: at the minimum of (S^delta) the gap is about twice
     the barrier term. Lowered earlier, it would freeze directions that have not converged, and alternation stalls. Structures
-    that
-    keep ``A`` nonsingular need no barrier.
+    that keep ``A`` nonsingular need no barrier.
     """
 
     def __init__(self, problem: Problem, side: Side, delta: float | None):

@@ -140,8 +140,7 @@ class _BlockRun(Run):
         if not self.two_sided:
             return image
         U, s, _ = np.linalg.svd(image[:-1], full_matrices=False)
-        squares = np.zeros(self.problem.n_tasks)
-        squares[: s.size] = s**2
+        squares = np.pad(s**2, (0, self.problem.n_tasks - s.size))
         d = self.problem.structure.f_best(self.problem.alpha * (squares + self.structure_step.height))  # type: ignore[attr-defined]
         return self._weights_step(image, partial(self._along, d[: s.size], U, d.min()))
 

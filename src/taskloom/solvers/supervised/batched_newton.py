@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -175,6 +176,9 @@ class Move:
         self.there.put(which, Points(here.coef + t * dcoef, here.b + t * db, here.plain + t * dplain, g))
 
 
+Keep: TypeAlias = Callable[[Array, Move], None]
+
+
 class NewtonSteps:
     """Newton steps on a batch, each element until the predicted decrease is at most ``target_decrease``.
 
@@ -183,14 +187,7 @@ class NewtonSteps:
 
     max_active_share = 0.7  # of the elements that go on, below which they are picked out
 
-    def __init__(
-        self,
-        batch: Batch,
-        coef: Array,
-        b: Array,
-        target_decrease: float,
-        keep: Callable[[Array, Move], None] = lambda *_: None,
-    ):
+    def __init__(self, batch: Batch, coef: Array, b: Array, target_decrease: float, keep: Keep = lambda *_: None):
         self.batch, self.target_decrease, self.keep = batch, target_decrease, keep
         self.points = Points(coef, b, plain := batch.design.predict(coef), batch.gradients(batch.outputs(plain, b)))
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
@@ -27,6 +27,7 @@ from .multiclass_newton import RowDesign, RowInputs
 from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask, SparseColumns
 
 Array = np.ndarray
+BatchInputs: TypeAlias = Callable[[TaskBatch], Array | SparseColumns]
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Side(ABC):
     def __init__(self, problem: Problem):
         self.problem = problem
         self.rho = problem.ridge / problem.alpha
-        self.shared = problem.targets.shared_inputs
+        self.shared: Any = problem.targets.shared_inputs  # or None
         self._dual = np.zeros(problem.observations.y.size)
         self._W: Array | None = None
         self._b = problem.best_constants
@@ -147,9 +148,7 @@ class Side(ABC):
         design = RowDesign(inputs, R)
         return self._fit_together(design, design.weights, None if self._W is None else design.coefficients(self._W))
 
-    def _fit_batches(
-        self, batches: Sequence[TaskBatch], inputs: Callable[[TaskBatch], Array | SparseColumns], width: int
-    ) -> tuple[Array, Array, float]:
+    def _fit_batches(self, batches: Sequence[TaskBatch], inputs: BatchInputs, width: int) -> tuple[Array, Array, float]:
         """Tasks on their own: coefficients (``width x T``), intercepts and the norm."""
         problem, obs = self.problem, self.problem.observations
         tolerance = self.tolerance / problem.n_tasks if problem.loss.quadratic else 0.0  # one step is exact up to rounding
@@ -219,7 +218,6 @@ class TaskSide(Side):
         return Coupled(self.problem, L, self.tolerance, self._tally)
 
     def _in_closed_form(self, L: Array) -> Supervised:
-        assert self.shared is not None
         return self._read(*self.shared.on_tasks(L, self.problem.alpha))
 
     def _by_rows(self, L: Array) -> Supervised:
@@ -293,7 +291,6 @@ class FeatureSide(Side):
         return W.T
 
     def _in_closed_form(self, Q: Array) -> Supervised:
-        assert self.shared is not None
         return self._read(*self.shared.on_features(Q, self.problem.alpha))
 
     def _by_rows(self, Q: Array) -> Supervised:
