@@ -12,7 +12,7 @@ from ..problem.evidence import Iterate
 from ..problem.solution import Start
 from .base import Run, Solver
 from .supervised import choose_side
-from .supervised.sides import Side, Supervised, TaskSide
+from .supervised.sides import Side, TaskSide
 
 Array = np.ndarray
 
@@ -41,20 +41,16 @@ class Alternating(Solver):
     memory: int = 10
 
     def check(self) -> None:
-        if self.delta is not None and not self.delta >= 0:
-            raise ValueError(f"Alternating needs delta >= 0 or None, got delta={self.delta!r}")
+        check_barrier_and_memory(self)
         if self.stop not in ("gap", "change"):
             raise ValueError(f'Alternating needs stop="gap" or "change", got stop={self.stop!r}')
-        if self.memory < 0:
-            raise ValueError(f"Alternating needs memory >= 0, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         if self.stop == "change" and not problem.loss.smooth:
             return 'Alternating(stop="change") needs a smooth loss: its rule cannot tell a new smoothing from progress'
         if problem.structure.task_factor:
-            return (
-                f'solver="alternating" needs exact steps, which {problem.structure!r} has not; use solver="factored" or "auto"'
-            )
+            other = 'use solver="factored" or "auto"'
+            return f'solver="alternating" needs exact steps, which {problem.structure!r} has not; {other}'
         return None
 
     def begin(self, problem: Problem, start: Start | None, tol: float) -> Run:
@@ -68,8 +64,6 @@ class _AlternatingRun(Run):
         self.structure_step = UnsupervisedStep(problem, self.side, settings.delta)
         self.extrapolate = Extrapolation(0 if settings.stop == "change" else settings.memory)
         self.tolerance = tol * problem.scale
-        self.objective = np.inf
-        self.plain: Array | None = None  # weights before extrapolation, restored if it does not lower the objective
         self.W = np.zeros((problem.n_features, problem.n_tasks))
         self.A = self._first(start)
 
@@ -80,9 +74,8 @@ class _AlternatingRun(Run):
             if A.shape != (T, T):
                 raise ValueError(f"A0 must be of shape {(T, T)}, got {A.shape}")
             return A
-        if self.problem.structure.known:
-            return self.structure_step(self.W)
-        self.W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
+        if not self.problem.structure.known:
+            self.W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
         return self.structure_step(self.W)
 
     def retarget(self, problem: Problem) -> None:
@@ -91,40 +84,27 @@ class _AlternatingRun(Run):
 
     def _map_changed(self) -> None:
         self.finished = None
-        self.objective, self.plain = np.inf, None
         self.extrapolate.clear()
 
     def step(self, gap: float | None) -> None:
         fit = self.side.supervise(self.problem.structure.root(self.A))
         here = Iterate(fit.W, fit.b, fit.z, fit.gradients, self.A if self.side.bounds_near_structure else None)
-        if (
-            not self.problem.structure.convex or self.problem.structure.iterative
-        ):  # the best structure is not unique or has no closed form
+        # The best structure may not be unique, or have no closed form.
+        if not self.problem.structure.convex or self.problem.structure.iterative:
             here = replace(here, penalty=fit.norm + self.problem.structure.value(self.A), norm=fit.norm)
         self.here = here
         if self.problem.structure.known:
             self.finished = "stalled"
             return
-        value = self._value(fit)
-        if self.plain is not None and value > self.objective + 1e-13 * abs(self.objective):
-            self.W, self.plain = self.plain, None
-            self.A = self.structure_step(self.W)
-            self.extrapolate.clear()
-            return
-        if self.settings.stop == "change" and abs(self.objective - value) < self.tolerance:
-            self.finished = "change"
-        self.objective = value
-        combined = self.extrapolate(self.W, fit.W)
-        self.plain = None if combined is fit.W else fit.W
-        self.W = combined
-        self.A = self.structure_step(self.W)
-        if gap is not None and self.structure_step.lower(self.A, gap):
-            self._map_changed()
-
-    def _value(self, fit: Supervised) -> float:
-        """The objective of (S^delta) at this structure, with the tasks eliminated."""
+        # The objective of (S^delta) at this structure, with the tasks eliminated.
         value = self.problem.loss_term(fit.z) + fit.norm + self.problem.structure.value(self.A)
-        return value + self.structure_step.cost(self.A)
+        value += self.structure_step.cost(self.A)
+        if self.settings.stop == "change" and abs(self.extrapolate.objective - value) < self.tolerance:
+            self.finished = "change"
+        self.W, accepted = self.extrapolate(self.W, fit.W, value)
+        self.A = self.structure_step(self.W)
+        if accepted and gap is not None and self.structure_step.lower(self.A, gap):
+            self._map_changed()
 
 
 class UnsupervisedStep:
@@ -132,8 +112,7 @@ class UnsupervisedStep:
 
     Tied to the gap, the barrier is lowered only once it dominates the gap: at the minimum of (S^delta) the gap is about twice
     the barrier term. Lowered earlier, it would freeze directions that have not converged, and alternation stalls. Structures
-    that
-    keep ``A`` nonsingular need no barrier.
+    that keep ``A`` nonsingular need no barrier.
     """
 
     def __init__(self, problem: Problem, side: Side, delta: float | None):
@@ -162,8 +141,16 @@ class UnsupervisedStep:
         return True
 
 
+def check_barrier_and_memory(solver: Any) -> None:
+    """Raise ``ValueError`` if one of them is negative."""
+    if solver.delta is not None and not solver.delta >= 0:
+        raise ValueError(f"{type(solver).__name__} needs delta >= 0 or None, got delta={solver.delta!r}")
+    if solver.memory < 0:
+        raise ValueError(f"{type(solver).__name__} needs memory >= 0, got memory={solver.memory!r}")
+
+
 class Extrapolation:
-    """Anderson acceleration of a fixed-point iteration ``x -> g(x)``.
+    """Anderson acceleration of a fixed-point iteration ``x -> g(x)``; a combination that raises the objective is taken back.
 
     It combines weights, not structures: a line between two structures may leave the cone of positive semidefinite matrices.
     """
@@ -176,9 +163,21 @@ class Extrapolation:
         """Drop all past points, since the map has changed."""
         self.points: list[Array] = []
         self.images: list[Array] = []
+        self.plain: Array | None = None  # the last image, if the last point is a combination
+        self.objective = np.inf  # after the last step
 
-    def __call__(self, x: Array, image: Array) -> Array:
-        """The next point, given ``image = g(x)``; ``image`` itself if there are no past points."""
+    def __call__(self, x: Array, image: Array, objective: float) -> tuple[Array, bool]:
+        """The next point, given ``image = g(x)`` and the objective there, and whether ``x`` was accepted."""
+        if self.plain is not None and objective > self.objective + 1e-13 * abs(self.objective):
+            plain = self.plain
+            self.clear()
+            return plain, False
+        combined = self._combined(x, image)
+        self.objective, self.plain = objective, None if combined is image else image
+        return combined, True
+
+    def _combined(self, x: Array, image: Array) -> Array:
+        """``image`` itself if there are no past points."""
         if self.memory == 0:
             return image
         self.points = [*self.points, x][-self.memory - 1 :]
@@ -193,7 +192,4 @@ class Extrapolation:
             shares = np.linalg.solve(gram, differences.T @ residuals[-1])
         except np.linalg.LinAlgError:  # equal residuals
             return image
-        combined = image
-        for share, past in zip(shares, self.images[:-1], strict=True):
-            combined = combined + share * (past - image)
-        return combined
+        return sum((share * (past - image) for share, past in zip(shares, self.images[:-1], strict=True)), start=image)

@@ -18,7 +18,7 @@ from ..problem.evidence import Iterate
 from ..problem.solution import Start
 from ..structures import factored_matrix as factors
 from ..structures.spectral import EitherSide
-from .alternating import Extrapolation, UnsupervisedStep
+from .alternating import Extrapolation, UnsupervisedStep, check_barrier_and_memory
 from .base import Run, Solver, needs_convex
 from .supervised.sides import FeatureSide, TaskSide
 
@@ -64,12 +64,9 @@ class Block(Solver):
     memory: int = 15
 
     def check(self) -> None:
-        if self.delta is not None and not self.delta >= 0:
-            raise ValueError(f"Block needs delta >= 0 or None, got delta={self.delta!r}")
+        check_barrier_and_memory(self)
         if self.structure_step not in ("closed", "gradient"):
             raise ValueError(f'Block needs structure_step="closed" or "gradient", got {self.structure_step!r}')
-        if self.memory < 0:
-            raise ValueError(f"Block needs memory >= 0, got memory={self.memory!r}")
 
     def accepts(self, problem: Problem) -> str | None:
         if not problem.structure.convex:
@@ -88,39 +85,32 @@ class Block(Solver):
         return _BlockRun(self, problem, start)
 
 
-class _CentredTasks:
-    """Features centred within each task, so that intercepts and weights decouple, and a Lipschitz constant for each task."""
-
-    def __init__(self, problem: Problem):
-        obs = problem.observations
-        v = obs.weight
-        self.total = obs.task_weights
-        self.mean = problem.design.means[0]
-        self.lipschitz = np.empty(problem.n_tasks)
-        same = problem.design.separable_weights  # Gram matrices of the tasks are then proportional
-        for t, (part, phi) in enumerate(problem.inputs.by_task[: 1 if same is not None else None]):
-            if issparse(phi):
-                mean = self.mean[:, t]
-                self.lipschitz[t] = spectrum(weighted_gram(phi, v[part]) - self.total[t] * np.outer(mean, mean))[-1]
-                continue
-            root = np.sqrt(v[part])[:, None] * (phi - self.mean[:, t])
-            self.lipschitz[t] = np.linalg.norm(root, 2) ** 2 if root.size else 0.0
+def _lipschitz_constants(problem: Problem) -> Array:
+    """Of the squared loss of each task, with its features centred, so that intercepts and weights decouple."""
+    same, obs = problem.design.separable_weights, problem.observations  # Gram matrices of the tasks are then proportional
+    found = []
+    for (part, phi), mean, total in zip(problem.inputs.by_task, problem.design.means[0].T, obs.task_weights, strict=True):
+        v = obs.weight[part]
+        if issparse(phi):
+            found.append(spectrum(weighted_gram(phi, v) - total * np.outer(mean, mean))[-1])
+        else:
+            root = np.sqrt(v)[:, None] * (phi - mean)
+            found.append(np.linalg.norm(root, 2) ** 2 if root.size else 0.0)
         if same is not None:
-            self.lipschitz = self.lipschitz[0] / same[1][0] * same[1]
+            return found[0] / same[1][0] * same[1]
+    return np.array(found)
 
 
 class _BlockRun(Run):
     def __init__(self, settings: Block, problem: Problem, start: Start | None):
         self.settings, self.problem = settings, problem
-        self.centred = _CentredTasks(problem)
+        self.lipschitz, self.mean = _lipschitz_constants(problem), problem.design.means[0]
         self.side = FeatureSide(problem) if problem.structure.on_features else TaskSide(problem)
         self.structure_step = UnsupervisedStep(problem, self.side, settings.delta)
         self.extrapolate = Extrapolation(settings.memory)
         r, T = problem.n_features, problem.n_tasks
         W, b = start[:2] if start is not None else (np.zeros((r, T)), np.zeros(T))
-        self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.centred.mean, W)])
-        self.objective = np.inf
-        self.plain: Array | None = None
+        self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.mean, W)])
         self.steps, self.curvature = 0, 0.0  # of the last step, for a loss of unbounded curvature
         two_sided = isinstance(problem.structure, EitherSide) and problem.structure.low_rank
         self.two_sided = two_sided and settings.structure_step == "closed"
@@ -132,16 +122,12 @@ class _BlockRun(Run):
 
     def retarget(self, problem: Problem) -> None:
         self.problem = self.structure_step.problem = problem
-        self._map_changed()
-
-    def _map_changed(self) -> None:
-        self.objective, self.plain = np.inf, None
         self.extrapolate.clear()
 
     def _at(self, x: Array) -> tuple[Array, Array, Array]:
         """Weights, intercepts and predictions of a stacked point (its last row holds the centred intercepts)."""
         W = x[:-1]
-        b = x[-1] - np.einsum("rt,rt->t", self.centred.mean, W) if self.problem.fit_intercept else np.zeros(x.shape[1])
+        b = x[-1] - np.einsum("rt,rt->t", self.mean, W) if self.problem.fit_intercept else np.zeros(x.shape[1])
         return W, b, self.problem.predict(W, b)
 
     def _sweep(self) -> Array:
@@ -154,8 +140,7 @@ class _BlockRun(Run):
         if not self.two_sided:
             return image
         U, s, _ = np.linalg.svd(image[:-1], full_matrices=False)
-        squares = np.zeros(self.problem.n_tasks)
-        squares[: s.size] = s**2
+        squares = np.pad(s**2, (0, self.problem.n_tasks - s.size))
         d = self.problem.structure.f_best(self.problem.alpha * (squares + self.structure_step.height))  # type: ignore[attr-defined]
         return self._weights_step(image, partial(self._along, d[: s.size], U, d.min()))
 
@@ -193,23 +178,22 @@ class _BlockRun(Run):
             move = self._at(image)[2] - z
             with np.errstate(over="ignore"):
                 there = problem.loss_term(z + move)
-            if there <= now + float(g @ move) + self.curvature / 2 * float(
-                obs.weight @ move**2
-            ) + TUNING.relative_rounding * abs(now):
+            bound = now + float(g @ move) + self.curvature / 2 * float(obs.weight @ move**2)
+            if there <= bound + TUNING.relative_rounding * abs(now):
                 break
             self.curvature *= 2
         if self.curvature != before:
-            self._map_changed()
+            self.extrapolate.clear()
         return image
 
     def _bounded_step(self, x: Array, g: Array, solve: Solve, curvature: float) -> Array:
         """The proximal gradient step for a loss whose second derivative is at most ``curvature``."""
-        problem, centred = self.problem, self.centred
-        total = problem.observations.sum_by_task(g)
-        gradient = problem.correlate(g) - centred.mean * total
-        lipschitz = curvature * np.maximum(centred.lipschitz, TUNING.min_lipschitz_share * centred.lipschitz.max() + 1e-300)
+        problem, obs = self.problem, self.problem.observations
+        total = obs.sum_by_task(g)
+        gradient = problem.correlate(g) - self.mean * total
+        lipschitz = curvature * np.maximum(self.lipschitz, TUNING.min_lipschitz_share * self.lipschitz.max() + 1e-300)
         new = solve(x[:-1] * lipschitz - gradient, lipschitz + 2 * problem.ridge)
-        return np.vstack([new, x[-1] - total / (curvature * centred.total) if problem.fit_intercept else x[-1]])
+        return np.vstack([new, x[-1] - total / (curvature * obs.task_weights) if problem.fit_intercept else x[-1]])
 
     def step(self, gap: float | None) -> None:
         image, problem, A, penalty = self._sweep(), self.problem, self.A, None
@@ -217,16 +201,11 @@ class _BlockRun(Run):
         if problem.structure.iterative:  # the best structure has no closed form
             penalty = problem.alpha * problem.structure.squared_norm(W, A) + problem.structure.value(A)
             penalty += problem.ridge * float(np.vdot(W, W))
-        value = self._value(W, z)
-        if self.plain is not None and value > self.objective + TUNING.relative_rounding * abs(self.objective):
-            self.x, self.plain, gap = self.plain, None, np.inf  # which keeps the barrier as it is
+        self.x, accepted = self.extrapolate(self.x, image, self._value(W, z))
+        closed = self.settings.structure_step == "closed" or problem.structure.known
+        self.A = (self.structure_step if closed else self._proximal_step)(self.x[:-1])
+        if accepted and gap is not None and self.structure_step.lower(self.A, gap):
             self.extrapolate.clear()
-        else:
-            self.objective, combined = value, self.extrapolate(self.x, image)
-            self.x, self.plain = combined, None if combined is image else image
-        self._set_structure(self.x[:-1])
-        if gap is not None and self.structure_step.lower(self.A, gap):
-            self._map_changed()
         self.here = Iterate(W, b, z, problem.loss.gradient(problem.observations.y, z), A, penalty)
 
     def _value(self, W: Array, z: Array) -> float:
@@ -236,10 +215,6 @@ class _BlockRun(Run):
         A, penalty = problem.structure.best_of_root(root, problem.alpha * self.structure_step.height)
         value = problem.loss_term(z) + penalty + problem.ridge * float(np.vdot(W, W))
         return value + self.structure_step.cost(A)
-
-    def _set_structure(self, W: Array) -> None:
-        closed = self.settings.structure_step == "closed" or self.problem.structure.known
-        self.A = self.structure_step(W) if closed else self._proximal_step(W)
 
     def _proximal_step(self, W: Array) -> Array:
         """One proximal gradient step on ``A``, its length halved until the objective falls and doubled after."""

@@ -9,7 +9,7 @@ the gradient of the loss at zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,9 +33,7 @@ Array = np.ndarray
 class ClusterNewtonTuning:
     """Constants of Newton's method on the weights."""
 
-    max_newton_decrease: float = (
-        1e-2  # over the scale; with a larger predicted decrease steps use the majorant, not the Hessian
-    )
+    max_newton_decrease: float = 1e-2  # over the scale; with a larger predicted one steps use the majorant, not the Hessian
     certificate_interval: int = 12  # Newton steps after which a certificate is computed, whatever the predicted decrease
     max_cg_steps: int = 100  # for one Newton direction
     decrease_per_gap: float = 0.2  # share of the tolerance at which the predicted decrease is worth a certificate
@@ -78,7 +76,8 @@ class SquaredLoss:
         self.shape = (problem.n_tasks, problem.n_features)
         narrow = 2 * min(block.inputs.shape[1] for block in self.blocks) >= problem.n_features
         # With few features, a product with the Gram matrix of a task is cheaper than two passes over its rows.
-        self.grams = problem.design.stacked_grams if narrow else None
+        known = [block.G if isinstance(block, Grams) else None for block in self.blocks]
+        self.grams: Sequence[Array | None] = problem.design.stacked_grams if narrow else known
         self.curvature = 2 * float(np.mean(np.concatenate([block.size for block in self.blocks])))
 
     def at(self, W: Array) -> tuple[float, Array]:
@@ -96,24 +95,12 @@ class SquaredLoss:
                 Z[block.tasks] = 2 * times_transposed(block.X, residual)
         return value, Z
 
-    def correlations(self) -> Array:
-        """``Z`` at zero."""
-        Z = np.empty(self.shape)
-        for block in self.blocks:
-            Z[block.tasks] = 2 * (block.c if isinstance(block, Grams) else times_transposed(block.X, block.y))
-        return Z
-
     def product(self, E: Array) -> Array:
         """The Hessian times ``E``."""
         out = np.empty(self.shape)
-        for k, block in enumerate(self.blocks):
+        for block, G in zip(self.blocks, self.grams, strict=True):
             part = E[block.tasks]
-            if self.grams is not None:
-                out[block.tasks] = times(self.grams[k], part)
-            elif isinstance(block, Grams):
-                out[block.tasks] = times(block.G, part)
-            else:
-                out[block.tasks] = times_transposed(block.X, times(block.X, part))
+            out[block.tasks] = times_transposed(block.inputs, times(block.inputs, part)) if G is None else times(G, part)
         out *= 2
         return out
 
@@ -184,7 +171,7 @@ class ClusterNewtonRun(Run):
     def _first(self) -> Array:
         """Weights proportional to the gradient at zero, scaled by the structure that is best for it."""
         problem, structure = self.problem, self.problem.structure
-        Z = self.loss.correlations()
+        Z = self.loss.at(np.zeros(self.loss.shape))[1]
         mean = Z.mean(axis=0)
         C = Z - mean
         wide = C.shape[1] >= C.shape[0]
@@ -222,9 +209,8 @@ class ClusterNewtonRun(Run):
             if there.value < here.value + 1e-4 * t * directional_derivative:
                 self.here = there
                 return True
-            excess = (
-                there.value - here.value - t * directional_derivative
-            )  # over the linear model: minimise the interpolating parabola
+            # Where the value exceeds the linear model: minimise the interpolating parabola.
+            excess = there.value - here.value - t * directional_derivative
             t *= float(np.clip(-t * directional_derivative / (2 * excess), 0.1, 0.5)) if excess > 0 else 0.5
         return False
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,12 +61,7 @@ class Proximal(Solver):
 
     look_back: int = 5
     alternate: int = 4
-
-    def check(self) -> None:
-        if self.look_back < 1:
-            raise ValueError(f"Proximal needs look_back >= 1, got look_back={self.look_back!r}")
-        if self.alternate < 1:
-            raise ValueError(f"Proximal needs alternate >= 1, got alternate={self.alternate!r}")
+    ranges: ClassVar[dict[str, str]] = {"look_back": ">= 1", "alternate": ">= 1"}
 
     def accepts(self, problem: Problem) -> str | None:
         return None if problem.structure.convex else needs_convex(self.name, problem)
@@ -154,12 +150,10 @@ class _ProximalRun(Run):
 
     def _alternation_is_due(self) -> bool:
         """Every ``alternate`` steps; less often, and later, if the best structure has no closed form."""
-        if not self.problem.structure.iterative:
-            return self.moves % self.settings.alternate == 0
-        return (
-            self.moves >= TUNING.steps_before_iterative_alternation
-            and self.moves % (TUNING.iterative_alternation_factor * self.settings.alternate) == 0
-        )
+        first, factor = 1, 1
+        if self.problem.structure.iterative:
+            first, factor = TUNING.steps_before_iterative_alternation, TUNING.iterative_alternation_factor
+        return self.moves >= first and self.moves % (factor * self.settings.alternate) == 0
 
     def _alternate(self) -> None:
         """The best structure for the current weights ``W = ZA / (2 alpha)``, if it lowers the objective."""
@@ -189,9 +183,8 @@ class _ProximalRun(Run):
             if k == TUNING.halvings_before_refining and self._refine():
                 here, worst = self.here, self.here.value
             # A structure close to zero must be able to grow: steps are bounded relative to the objective.
-            self.length = min(
-                self.length, self.problem.structure.longest_step(here.A, TUNING.min_trace_share * abs(here.value))
-            )
+            longest = self.problem.structure.longest_step(here.A, TUNING.min_trace_share * abs(here.value))
+            self.length = min(self.length, longest)
             if not self.length > 0:
                 self.finished = "stalled"
                 return

@@ -12,8 +12,7 @@ def choose_side(problem: Problem) -> Side:
 
     The feature side decouples the tasks. The task side is smaller if there are far fewer tasks than features, and takes fewer
     steps if one small system holds all tasks. If tasks share most of many rows, products with these are cheaper than a system
-    for
-    each task.
+    for each task.
     """
     if problem.structure.is_sum:
         return TermSumSide(problem)
@@ -26,7 +25,6 @@ def choose_side(problem: Problem) -> Side:
     many = max(Side.tuning.min_features_for_tasks, problem.n_tasks / 4) <= problem.n_features
     if many and problem.loss.quadratic and TableWithGaps.filled(problem.design):
         return TaskSide(problem)
-    small = problem.n_tasks < problem.n_features and (
-        problem.observations.y.size <= 300 or problem.targets.shared_inputs is not None
-    )
+    one_system = problem.observations.y.size <= 300 or problem.targets.shared_inputs is not None
+    small = problem.n_tasks < problem.n_features and one_system
     return TaskSide(problem) if small or 3 * problem.n_tasks <= problem.n_features else FeatureSide(problem)

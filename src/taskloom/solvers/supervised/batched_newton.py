@@ -10,7 +10,8 @@ the decoupled tasks of the feature side. Padding has weight 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -108,8 +109,8 @@ class Batch:
     def value(self, coef: Array, b: Array) -> Array:
         return self.value_at(Points(coef, b, self.design.predict(coef), coef))
 
-    def finish(self, coef: Array, b: Array) -> Fit:
-        return Fit(coef, b, float(self.design.inner(coef, coef, self.design.predict(coef)).sum()) / 2)
+    def finish(self, coef: Array, b: Array, steps: int = 0) -> Fit:
+        return Fit(coef, b, float(self.design.inner(coef, coef, self.design.predict(coef)).sum()) / 2, steps)
 
     def damping(self, z: Array, h: Array) -> Array | None:
         """Levenberg damping of the intercepts, which are not penalised.
@@ -171,10 +172,11 @@ class Move:
             high, up = np.where(far, t, high), np.where(far, derivative, up)
             low, down = np.where(near, t, low), np.where(near, derivative, down)
         self.t[which], here, t = t, self.here.pick(which), t[:, None]
-        coef, b, plain = (
-            x + t * dx[which] for x, dx in ((here.coef, self.dcoef), (here.b, self.db), (here.plain, self.dplain))
-        )
-        self.there.put(which, Points(coef, b, plain, g))
+        dcoef, db, dplain = self.dcoef[which], self.db[which], self.dplain[which]
+        self.there.put(which, Points(here.coef + t * dcoef, here.b + t * db, here.plain + t * dplain, g))
+
+
+Keep: TypeAlias = Callable[[Array, Move], None]
 
 
 class NewtonSteps:
@@ -185,14 +187,7 @@ class NewtonSteps:
 
     max_active_share = 0.7  # of the elements that go on, below which they are picked out
 
-    def __init__(
-        self,
-        batch: Batch,
-        coef: Array,
-        b: Array,
-        target_decrease: float,
-        keep: Callable[[Array, Move], None] = lambda *_: None,
-    ):
+    def __init__(self, batch: Batch, coef: Array, b: Array, target_decrease: float, keep: Keep = lambda *_: None):
         self.batch, self.target_decrease, self.keep = batch, target_decrease, keep
         self.points = Points(coef, b, plain := batch.design.predict(coef), batch.gradients(batch.outputs(plain, b)))
 
@@ -238,15 +233,10 @@ class CarefulSteps(NewtonSteps):
 
     max_active_share = 1.0  # every step may take several systems
 
-    def __init__(self, batch: Batch, coef: Array, b: Array):
+    def __init__(self, batch: Batch, coef: Array, b: Array, damped: bool = True):
         super().__init__(batch, coef, b, batch.tolerance)
-        self.values = batch.value_at(self.points)
-        self.damped = True
-
-    def minimise(self, active: Array, limit: int) -> Array:
-        count = len(self.batch.y)
+        self.damped, self.values, count = damped, batch.value_at(self.points), len(batch.y)
         self.least, self.lowest, self.stalled = np.full(count, np.inf), np.full(count, np.inf), np.zeros(count, int)
-        return super().minimise(active, limit)
 
     def step(self, part: Batch, here: Points, active: Array) -> tuple[Points, Array]:
         z, value = part.outputs(here.plain, here.b), self.values[active]
@@ -293,20 +283,17 @@ def newton(batch: Batch, coef: Array, b: Array) -> Fit:
     _reset_to_zero(batch, coef, b)
     if batch.loss.quadratic:
         return _one_step(batch, coef, b)
-    steps, everyone = CarefulSteps(batch, coef, b), np.arange(len(batch.y))
-    if batch.design.direct and is_piecewise_linear(batch.loss):  # the interior-point method needs exact systems
-        steps.damped = False
-        left = steps.minimise(everyone, TUNING.max_steps_before_interior_point)
-        if left.size:
-            part, coef, b = batch.pick(left), steps.points.coef, steps.points.b
-            found = interior_point_start(part, coef[left], b[left])
-            better = part.value(*found) < steps.values[left]
-            coef[left[better]], b[left[better]] = found[0][better], found[1][better]
-            steps = CarefulSteps(batch, coef, b)
-            steps.minimise(left, TUNING.max_steps_after_interior_point)
-    else:
-        steps.minimise(everyone, TUNING.max_steps)
-    return replace(batch.finish(steps.points.coef, steps.points.b), steps=steps.steps)
+    pieces = batch.design.direct and is_piecewise_linear(batch.loss)  # the interior-point method needs exact systems
+    steps = CarefulSteps(batch, coef, b, damped=not pieces)
+    left = steps.minimise(np.arange(len(b)), TUNING.max_steps_before_interior_point if pieces else TUNING.max_steps)
+    if pieces and left.size:
+        part, coef, b = batch.pick(left), steps.points.coef, steps.points.b
+        found = interior_point_start(part, coef[left], b[left])
+        better = part.value(*found) < steps.values[left]
+        coef[left[better]], b[left[better]] = found[0][better], found[1][better]
+        steps = CarefulSteps(batch, coef, b)
+        steps.minimise(left, TUNING.max_steps_after_interior_point)
+    return batch.finish(steps.points.coef, steps.points.b, steps.steps)
 
 
 def _reset_to_zero(batch: Batch, coef: Array, b: Array) -> None:
@@ -328,9 +315,9 @@ def _one_step(batch: Batch, coef: Array, b: Array) -> Fit:
     direction = batch.design.factor(h, batch.intercepts, batch.damping(batch.y, h))
     for _ in range(3):
         z = batch.outputs(batch.design.predict(coef), b)
-        dcoef, db = direction(coef, batch.v * batch.loss.gradient(batch.y, z))
+        dcoef, db = direction(coef, batch.gradients(z))
         coef, b = coef + dcoef, b + db
-        after = batch.v * batch.loss.gradient(batch.y, batch.outputs(batch.design.predict(coef), b))
+        after = batch.gradients(batch.outputs(batch.design.predict(coef), b))
         left = batch.design.start(after) + coef  # X'g + beta, or g + u: zero at the minimum
         close = np.abs(left).max(initial=0.0) <= 1e-13 * np.abs(coef).max(initial=0.0)
         if close or float(np.vdot(left, left)) <= 2 * batch.tolerance:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse import issparse
 
 from ..._linalg import conjugate_gradient, psd_eigh
 from ...problem import Problem
-from .newton_systems import TUNING, BatchDesign, Direction, Intercepts, IterativeDirection
+from .newton_systems import TUNING, BatchDesign, Direction, Intercepts, iterative_direction_of_entries
 
 Array = np.ndarray
 MIN_SYSTEMS = 20  # before the mean number of steps is judged
@@ -49,8 +48,7 @@ class Coupled(BatchDesign):
 
     def __init__(self, problem: Problem, L: Array, tolerance: float = 0.0, tally: Tally | None = None):
         self.problem, self.L, self.tolerance = problem, L / np.sqrt(2 * problem.alpha), tolerance
-        self.mean = problem.design.mean_gram
-        self.tally = tally
+        self.mean, self.tally = problem.design.mean_gram, tally or Tally(np.inf)
         self.l, self.V = psd_eigh(self.L.T @ self.L)
         self.shape = (problem.n_features, L.shape[1])
 
@@ -68,18 +66,17 @@ class Coupled(BatchDesign):
         level = float(h.sum() / self.problem.observations.weight.sum())  # mean curvature of the loss
         exact = self.tolerance == 0 or self.problem.loss.quadratic
         share = TUNING.relative_residual if exact else TUNING.relative_residual_above_minimum
-        if self.tally is not None:
-            self.tally.systems += 1
+        self.tally.systems += 1
         # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
-        return IterativeDirection.of_entries(
+        return iterative_direction_of_entries(
             self,
             h,
             intercepts,
             damping,
             max_residual=lambda rhs, *_: max(share * float(np.linalg.norm(rhs)), self.tolerance**0.5),
-            product=self._gram_product(h[0], 0.0 if damping is None else damping[0]) if self.grams_pay() else None,
+            product=self._gram_product(h[0], 0.0 if damping is None else damping[0]) if grams_pay(self.problem) else None,
             preconditioner=lambda x: self.preconditioned(x.reshape(self.shape), level).reshape(1, -1),
-            checkpoint=None if self.tally is None else self.tally.count,
+            checkpoint=self.tally.count,
         )
 
     def _gram_product(self, h: Array, damping: Array | float) -> Callable[[Array], Array]:
@@ -95,15 +92,15 @@ class Coupled(BatchDesign):
         scale = 1 + level * self.mean.g[:, None] * self.l
         return self.mean.to_original((self.mean.to_inner(X) @ self.V) / scale) @ self.V.T
 
-    def grams_pay(self) -> bool:
-        """Whether a product with the Gram matrices takes less time than two passes over the features.
 
-        If most positions are observed, the two passes are matrix products, which have a higher throughput.
-        """
-        problem, N = self.problem, self.problem.observations.y.size
-        held = problem.features.size / problem.n_rows * N  # entries in the rows of all observations
-        quick = problem.n_rows * problem.n_tasks <= 4 * N
-        return problem.n_features**2 * problem.n_tasks <= (held / 4 if quick else 2 * held)
+def grams_pay(problem: Problem) -> bool:
+    """Whether a product with the Gram matrices takes less time than two passes over the features.
+
+    If most positions are observed, the two passes are matrix products, which have a higher throughput.
+    """
+    N = problem.observations.y.size
+    held = problem.features.size / problem.n_rows * N  # entries in the rows of all observations
+    return problem.n_features**2 * problem.n_tasks <= (held / 4 if problem.inputs.mostly_observed else 2 * held)
 
 
 class CoupledSquares:
@@ -120,12 +117,6 @@ class CoupledSquares:
     def __init__(self, design: Coupled):
         self.design, self.problem = design, design.problem
         self.h, self.total, self.c = self.problem.design.normal_equations
-
-    @staticmethod
-    def pays(design: Coupled) -> bool:
-        """For the squared loss, if Gram matrices of the tasks would not be cheaper."""
-        problem = design.problem
-        return problem.loss.quadratic and not issparse(problem.features) and not design.grams_pay()
 
     def _centred(self, g: Array) -> Array:
         """Eliminate the intercept of each task."""

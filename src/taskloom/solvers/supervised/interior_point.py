@@ -78,10 +78,7 @@ class _Path:
         self.v = np.where(self.used, batch.v, 0.0)
         ends = np.where(self.used, ends, 1.0)
         self.s = ends / 2
-        self.below, self.above = (
-            np.abs(self.s),
-            np.abs(self.s),
-        )  # distances to both ends, updated since differences would cancel
+        self.below = self.above = np.abs(self.s)  # distances to both ends, updated since differences would cancel
         self.short = np.zeros(len(batch.y), int)  # short steps in a row
         self.margin_step = np.where(self.margins, np.inf, 0.0).max(axis=1)  # largest change of a margin in the last step
         self.z = batch.outputs(np.zeros_like(batch.y), b)
@@ -91,26 +88,24 @@ class _Path:
 
     def _gradients(self) -> Array:
         gradients = np.where(self.used, self.s, 0.0).sum(axis=0)
-        return (
-            np.where(self.plain, self.batch.loss.gradient(self.batch.y, self.z), gradients) if self.plain.any() else gradients
-        )
+        if not self.plain.any():
+            return gradients
+        return np.where(self.plain, self.batch.loss.gradient(self.batch.y, self.z), gradients)
 
     def _distance(self) -> Array:
         """``z - k - width (s - guess)``, the required value of ``q - p``."""
         return self.z - self.k - self.width * (self._gradients() - self.guess)
 
-    def _products(self) -> tuple[Array, Array]:
-        """The weighted mean of the complementarity products of each element, and their sum."""
-        products = self.p * self.below + self.q * self.above
-        total = np.einsum("kbm,kbm->b", self.v, products)
-        return np.maximum(total / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300), 1e-300), total
+    def _mean_product(self, below: Array, above: Array, p: Array, q: Array) -> Array:
+        """The weighted mean of the complementarity products of each element."""
+        return np.einsum("kbm,kbm->b", self.v, p * below + q * above) / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300)
 
     def follow(self) -> tuple[Array, Array]:
-        begin = self._products()[1]
+        begin = self._mean_product(self.below, self.above, self.p, self.q)
         for _ in range(TUNING.max_steps):
             check_time()
-            mu, total = self._products()
-            unsolved = (total > TUNING.relative_complementarity * begin) | (self.margin_step > TUNING.converged_margin_change)
+            mu = self._mean_product(self.below, self.above, self.p, self.q)
+            unsolved = (mu > TUNING.relative_complementarity * begin) | (self.margin_step > TUNING.converged_margin_change)
             going = unsolved & (self.short < TUNING.max_short_steps)
             if not going.any():
                 break
@@ -150,9 +145,8 @@ class _Path:
         nothing = np.zeros_like(self.s)
         ds, dp, dq = towards(nothing, nothing)[3:]
         t = self._length(ds, dp, dq, 1.0)[:, None]
-        predicted = (self.p + t * dp) * (below + t * ds) + (self.q + t * dq) * (above - t * ds)
-        left = np.einsum("kbm,kbm->b", self.v, predicted) / np.maximum(2 * self.v.sum(axis=(0, 2)), 1e-300)
-        goal = (mu * (left / mu) ** 3)[:, None]
+        left = self._mean_product(below + t * ds, above - t * ds, self.p + t * dp, self.q + t * dq)
+        goal = (mu * (left / np.maximum(mu, 1e-300)) ** 3)[:, None]
         dcoef, db, dz, ds, dp, dq = towards(goal - ds * dp, goal + ds * dq)
         t = self._length(ds, dp, dq, TUNING.max_boundary_share)
         self.margin_step = np.where(self.margins, np.abs(dz), 0.0).max(axis=1)

@@ -86,6 +86,7 @@ class BatchDesign(ABC):
 
     direct: ClassVar[bool] = True  # whether systems are solved by factorisation
     bordered: ClassVar[bool] = False  # whether intercepts are among the coefficients
+    tolerance: float = 0.0  # how far above the minimum a solution may stay
 
     @abstractmethod
     def start(self, u: Array) -> Array:
@@ -123,7 +124,15 @@ class PrimalDesign(BatchDesign):
         return self.gather(u[..., None])[..., 0]
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        return _PrimalDirection(self, h, intercepts, damping)
+        """``(I + X'HX) d beta = -(X'g + beta)``, bordered by the intercepts."""
+        M = self.gram(h)
+        M += np.eye(M.shape[-1])
+        if intercepts is not None and damping is not None:
+            E = intercepts.dense()
+            border, corner = self.gather(h[:, :, None] * E), E.mT @ (h[:, :, None] * E)
+            corner += damping[:, :, None] * np.eye(E.shape[-1])
+            M = np.concatenate([np.concatenate([M, border], axis=2), np.concatenate([border.mT, corner], axis=2)], axis=1)
+        return bordered_direction(self, M, intercepts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,26 +154,6 @@ class DenseColumns(PrimalDesign):
         return DenseColumns(self.X[which])
 
 
-class _PrimalDirection:
-    """``(I + X'HX) d beta = -(X'g + beta)``, bordered by the intercepts."""
-
-    def __init__(self, design: PrimalDesign, h: Array, intercepts: Intercepts | None, damping: Array | None):
-        self.design, self.intercepts = design, intercepts
-        M = design.gram(h)
-        M += np.eye(M.shape[-1])
-        if intercepts is not None and damping is not None:
-            E = intercepts.dense()
-            border, corner = design.gather(h[:, :, None] * E), E.mT @ (h[:, :, None] * E)
-            corner += damping[:, :, None] * np.eye(E.shape[-1])
-            M = np.concatenate([np.concatenate([M, border], axis=2), np.concatenate([border.mT, corner], axis=2)], axis=1)
-        self.system = Positive(M)
-
-    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        sums = np.zeros((len(g), 0)) if self.intercepts is None else self.intercepts.gather(g)
-        both = self.system.solve(-np.concatenate([self.design.start(g) + coef, sums], axis=1)[..., None])[..., 0]
-        return both[:, : coef.shape[1]], both[:, coef.shape[1] :]
-
-
 @dataclass(frozen=True, eq=False)
 class Gram(BatchDesign):
     """``K = XX'`` (``B x m x m``); the coefficients are the dual ``u`` with ``beta = X'u``."""
@@ -184,36 +173,31 @@ class Gram(BatchDesign):
         return Gram(self.K[which])
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        return _GramDirection(self.K, h, intercepts, damping)
+        """``(I + HK) du = e - H E db`` with ``e = -g - u``, symmetrised by ``R = sqrt(h)``.
 
+        ``du`` is computed as ``R`` times a solution, without cancellation: under a weak penalty ``K`` is large and ``du``
+        small. Observations without curvature take ``du = e`` and leave the system. The intercepts follow from the condition
+        that the dual variables of each task add up to zero.
+        """
+        curved = h > TUNING.min_curved_share * h.max(axis=1, keepdims=True, initial=0.0)
+        root = np.sqrt(np.where(curved, h, 0.0))
+        system = Positive(root[:, :, None] * self.K * root[:, None, :] + np.eye(self.K.shape[-1]))
 
-class _GramDirection:
-    """``(I + HK) du = e - H E db`` with ``e = -g - u``, symmetrised by ``R = sqrt(h)``.
+        def direction(coef: Array, g: Array) -> tuple[Array, Array]:
+            e = -g - coef
+            linear_part = np.where(curved, 0.0, e)
+            scaled = np.divide(e, root, out=np.zeros_like(e), where=curved)
+            rhs = (scaled - root * times(self.K, linear_part))[..., None]
+            if intercepts is None or damping is None:
+                return linear_part + root * system.solve(rhs)[..., 0], np.zeros((len(g), 0))
+            E = intercepts.dense()
+            both = root[:, :, None] * system.solve(np.concatenate([rhs, root[:, :, None] * E], axis=-1))
+            step, through = linear_part[..., None] + both[..., :1], both[..., 1:]
+            schur = E.mT @ through + damping[:, :, None] * np.eye(E.shape[-1])
+            db = solve_spd(schur, intercepts.gather(step[..., 0] + coef)[..., None])
+            return (step - through @ db)[..., 0], db[..., 0]
 
-    ``du`` is computed as ``R`` times a solution, without cancellation: under a weak penalty ``K`` is large and ``du`` small.
-    Observations without curvature take ``du = e`` and leave the system. The intercepts follow from the condition that the dual
-    variables of each task add up to zero.
-    """
-
-    def __init__(self, K: Array, h: Array, intercepts: Intercepts | None, damping: Array | None):
-        self.K, self.intercepts, self.damping = K, intercepts, damping
-        self.curved = h > TUNING.min_curved_share * h.max(axis=1, keepdims=True, initial=0.0)
-        self.root = np.sqrt(np.where(self.curved, h, 0.0))
-        self.system = Positive(self.root[:, :, None] * K * self.root[:, None, :] + np.eye(K.shape[-1]))
-
-    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        e = -g - coef
-        linear_part = np.where(self.curved, 0.0, e)
-        scaled = np.divide(e, self.root, out=np.zeros_like(e), where=self.curved)
-        rhs = (scaled - self.root * times(self.K, linear_part))[..., None]
-        if self.intercepts is None or self.damping is None:
-            return linear_part + self.root * self.system.solve(rhs)[..., 0], np.zeros((len(g), 0))
-        E = self.intercepts.dense()
-        both = self.root[:, :, None] * self.system.solve(np.concatenate([rhs, self.root[:, :, None] * E], axis=-1))
-        step, through = linear_part[..., None] + both[..., :1], both[..., 1:]
-        schur = E.mT @ through + self.damping[:, :, None] * np.eye(E.shape[-1])
-        db = solve_spd(schur, self.intercepts.gather(step[..., 0] + coef)[..., None])
-        return (step - through @ db)[..., 0], db[..., 0]
+        return direction
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,47 +217,54 @@ class SparseColumns(PrimalDesign):
         return (self.X @ (self.Q @ coef[0]))[None]
 
 
-class IterativeDirection:
+def bordered_direction(design: BatchDesign, M: Array, intercepts: Intercepts | None) -> Direction:
+    """The steps that solve a Newton system for coefficients and intercepts together."""
+    system = Positive(M)
+
+    def direction(coef: Array, g: Array) -> tuple[Array, Array]:
+        sums = np.zeros((len(g), 0)) if intercepts is None else intercepts.gather(g)
+        both = system.solve(-np.concatenate([design.start(g) + coef, sums], axis=1)[..., None])[..., 0]
+        return both[:, : coef.shape[1]], both[:, coef.shape[1] :]
+
+    return direction
+
+
+def iterative_direction(
+    design: BatchDesign,
+    curved: Callable[[Array], Array],
+    intercepts: Intercepts | None,
+    solved: Callable[[Array], Array],
+    max_residual: Callable[[Array, Array, Array], float],
+    product: Callable[[Array], Array] | None = None,
+    **options: Any,
+) -> Direction:
     """``(I + X'HX) d beta = -(X'g + beta)`` for one batch element, with the intercepts eliminated, by conjugate gradients.
 
     ``curved`` multiplies predictions by ``H``, and ``solved`` solves the block of the intercepts in it. ``max_residual`` is a
     function of the right-hand side, the coefficients and the gradient. ``product`` is given where there is a cheaper one.
     """
 
-    def __init__(
-        self,
-        design: BatchDesign,
-        curved: Callable[[Array], Array],
-        intercepts: Intercepts | None,
-        solved: Callable[[Array], Array],
-        max_residual: Callable[[Array, Array, Array], float],
-        product: Callable[[Array], Array] | None = None,
-        **options: Any,
-    ):
-        self.design, self.curved, self.intercepts, self.solved = design, curved, intercepts, solved
-        self.max_residual, self.product, self.options = max_residual, product or self._product, options
+    def balanced(g: Array) -> Array:
+        return g if intercepts is None else g - curved(intercepts.expand(solved(intercepts.gather(g))))
 
-    @classmethod
-    def of_entries(
-        cls, design: BatchDesign, h: Array, intercepts: Intercepts | None, damping: Array | None, **options: Any
-    ) -> IterativeDirection:
-        """For a loss of single outputs, whose ``H`` is diagonal."""
-        total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
-        return cls(design, lambda z: h * z, intercepts, lambda gathered: gathered / total, **options)
+    def product_by_passes(x: Array) -> Array:
+        return x + design.start(balanced(curved(design.predict(x))))
 
-    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
-        rhs = -(self.design.start(self._balanced(g)) + coef)
-        enough = self.max_residual(rhs, coef, g)
-        step = conjugate_gradient(self.product, rhs, max_residual=enough, max_steps=TUNING.max_cg_steps, **self.options)
-        if self.intercepts is None:
+    def direction(coef: Array, g: Array) -> tuple[Array, Array]:
+        rhs = -(design.start(balanced(g)) + coef)
+        enough = max_residual(rhs, coef, g)
+        multiply = product or product_by_passes
+        step = conjugate_gradient(multiply, rhs, max_residual=enough, max_steps=TUNING.max_cg_steps, **options)
+        if intercepts is None:
             return step, np.zeros((1, 0))
-        return step, -self.solved(self.intercepts.gather(g + self.curved(self.design.predict(step))))
+        return step, -solved(intercepts.gather(g + curved(design.predict(step))))
 
-    def _product(self, x: Array) -> Array:
-        return x + self.design.start(self._balanced(self.curved(self.design.predict(x))))
+    return direction
 
-    def _balanced(self, g: Array) -> Array:
-        """Eliminate the intercepts."""
-        if self.intercepts is None:
-            return g
-        return g - self.curved(self.intercepts.expand(self.solved(self.intercepts.gather(g))))
+
+def iterative_direction_of_entries(
+    design: BatchDesign, h: Array, intercepts: Intercepts | None, damping: Array | None, **options: Any
+) -> Direction:
+    """The same for a loss of single outputs, whose ``H`` is diagonal."""
+    total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
+    return iterative_direction(design, lambda z: h * z, intercepts, lambda gathered: gathered / total, **options)

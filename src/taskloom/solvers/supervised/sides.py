@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
@@ -21,12 +21,13 @@ from ..._linalg import compose, psd_eigh
 from ...design import TaskBatch
 from ...losses import RowLoss
 from ...problem import Problem
-from .batched_newton import Batch, Fit, newton
-from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally
-from .multiclass_newton import RowInputs, row_fit
+from .batched_newton import Batch, newton
+from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally, grams_pay
+from .multiclass_newton import RowDesign, RowInputs
 from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask, SparseColumns
 
 Array = np.ndarray
+BatchInputs: TypeAlias = Callable[[TaskBatch], Array | SparseColumns]
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Supervised:
     gradients: Array
     Z: Array
     norm: float  # alpha tr(A^+ W'W) + ridge ||W||^2
+    steps: int = 0  # Newton steps of all tasks together
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Side(ABC):
     def __init__(self, problem: Problem):
         self.problem = problem
         self.rho = problem.ridge / problem.alpha
-        self.shared = problem.targets.shared_inputs
+        self.shared: Any = problem.targets.shared_inputs  # or None
         self._dual = np.zeros(problem.observations.y.size)
         self._W: Array | None = None
         self._b = problem.best_constants
@@ -127,19 +129,26 @@ class Side(ABC):
         self._dual, self._W, self._b = -self.problem.observations.weight * gradients, W, b
         return Supervised(W, b, z, gradients, self.problem.correlate(self._dual) if Z is None else Z, norm)
 
-    def _fit_together(self, design: BatchDesign, tolerance: float = 0.0) -> tuple[Array, Array, Fit]:
-        """Coefficients of all tasks in one batch element, intercepts, and the fit."""
+    def _fit_together(self, design: BatchDesign, weights: Callable[[Array], Array], other: Array | None = None) -> Supervised:
+        """All tasks in one batch element, from the better start if there are two; ``weights`` are ``W`` for coefficients."""
         problem, obs = self.problem, self.problem.observations
         intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
         loss = problem.loss.pick(np.arange(obs.y.size)[None])
-        batch = Batch(loss, obs.y[None], obs.weight[None], design, intercepts, tolerance)
-        fit = newton(batch, design.start(self._dual[None]), b)
-        return fit.coef, fit.b[0] if problem.fit_intercept else np.zeros(problem.n_tasks), fit
+        batch = Batch(loss, obs.y[None], obs.weight[None], design, intercepts, design.tolerance)
+        coef = design.start(self._dual[None])
+        if other is not None and batch.value(other, b) < batch.value(coef, b):
+            coef = other
+        fit = newton(batch, coef, b)
+        b = problem.loss.intercepts(fit.b[0]) if problem.fit_intercept else np.zeros(problem.n_tasks)
+        return replace(self._read(weights(fit.coef), b, fit.norm), steps=fit.steps)
 
-    def _fit_batches(
-        self, batches: Sequence[TaskBatch], inputs: Callable[[TaskBatch], Array | SparseColumns], width: int
-    ) -> tuple[Array, Array, float]:
+    def _fit_rows(self, inputs: RowInputs, R: Array | None) -> Supervised:
+        """All classes together, from the better of the last duals and the last weights."""
+        design = RowDesign(inputs, R)
+        return self._fit_together(design, design.weights, None if self._W is None else design.coefficients(self._W))
+
+    def _fit_batches(self, batches: Sequence[TaskBatch], inputs: BatchInputs, width: int) -> tuple[Array, Array, float]:
         """Tasks on their own: coefficients (``width x T``), intercepts and the norm."""
         problem, obs = self.problem, self.problem.observations
         tolerance = self.tolerance / problem.n_tasks if problem.loss.quadratic else 0.0  # one step is exact up to rounding
@@ -179,7 +188,7 @@ class TaskSide(Side):
 
     @cached_property
     def _row_inputs(self) -> RowInputs:
-        return RowInputs.of(self.problem)
+        return RowInputs(self.problem)
 
     @cached_property
     def _observation_gram(self) -> Array:
@@ -196,22 +205,23 @@ class TaskSide(Side):
         return self._is_large(L) or issparse(self.problem.features)
 
     def _is_iterative_and_squared(self, L: Array) -> bool:
-        return self._is_iterative(L) and CoupledSquares.pays(self._coupled(L))
+        """If Gram matrices of the tasks would not be cheaper."""
+        dense_squares = self.problem.loss.quadratic and not issparse(self.problem.features)
+        return dense_squares and self._is_large(L) and not grams_pay(self.problem)
 
     def _has_fewer_weights(self, L: Array) -> bool:
         N = self.problem.observations.y.size
         return self.problem.n_features * L.shape[1] <= (N / 2 if self._force_dense else N)
 
     def _coupled(self, L: Array) -> Coupled:
-        self._tally = self._tally or self._worth(L.shape[1])
+        self._tally = self._tally or Tally(self._worth(L.shape[1]))
         return Coupled(self.problem, L, self.tolerance, self._tally)
 
     def _in_closed_form(self, L: Array) -> Supervised:
-        assert self.shared is not None
         return self._read(*self.shared.on_tasks(L, self.problem.alpha))
 
     def _by_rows(self, L: Array) -> Supervised:
-        return self._read(*row_fit(self.problem, None, L, self._dual, self._W, self._b, self._row_inputs))
+        return self._fit_rows(self._row_inputs, L / np.sqrt(2 * self.problem.alpha))
 
     def _by_normal_equations(self, L: Array) -> Supervised:
         fit = self._hold(*CoupledSquares(self._coupled(L)).solve(self._Z))
@@ -222,37 +232,37 @@ class TaskSide(Side):
         design, surrogate = self._coupled(L), self.problem.loss.is_surrogate
         few = self.problem.observations.y.size <= self.tuning.max_forced_observations
         try:
-            coef, b, fit = self._fit_together(design, self.tolerance)
+            fit = self._fit_together(design, design.weights)
         except SlowConvergenceError:
             self._force_dense = True
             raise
         self._force_dense |= self._is_large(L) and surrogate and fit.steps > self.tuning.max_surrogate_steps and few
-        return self._read(design.weights(coef), b, fit.norm)
+        return fit
 
     def _by_weights(self, L: Array) -> Supervised:
         phi, expanded = self.problem.features[self.problem.observations.row], self._expanded(L)
         pairs = (phi[:, :, None] * expanded[:, None, :]).reshape(1, len(phi), -1)
-        coef, b, fit = self._fit_together(DenseColumns(pairs))
-        return self._read(coef.reshape(phi.shape[1], -1) @ L.T / np.sqrt(2 * self.problem.alpha), b, fit.norm)
+        to_tasks = L.T / np.sqrt(2 * self.problem.alpha)
+        return self._fit_together(DenseColumns(pairs), lambda coef: coef.reshape(phi.shape[1], -1) @ to_tasks)
 
     def _by_observations(self, L: Array) -> Supervised:
-        expanded = self._expanded(L)
-        coef, b, fit = self._fit_together(Gram((self._observation_gram * (expanded @ expanded.T))[None]))
-        return self._read((self.problem.correlate(coef[0]) @ L) @ L.T / (2 * self.problem.alpha), b, fit.norm)
+        expanded, to_tasks = self._expanded(L), L.T / (2 * self.problem.alpha)
+        design = Gram((self._observation_gram * (expanded @ expanded.T))[None])
+        return self._fit_together(design, lambda coef: (self.problem.correlate(coef[0]) @ L) @ to_tasks)
 
     def _expanded(self, L: Array) -> Array:
         """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
         return L[self.problem.observations.task] / np.sqrt(2 * self.problem.alpha)
 
-    def _worth(self, q: int) -> Tally | None:
-        """The number of iterations that take as long as half a dense system; ``None`` if that is too large."""
+    def _worth(self, q: int) -> float:
+        """The number of iterations that take as long as half a dense system; ``inf`` if that is too large."""
         problem = self.problem
         N, n, r, T = problem.observations.y.size, problem.n_rows, problem.n_features, problem.n_tasks
         if self.tuning.max_forced_observations < N or issparse(problem.features):
-            return None
+            return np.inf
         dense = N * N * (N / 3 + r + q)
         iteration = 4 * r * (min(n * T, 4 * N) + q * q + r * q) + self.tuning.multiplications_per_cg_call
-        return Tally(dense / 2 / iteration)
+        return dense / 2 / iteration
 
     strategies = (
         Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),
@@ -281,28 +291,23 @@ class FeatureSide(Side):
         return W.T
 
     def _in_closed_form(self, Q: Array) -> Supervised:
-        assert self.shared is not None
         return self._read(*self.shared.on_features(Q, self.problem.alpha))
 
     def _by_rows(self, Q: Array) -> Supervised:
-        return self._read(*row_fit(self.problem, Q, None, self._dual, self._W, self._b))
+        return self._fit_rows(RowInputs(self.problem, Q / np.sqrt(2 * self.problem.alpha)), None)
 
     def _by_tasks(self, Q: Array) -> Supervised:
         scaled = Q / np.sqrt(2 * self.problem.alpha)
-        inputs = self._sparse_inputs(scaled) if issparse(self.problem.features) else self.problem.inputs.times(scaled)
+        sparse = issparse(self.problem.features)
+        inputs = partial(self._sparse_inputs, scaled) if sparse else self.problem.inputs.times(scaled)
         B, b, norm = self._fit_batches(self.batches, inputs, Q.shape[1])
         return self._read(scaled @ B, b, norm)
 
-    def _sparse_inputs(self, scaled: Array) -> Callable[[TaskBatch], Array | SparseColumns]:
+    def _sparse_inputs(self, scaled: Array, batch: TaskBatch) -> Array | SparseColumns:
         """``Phi Q / sqrt(2 alpha)`` for a batch of one task, dense only if that is the smaller system."""
-        d, q = scaled.shape
-
-        def inputs(batch: TaskBatch) -> Array | SparseColumns:
-            X = self.problem.inputs.by_task[int(batch.tasks[0])][1]
-            small = self.tuning.min_narrow_ratio * q <= d or X.shape[0] <= q
-            return (X @ scaled)[None] if small else SparseColumns(X, scaled)
-
-        return inputs
+        (d, q), X = scaled.shape, self.problem.inputs.by_task[int(batch.tasks[0])][1]
+        small = self.tuning.min_narrow_ratio * q <= d or X.shape[0] <= q
+        return (X @ scaled)[None] if small else SparseColumns(X, scaled)
 
     strategies = (
         Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),

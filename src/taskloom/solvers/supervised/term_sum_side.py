@@ -14,7 +14,7 @@ from ...design import TaskBatch
 from ...problem import Problem
 from ...structures.term_sum import TermSum
 from ...structures.terms import FeatureMatrix
-from .newton_systems import TUNING, BatchDesign, Direction, Gram, Intercepts, IterativeDirection
+from .newton_systems import TUNING, BatchDesign, Direction, Gram, Intercepts, iterative_direction_of_entries
 from .sides import Side, Strategy, Supervised, ridged
 
 Array = np.ndarray
@@ -72,10 +72,7 @@ class TermSumSide(Side):
 
         def inputs(batch: TaskBatch) -> Array:
             parts = [problem.inputs.take(batch, P) for P in turned]
-            of_weights = [metric.on == "weights" for metric in metrics]
-            scales = [
-                metric.L[:, batch.tasks].T[:, None, :] if own else 1.0 for metric, own in zip(metrics, of_weights, strict=True)
-            ]
+            scales = [metric.L[:, batch.tasks].T[:, None, :] if metric.on == "weights" else 1.0 for metric in metrics]
             return np.concatenate([X * scale for X, scale in zip(parts, scales, strict=True)], axis=2)
 
         ends = np.cumsum([P.shape[1] for P in turned])
@@ -85,13 +82,11 @@ class TermSumSide(Side):
 
     def _by_observations(self, metrics: list[TermMetric]) -> Supervised:
         whole = Stacked(self, metrics)
-        coef, b, fit = self._fit_together(Gram(whole.gram()[None]))
-        return self._read(whole.weights(whole.start(coef)), b, fit.norm)
+        return self._fit_together(Gram(whole.gram()[None]), lambda coef: whole.weights(whole.start(coef)))
 
     def _by_conjugate_gradients(self, metrics: list[TermMetric]) -> Supervised:
         whole = Stacked(self, metrics)
-        coef, b, fit = self._fit_together(whole)
-        return self._read(whole.weights(coef), b, fit.norm)
+        return self._fit_together(whole, whole.weights)
 
     strategies = (
         Strategy("tasks on their own", "no term couples the tasks", _by_tasks, _is_decoupled),
@@ -137,6 +132,6 @@ class Stacked(BatchDesign):
         return K
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
-        return IterativeDirection.of_entries(
+        return iterative_direction_of_entries(
             self, h, intercepts, damping, max_residual=lambda rhs, *_: TUNING.relative_residual * float(np.linalg.norm(rhs))
         )
