@@ -85,7 +85,7 @@ def _spread_over_entries(rows: Array, like: Array) -> Array:
     return np.broadcast_to(rows / classes, (classes, rows.size)).reshape(like.shape)
 
 
-def _gradients_of(own: Array, p: Array) -> Array:
+def gradients_of(own: Array, p: Array) -> Array:
     """``p - e_y``, with a sum of exactly zero: the entry of the class is minus the sum of the others."""
     others = np.where(own, 0.0, p)
     return np.where(own, -others.sum(axis=0), others)
@@ -118,7 +118,7 @@ class Softmax(RowLoss):
 
     def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
-        return _gradients_of(own, self._probabilities(z_rows)).reshape(z.shape)
+        return gradients_of(own, self._probabilities(z_rows)).reshape(z.shape)
 
     def curvature(self, y: Array, z: Array) -> Array:
         return self._probabilities(_by_row(y, z)[1]).reshape(z.shape)
@@ -190,7 +190,7 @@ class SmoothedHinge(RowLoss):
 
     def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
-        return _gradients_of(own, self._probabilities(own, z_rows)).reshape(z.shape)
+        return gradients_of(own, self._probabilities(own, z_rows)).reshape(z.shape)
 
     def curvature(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)

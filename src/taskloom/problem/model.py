@@ -101,11 +101,18 @@ class Targets(Value):
 
     @cached_property
     def centering(self) -> Centering | None:
-        """The centring of features and targets, where it improves the conditioning."""
+        """The centring of features and targets that are far from zero compared with their deviation.
+
+        The squared loss needs none of its targets.
+        """
         if not self.design.fit_intercept:
             return None
-        found = Centering(_feature_offset(self.design), _target_offset(self))
-        return found if np.any(found.features) or np.any(found.targets) else None
+        obs, targets = self.observations, np.zeros(self.design.n_tasks)
+        if self.loss.of_differences and not self.loss.quadratic:
+            deviation = obs.sum_by_task(np.abs(obs.y - self.best_constants[obs.task])) / obs.counts
+            targets = self.best_constants * np.any(np.abs(self.best_constants) > 10 * deviation)
+        features = _feature_offset(self.design)
+        return Centering(features, targets) if np.any(features) or np.any(targets) else None
 
     @cached_property
     def centred(self) -> Targets:
@@ -165,15 +172,6 @@ class Centering:
     def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
         """Weights and intercepts for the original data."""
         return W, b - self.features @ W + self.targets
-
-
-def _target_offset(targets: Targets) -> Array:
-    """The best constants, if targets are far from zero compared with their deviation, else 0; not for the squared loss."""
-    obs, constants = targets.observations, targets.best_constants
-    if targets.loss.quadratic or not targets.loss.of_differences:
-        return np.zeros_like(constants)
-    deviation = obs.sum_by_task(np.abs(obs.y - constants[obs.task])) / obs.counts
-    return constants * np.any(np.abs(constants) > 10 * deviation)
 
 
 def _feature_offset(design: Design) -> Array:

@@ -74,18 +74,18 @@ class Clusters(Structure):
     def weight_norm(self, W: Array) -> ClusterNorm:
         return ClusterNorm(self, W)
 
-    def _off_mean(self, S: Array) -> tuple[float, Array, Array]:
-        """``1'S1/T``, and the eigenvalues and eigenvectors of ``S`` on the complement of the mean."""
+    def _off_mean(self, S: Array) -> tuple[Array, Array]:
+        """The eigenvalues and eigenvectors of ``S`` on the complement of the mean."""
         H = helmert(len(S)).T  # an orthonormal basis of the vectors that add up to zero
         s, V = np.linalg.eigh(symmetric(H.T @ S @ H))
-        return float(S.sum() / len(S)), s, H @ V
+        return s, H @ V
 
     def _assemble(self, a: Array, V: Array) -> Array:
         T = len(V)
         return np.full((T, T), 1 / (T * self.mean)) + (V * a) @ V.T
 
     def value(self, A: Array) -> float:
-        _mean, a, V = self._off_mean(A)
+        a, V = self._off_mean(A)
         if not np.allclose(self._assemble(a, V), A, rtol=1e-7, atol=1e-9 / self.mean):
             return np.inf
         low, high, total = 1 / self.within, 1 / self.between, self._total(a.size)
@@ -98,7 +98,7 @@ class Clusters(Structure):
         return size / self.within + self._spread * min(self.n_clusters - 1, size)
 
     def best_structure(self, S: Array) -> Array:
-        _, s, V = self._off_mean(S)
+        s, V = self._off_mean(S)
         return self._assemble(self._water_filling(np.sqrt(np.maximum(s, 0.0))), V)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
@@ -142,7 +142,7 @@ class Clusters(Structure):
 
     def _best_of_large_root(self, R: Array, floor: float) -> tuple[Array, float]:
         S = R.T @ R
-        _, s, V = self._off_mean(S)
+        s, V = self._off_mean(S)
         a = self._water_filling(np.sqrt(np.maximum(s, 0.0) + floor))
         norm = float((column_squares(R @ V) / a).sum()) + self.mean * float(S.sum()) / len(S)
         return self._assemble(a, V), norm
@@ -207,5 +207,5 @@ class Clusters(Structure):
         return linear_ray(self._support(R.shape[1] * float(mean @ mean), gram_spectrum(R - mean[:, None])))
 
     def prox(self, A: Array, step: float) -> Array:
-        _, a, V = self._off_mean(A)
+        a, V = self._off_mean(A)
         return self._assemble(project_box_sum(a, 1 / self.within, 1 / self.between, self._total(a.size)), V)
