@@ -10,7 +10,7 @@ from scipy.linalg import helmert
 
 from .._linalg import column_squares, gram_spectrum, project_box_sum, symmetric
 from .base import Array, Ray, Structure, linear_ray
-from .cluster_norm import MIN_SIGMA, ClusterNorm
+from .cluster_norm import ClusterNorm
 
 
 def _clipped_sums(rising: Array, levels: Array, low: float, high: float) -> Array:
@@ -102,22 +102,16 @@ class Clusters(Structure):
         return self._assemble(self._water_filling(np.sqrt(np.maximum(s, 0.0))), V)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        """From the eigenvalues of ``RR'`` if there are fewer rows than tasks and rounding permits, else of ``R'R``."""
+        """From the cluster norm if there are fewer rows than tasks and rounding permits, else from ``R'R``."""
         T = R.shape[1]
         if not np.any(R):
             return self.from_eigen(np.zeros(0), np.zeros((T, 0)), self._total(T - 1) / max(T - 1, 1)), 0.0
-        if floor > 0 or R.shape[0] >= T:
-            return self._best_of_large_root(R, floor)
-        mean = R.mean(axis=1)
-        C = R - mean[:, None]
-        squared_norm, U = np.linalg.eigh(C @ C.T)
-        sigma = np.sqrt(np.maximum(squared_norm, 0.0))
-        a, lowest = self.water_filling(sigma, T)
-        active = a > lowest
-        if np.any(sigma[active] < MIN_SIGMA * sigma[-1:]):
-            return self._best_of_large_root(R, floor)
-        A = self.from_eigen(a[active], (C.T @ U[:, active]) / sigma[active], lowest)
-        return A, float((squared_norm / a).sum()) + self.mean * T * float(mean @ mean)
+        if floor == 0 and len(R) < T and (norm := self.weight_norm(R.T)).clear:
+            return norm.best(), norm.value
+        S = R.T @ R
+        s, V = self._off_mean(S)
+        a = self._water_filling(np.sqrt(np.maximum(s, 0.0) + floor))
+        return self._assemble(a, V), float((column_squares(R @ V) / a).sum()) + self.mean * float(S.sum()) / T
 
     def from_eigen(self, a: Array, V: Array, lowest: float) -> Array:
         """The structure with eigenvalues ``a`` along ``V`` and ``lowest`` along the other directions off the mean.
@@ -139,13 +133,6 @@ class Clusters(Structure):
         A = self._assemble(a - lowest, V) - lowest / len(V)
         A[np.diag_indices(len(A))] += lowest
         return A
-
-    def _best_of_large_root(self, R: Array, floor: float) -> tuple[Array, float]:
-        S = R.T @ R
-        s, V = self._off_mean(S)
-        a = self._water_filling(np.sqrt(np.maximum(s, 0.0) + floor))
-        norm = float((column_squares(R @ V) / a).sum()) + self.mean * float(S.sum()) / len(S)
-        return self._assemble(a, V), norm
 
     def water_filling(self, sigma: Array, n_tasks: int) -> tuple[Array, float]:
         """The eigenvalues of the best structure for singular values of ``R`` orthogonal to the mean (ascending).
