@@ -96,12 +96,6 @@ def _own(own: Array, z: Array) -> Array:
     return np.where(own, z, 0.0).sum(axis=0)
 
 
-def _exponentials(z: Array) -> tuple[Array, Array]:
-    """``exp(z - max z)`` for each row, and ``max z``."""
-    top = z.max(axis=0)
-    return np.exp(z - top), top
-
-
 @dataclass(eq=False, repr=False)
 class Softmax(RowLoss):
     """``log(sum_k exp z_k) - z_y``: multinomial logistic regression."""
@@ -113,8 +107,8 @@ class Softmax(RowLoss):
         return logs - logs.mean()
 
     def _row_value(self, own: Array, z: Array) -> Array:
-        parts, top = _exponentials(z)
-        return np.log(parts.sum(axis=0)) + (top - _own(own, z))
+        top = z.max(axis=0)
+        return np.log(np.exp(z - top).sum(axis=0)) + (top - _own(own, z))
 
     def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
@@ -124,7 +118,7 @@ class Softmax(RowLoss):
         return self._probabilities(_by_row(y, z)[1]).reshape(z.shape)
 
     def _probabilities(self, z: Array) -> Array:
-        parts, _ = _exponentials(z)
+        parts = np.exp(z - z.max(axis=0))
         return parts / parts.sum(axis=0)
 
     def _row_conjugate(self, own: Array, p: Array) -> Array:
