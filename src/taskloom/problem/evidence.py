@@ -98,13 +98,13 @@ def evidence(problem: Problem, point: Iterate, tol: float) -> Evidence:
     dual, best = -np.inf, None
     hurried = time_is_up()  # a projection may need decompositions
     for k in range(MAX_DUAL_PROJECTIONS):
-        projected, projected_Z = (
-            (None, None) if Z is None or hurried else project_dual_pair(problem, G, Z, point.W, lift=k == 0)
-        )
-        if projected is None and best is not None:
-            break
+        projected = projected_Z = None
+        if Z is not None and not hurried:
+            projected, projected_Z = project_dual_pair(problem, G, Z, point.W, lift=k == 0)
         if projected is not None:
             G, Z = projected, projected_Z
+        elif best is not None:
+            break
         Z = problem.correlate(G) if Z is None else Z
         bound = problem.dual(G, point.W, point.A, Z)
         if best is None or bound > dual:

@@ -209,10 +209,8 @@ class Model(Value):
             return None
         features = to_dense(self.targets.design.features)
         blocks = [features[:, term.columns] for term in self.terms]
-        structure = TermSum(
-            [term.variable for term in self.terms], [block.shape[1] for block in blocks], self.targets.design.n_tasks
-        )
-        return Model(self.targets.with_features(np.hstack(blocks)), structure)
+        variables, widths = [term.variable for term in self.terms], [block.shape[1] for block in blocks]
+        return Model(self.targets.with_features(np.hstack(blocks)), TermSum(variables, widths, self.targets.design.n_tasks))
 
     @cached_property
     def centred(self) -> Model:
