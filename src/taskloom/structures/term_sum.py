@@ -151,7 +151,17 @@ class SplitStructure(Structure):
     def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:
         return tuple(Term(slice(0, width), variable) for variable in self.variables(width, n_tasks))
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} splits the weights into terms: use the variables of its terms")
 
-    value = best_structure = conjugate = prox = _refuse
+    def value(self, A: Array) -> float:
+        self._refuse()
+
+    def best_structure(self, S: Array) -> Array:
+        self._refuse()
+
+    def conjugate(self, S: Array, near: Array | None = None) -> float:
+        self._refuse()
+
+    def prox(self, A: Array, step: float) -> Array:
+        self._refuse()

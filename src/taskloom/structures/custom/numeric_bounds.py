@@ -8,14 +8,14 @@ With ``P = prox(M, step)``, ``N = (M - P) / step`` is a subgradient at ``P`` of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..._linalg import compose, symmetric
 from ..base import TINY, Array, Ray, penalty_with
-from ..inner_solvers import proximal_gradient
+from ..inner_solvers import inverse_trace, proximal_gradient
 
 RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)  # multiples of the identity that are added where S is singular
 # Step lengths (relative to the current structure) and ridges of the proxes whose subgradients give bounds. Long steps give the
@@ -157,17 +157,11 @@ def _dual_method(F: Penalty, root: Array) -> tuple[list[Array], float]:
 def _primal_method(F: Penalty, root: Array, A: Array) -> Array:
     """Minimise ``tr(A^-1 LL') + F(A)`` by proximal gradient steps from a nonsingular ``A``."""
 
-    def cost(A: Array) -> tuple[float, Array]:
-        a, V = np.linalg.eigh(A)
-        if not a[0] > 0:
-            return np.inf, A
-        half = (V / a) @ (V.T @ root)  # A^-1 L
-        return float(np.vdot(root, half)), -half @ half.T
-
     def prox(M: Array, step: float) -> tuple[Array, float]:
         P = F.prox(M, step)
         return P, F.value(P)
 
+    cost = partial(inverse_trace, S=root @ root.T)
     value, gradient = cost(A)
     if not np.isfinite(value):
         return A
