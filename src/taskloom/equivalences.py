@@ -28,9 +28,7 @@ def pseudo_inverse(A: Array, rtol: float = 1e-12) -> Array:
     ndarray of shape (n, n)
         The pseudo-inverse.
     """
-    a, V = psd_eigh(A)
-    keep = a > rtol * max(a[-1], np.finfo(float).tiny)
-    return (V[:, keep] / a[keep]) @ V[:, keep].T
+    return np.linalg.pinv(symmetric(A), rtol=rtol, hermitian=True)
 
 
 def r_to_q(C: Array, A: Array) -> tuple[Array, Array]:

@@ -53,8 +53,6 @@ class NewTaskPrior:
     def extended(self, n_tasks: int) -> NewTaskPrior:
         """The same for more tasks; those that were added have weight zero."""
         more = n_tasks - len(self.mean)
-        if more == 0:
-            return self
         return NewTaskPrior(np.pad(self.mean, (0, more)), np.pad(self.loadings, ((0, more), (0, 0))), self.own_variance)
 
     def with_ridge(self, rho: float, gram: Callable[[], Array]) -> NewTaskPrior:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from .base import Array, Loss
+
+
+def _entrywise(name: str) -> Any:
+    """The method of this name of each loss, on the entries of its observations."""
+
+    def method(self: Mixed, *arguments: Array) -> Array:
+        out = np.empty(self.which.shape)
+        for indices, part in self.pieces:
+            out[indices] = getattr(part, name)(*(argument[indices] for argument in arguments))
+        return out
+
+    return method
 
 
 @dataclass(eq=False, repr=False)
@@ -22,21 +34,14 @@ class Mixed(Loss):
     which: Array
     targets: ClassVar[Literal["numbers", "signs", "mixed"]] = "mixed"
 
-    @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        return all(part.smooth for part in self.parts)
-
-    @property
-    def is_surrogate(self) -> bool:  # type: ignore[override]
-        return any(part.is_surrogate for part in self.parts)
+    def check(self) -> None:
+        surrogate = any(part.is_surrogate for part in self.parts)
+        proof = next((part.proof for part in self.parts if part.proof), "")
+        vars(self).update(smooth=all(part.smooth for part in self.parts), is_surrogate=surrogate, proof=proof)
 
     @property
     def max_curvature(self) -> float:  # type: ignore[override]
         return max(part.max_curvature for _, part in self.pieces)
-
-    @property
-    def proof(self) -> str:  # type: ignore[override]
-        return next((part.proof for part in self.parts if part.proof), "")
 
     @cached_property
     def pieces(self) -> list[tuple[tuple[Array, ...], Loss]]:
@@ -47,27 +52,8 @@ class Mixed(Loss):
     def fresh(self) -> Mixed:
         return Mixed([part.fresh() for part in self.parts], self.which)
 
-    def _entrywise(self, method: str, *arguments: Array) -> Array:
-        """Call a method of each loss on the entries of its observations."""
-        out = np.empty(self.which.shape)
-        for indices, part in self.pieces:
-            out[indices] = getattr(part, method)(*(argument[indices] for argument in arguments))
-        return out
-
-    def value(self, y: Array, z: Array) -> Array:
-        return self._entrywise("value", y, z)
-
-    def gradient(self, y: Array, z: Array) -> Array:
-        return self._entrywise("gradient", y, z)
-
-    def curvature(self, y: Array, z: Array) -> Array:
-        return self._entrywise("curvature", y, z)
-
-    def majorant(self, y: Array, z: Array) -> Array:
-        return self._entrywise("majorant", y, z)
-
-    def conjugate(self, y: Array, s: Array) -> Array:
-        return self._entrywise("conjugate", y, s)
+    value, gradient, curvature = _entrywise("value"), _entrywise("gradient"), _entrywise("curvature")
+    majorant, conjugate, unit = _entrywise("majorant"), _entrywise("conjugate"), _entrywise("unit")
 
     def gradient_bounds(self, y: Array) -> tuple[Array, Array]:
         lower, upper = np.empty(self.which.shape), np.empty(self.which.shape)
@@ -81,6 +67,3 @@ class Mixed(Loss):
     def smoothed(self, guess: Array, width: Array | float) -> Mixed:
         """Only nonsmooth losses are smoothed."""
         return Mixed([part if part.smooth else part.smoothed(guess, width) for part in self.parts], self.which)
-
-    def unit(self, residual: Array) -> Array:
-        return self._entrywise("unit", residual)

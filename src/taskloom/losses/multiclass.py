@@ -85,7 +85,7 @@ def _spread_over_entries(rows: Array, like: Array) -> Array:
     return np.broadcast_to(rows / classes, (classes, rows.size)).reshape(like.shape)
 
 
-def _gradients_of(own: Array, p: Array) -> Array:
+def gradients_of(own: Array, p: Array) -> Array:
     """``p - e_y``, with a sum of exactly zero: the entry of the class is minus the sum of the others."""
     others = np.where(own, 0.0, p)
     return np.where(own, -others.sum(axis=0), others)
@@ -94,12 +94,6 @@ def _gradients_of(own: Array, p: Array) -> Array:
 def _own(own: Array, z: Array) -> Array:
     """The output of the class of each row."""
     return np.where(own, z, 0.0).sum(axis=0)
-
-
-def _exponentials(z: Array) -> tuple[Array, Array]:
-    """``exp(z - max z)`` for each row, and ``max z``."""
-    top = z.max(axis=0)
-    return np.exp(z - top), top
 
 
 @dataclass(eq=False, repr=False)
@@ -113,18 +107,18 @@ class Softmax(RowLoss):
         return logs - logs.mean()
 
     def _row_value(self, own: Array, z: Array) -> Array:
-        parts, top = _exponentials(z)
-        return np.log(parts.sum(axis=0)) + (top - _own(own, z))
+        top = z.max(axis=0)
+        return np.log(np.exp(z - top).sum(axis=0)) + (top - _own(own, z))
 
     def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
-        return _gradients_of(own, self._probabilities(z_rows)).reshape(z.shape)
+        return gradients_of(own, self._probabilities(z_rows)).reshape(z.shape)
 
     def curvature(self, y: Array, z: Array) -> Array:
         return self._probabilities(_by_row(y, z)[1]).reshape(z.shape)
 
     def _probabilities(self, z: Array) -> Array:
-        parts, _ = _exponentials(z)
+        parts = np.exp(z - z.max(axis=0))
         return parts / parts.sum(axis=0)
 
     def _row_conjugate(self, own: Array, p: Array) -> Array:
@@ -190,7 +184,7 @@ class SmoothedHinge(RowLoss):
 
     def gradient(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)
-        return _gradients_of(own, self._probabilities(own, z_rows)).reshape(z.shape)
+        return gradients_of(own, self._probabilities(own, z_rows)).reshape(z.shape)
 
     def curvature(self, y: Array, z: Array) -> Array:
         own, z_rows = _by_row(y, z)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -93,9 +93,8 @@ class EpsilonInsensitive(_DifferenceLoss):
         return np.maximum(np.abs(y - z) - self.epsilon, 0.0)
 
     def prox(self, y: Array, z: Array, step: Array | float) -> Array:
-        r = np.abs(z - y)
-        shrunk = np.where(r <= self.epsilon, r, np.maximum(r - step, self.epsilon))
-        return y + np.sign(z - y) * shrunk
+        r = z - y
+        return z - np.clip(r - np.clip(r, -self.epsilon, self.epsilon), -step, step)
 
     def conjugate(self, y: Array, s: Array) -> Array:
         return np.where(np.abs(s) <= 1, s * y + self.epsilon * np.abs(s), np.inf)
@@ -137,19 +136,7 @@ class Quantile(_DifferenceLoss):
 
 
 @dataclass(eq=False, repr=False)
-class Absolute(_DifferenceLoss):
+class Absolute(EpsilonInsensitive):
     """``|y - z|``: its minimiser is the conditional median."""
 
-    smooth: ClassVar[bool] = False
-
-    def value(self, y: Array, z: Array) -> Array:
-        return np.abs(y - z)
-
-    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
-        return z - np.clip(z - y, -step, step)
-
-    def conjugate(self, y: Array, s: Array) -> Array:
-        return np.where(np.abs(s) <= 1, s * y, np.inf)
-
-    def gradient_bounds(self, y: Array) -> tuple[float, float]:
-        return -1.0, 1.0
+    epsilon: float = field(default=0.0, init=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
@@ -25,14 +26,11 @@ class Smoothed(Loss):
     width: Array | float
     smooth: ClassVar[bool] = True
     is_surrogate: ClassVar[bool] = True
+    of_differences = property(attrgetter("loss.of_differences"))
 
     def pick(self, which: Array | tuple[Array, ...]) -> Smoothed:
         width = self.width[which] if isinstance(self.width, np.ndarray) else self.width
         return type(self)(self.loss.pick(which), self.guess[which], width)
-
-    @property
-    def of_differences(self) -> bool:  # type: ignore[override]
-        return self.loss.of_differences
 
     @property
     def max_curvature(self) -> float:  # type: ignore[override]

@@ -19,6 +19,7 @@ from scipy.sparse import issparse
 
 from .._array_api import left_vectors, times
 from .._linalg import conjugate_gradient, symmetric
+from ..design.observations import TaskBatch
 
 if TYPE_CHECKING:
     from .problem import Problem
@@ -80,9 +81,8 @@ def _project_singular_values(problem: Problem, G: Array, U: Array, s: Array, roo
     """The smallest change of ``G``, in the norm ``sum dG^2 / v``, that cuts singular values above 1, to first order.
 
     With singular vectors ``U`` and ``V`` of ``root``, the singular values change by the diagonal of ``U' d(root) V``, so only
-    its
-    symmetric part is constrained. That is feasible even for tasks with few observations. The multiplier ``M`` of the constraint
-    solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess`` (in units of ``4 alpha``) by conjugate gradients.
+    its symmetric part is constrained. That is feasible even for tasks with few observations. The multiplier ``M`` of the
+    constraint solves ``sym(sum_t U'X_t'X_t U M v_t v_t') = excess`` (in units of ``4 alpha``) by conjugate gradients.
     """
     V = (root.T @ U) / s
     parts = [(K, V[tasks].astype(K.dtype, copy=False)) for tasks, K in _moments_along(problem, U, prepare)]
@@ -117,12 +117,16 @@ def _moments_along(problem: Problem, U: Array, prepare: bool) -> Iterator[tuple[
         stacks = problem.design.task_data_single or problem.design.task_data[0]
         yield from ((stack.tasks, stack.moments_along(U)) for stack in stacks)
         return
-    obs, projected = problem.observations, problem.inputs.times(U)
-    for batch in obs.grouping.batches:
-        v, X = obs.weight[batch.place] * batch.mask, projected(batch)
-        if problem.fit_intercept:
-            X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
+    for batch, v, X in _centred_batches(problem, U):
         yield batch.tasks, np.matmul(X.transpose(0, 2, 1), v[:, :, None] * X)
+
+
+def _centred_batches(problem: Problem, U: Array) -> Iterator[tuple[TaskBatch, Array, Array]]:
+    """The weights and the inputs along ``U`` of each batch of tasks; centred, as dual variables of a task add up to zero."""
+    projected = problem.inputs.times(U)
+    for batch in problem.observations.grouping.batches:
+        v, X = problem.observations.weight[batch.place] * batch.mask, projected(batch)
+        yield batch, v, X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None] if problem.fit_intercept else X
 
 
 def _project_columns(problem: Problem, G: Array, U: Array, excess: Array) -> Array:
@@ -130,14 +134,8 @@ def _project_columns(problem: Problem, G: Array, U: Array, excess: Array) -> Arr
 
     In that norm a row of weight 2 changes as two equal rows would.
     """
-    obs = problem.observations
-    projected = problem.inputs.times(U)
     out = G.copy()
-    for batch in obs.grouping.batches:
-        v = obs.weight[batch.place] * batch.mask
-        X = projected(batch)
-        if problem.fit_intercept:  # the dual variables of each task must add up to zero
-            X = X - np.matmul(v[:, None, :], X) / v.sum(axis=1)[:, None, None]
+    for batch, v, X in _centred_batches(problem, U):
         root = np.sqrt(v)
         step = root * _least_change(root[:, :, None] * X, excess[:, batch.tasks].T[:, :, None])
         out[batch.place[batch.mask]] -= step[batch.mask]

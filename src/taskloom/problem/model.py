@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from ..design import Design, Observations
+from .._linalg import column_squares
+from ..design import Design
 from ..design.observations import Value
 from ..design.shared_inputs import SharedInputs
 from ..features.kernels import to_dense
@@ -30,22 +32,15 @@ class Targets(Value):
     design: Design
     loss: Loss
     original: Targets | None = None
+    observations = property(attrgetter("design.observations"))
 
     def __post_init__(self) -> None:
         if isinstance(self.loss, RowLoss):
             check_rows(self.loss, self.observations, self.design.fit_intercept)
 
-    def with_loss(self, loss: Loss) -> Targets:
-        """The same data under another loss."""
-        return Targets(self.design, loss)
-
     def with_features(self, features: Array) -> Targets:
         """The same targets of other features of the same rows."""
         return Targets(self.design.with_features(features), self.loss, self.original)
-
-    @property
-    def observations(self) -> Observations:
-        return self.design.observations
 
     def loss_term(self, z: Array) -> float:
         """``sum_i v_i loss(y_i, z_i)``."""
@@ -106,8 +101,18 @@ class Targets(Value):
 
     @cached_property
     def centering(self) -> Centering | None:
-        """The centring of features and targets, where it improves the conditioning."""
-        return Centering.of(self.design, self.loss, self.best_constants)
+        """The centring of features and targets that are far from zero compared with their deviation.
+
+        The squared loss needs none of its targets.
+        """
+        if not self.design.fit_intercept:
+            return None
+        obs, targets = self.observations, np.zeros(self.design.n_tasks)
+        if self.loss.of_differences and not self.loss.quadratic:
+            deviation = obs.sum_by_task(np.abs(obs.y - self.best_constants[obs.task])) / obs.counts
+            targets = self.best_constants * np.any(np.abs(self.best_constants) > 10 * deviation)
+        features = _feature_offset(self.design)
+        return Centering(features, targets) if np.any(features) or np.any(targets) else None
 
     @cached_property
     def centred(self) -> Targets:
@@ -154,17 +159,6 @@ class Centering:
     features: Array  # offset of every row
     targets: Array  # offset of the targets of each task
 
-    @classmethod
-    def of(cls, design: Design, loss: Loss, constants: Array) -> Centering | None:
-        """The centring that improves the conditioning, or ``None``; ``constants`` are the best intercepts without features."""
-        if not design.fit_intercept:
-            return None
-        features, targets = _feature_offset(design), _target_offset(design, loss, constants)
-        if features is None and targets is None:
-            return None
-        nothing = np.zeros(design.n_features), np.zeros(design.n_tasks)
-        return cls(nothing[0] if features is None else features, nothing[1] if targets is None else targets)
-
     def apply(self, design: Design) -> Design:
         """The centred design."""
         obs = design.observations
@@ -180,27 +174,16 @@ class Centering:
         return W, b - self.features @ W + self.targets
 
 
-def _target_offset(design: Design, loss: Loss, constants: Array) -> Array | None:
-    """The best constants, if targets are far from zero compared with their deviation; not needed by the squared loss."""
-    if loss.quadratic or not loss.of_differences:
-        return None
-    obs = design.observations
-    deviation = obs.sum_by_task(np.abs(obs.y - constants[obs.task])) / obs.counts
-    return constants if np.any(np.abs(constants) > 10 * deviation) else None
-
-
-def _feature_offset(design: Design) -> Array | None:
-    """The mean of the features, if it is large compared with their deviation. Sparse features are never centred."""
+def _feature_offset(design: Design) -> Array:
+    """The mean of the features, if it is large compared with their deviation, else 0. Sparse features are never centred."""
     if issparse(design.features):
-        return None
-    obs, rows = design.features, design.observations.row
-    if not np.array_equal(rows, np.arange(design.n_rows)):
-        rows = np.unique(rows)  # only observed rows count
-        obs = obs if rows.size == design.n_rows else obs[rows]
-    mean = obs.mean(axis=0)
-    squares = np.einsum("ij,ij->j", obs, obs) / len(obs)  # cancellation occurs only where the offset is used anyway
+        return np.zeros(design.n_features)
+    observed = np.bincount(design.observations.row, minlength=design.n_rows) > 0
+    seen = design.features if observed.all() else design.features[observed]
+    mean = seen.mean(axis=0)
+    squares = column_squares(seen) / len(seen)  # cancellation occurs only where the offset is used anyway
     deviation = np.sqrt(np.maximum(squares - mean**2, 0.0))
-    return mean if np.any(np.abs(mean) > 3 * deviation) else None
+    return mean * np.any(np.abs(mean) > 3 * deviation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,10 +209,8 @@ class Model(Value):
             return None
         features = to_dense(self.targets.design.features)
         blocks = [features[:, term.columns] for term in self.terms]
-        structure = TermSum(
-            [term.variable for term in self.terms], [block.shape[1] for block in blocks], self.targets.design.n_tasks
-        )
-        return Model(self.targets.with_features(np.hstack(blocks)), structure)
+        variables, widths = [term.variable for term in self.terms], [block.shape[1] for block in blocks]
+        return Model(self.targets.with_features(np.hstack(blocks)), TermSum(variables, widths, self.targets.design.n_tasks))
 
     @cached_property
     def centred(self) -> Model:

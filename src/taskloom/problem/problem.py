@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,6 @@ from ..features.kernels import Matrix
 from ..losses import Loss, as_loss
 from ..structures import Structure, as_structure
 from ..structures.base import Ray
-from ..structures.terms import Term
 from . import evidence as certify
 from .model import Model, Targets
 
@@ -160,10 +160,10 @@ class Problem(Value):
 
     # --- the layers, and problems that share them ---------------------------------------------------------------
 
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """The terms of the predictor: one, unless the structure splits the weights or there are several kernels."""
-        return self.model.terms
+    terms = property(
+        attrgetter("model.terms"),
+        doc="The terms of the predictor: one, unless the structure splits the weights or there are several kernels.",
+    )
 
     def at(self, alpha: float) -> Problem:
         """The same problem at another strength.
@@ -223,7 +223,7 @@ class Problem(Value):
         Problem
             With the same design.
         """
-        return self.with_targets(self.targets.with_loss(loss))
+        return self.with_targets(Targets(self.design, loss))
 
     def with_features(self, features: Matrix) -> Problem:
         """The same observations of other features of the same rows.
@@ -428,21 +428,9 @@ class Problem(Value):
 
     # --- the gap, relative to the intercept-only model ----------------------------------------------------------
 
-    @property
-    def best_constants(self) -> Array:
-        """The constant that minimises the loss of each task."""
-        return self.targets.best_constants
-
-    @property
-    def scale(self) -> float:
-        """The loss term of the intercept-only model (of the zero predictor when there is no intercept)."""
-        return self.targets.scale
-
-    @property
-    def rounding_floor(self) -> float:
-        """What rounding alone may leave of the loss where every target is constant."""
-        return self.targets.rounding_floor
-
+    best_constants = property(attrgetter("targets.best_constants"), doc=Targets.best_constants.__doc__)
+    scale = property(attrgetter("targets.scale"), doc=Targets.scale.__doc__)
+    rounding_floor = property(attrgetter("targets.rounding_floor"), doc=Targets.rounding_floor.__doc__)
     notes: ClassVar[tuple[str, ...]] = ()  # remarks for the message of a certificate, from engines elsewhere
 
     def relative(self, gap: float, size: float = 0.0) -> float:

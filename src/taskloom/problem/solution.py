@@ -145,8 +145,7 @@ class History:
 
     def as_dict(self) -> dict[str, Array]:
         """The columns as arrays."""
-        names = tuple(map(attrgetter("name"), fields(self)))
-        return dict(zip(names, map(np.asarray, attrgetter(*names)(self)), strict=True))
+        return {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__}
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -190,14 +189,8 @@ class Solution:
     basis: Any = field(default=None, repr=False)  # subspace of the solution, for a warm start
     Z: Array | None = field(default=None, repr=False)  # ``Phi'G``, where the certificate has computed it
 
-    @property
-    def gap(self) -> float:
-        return self.certificate.gap
-
-    @property
-    def addends(self) -> SolvedTerms | None:
-        """Deprecated: the old name of ``terms``."""
-        return self.terms
+    gap = property(attrgetter("certificate.gap"))
+    addends = property(attrgetter("terms"), doc="Deprecated: the old name of ``terms``.")
 
     @property
     def n_iter(self) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..design import Observations
 from ..losses import RowLoss
+from ..losses.multiclass import gradients_of
 
 Array = np.ndarray
 
@@ -16,25 +17,22 @@ def check_rows(loss: RowLoss, obs: Observations, fit_intercept: bool) -> None:
     if not T >= 2:
         raise ValueError(f"{name} compares the classes of a row: it needs at least 2 of them (columns of Y), got {T}")
     m = int(obs.counts[0])
-    complete = bool(np.all(obs.counts == m)) and bool(np.all(obs.row.reshape(T, m) == obs.row[:m]))
-    if not complete:
+    if not (np.all(obs.counts == m) and np.all(obs.row.reshape(T, m) == obs.row[:m])):
         raise ValueError(
             f"{name} is a loss of whole rows: each row must be observed for all {T} classes or for none, and {obs.y.size} "
             "observations are not that; leave incomplete rows out, or use a loss of entries such as 'logistic'"
         )
     Y = obs.y.reshape(T, m)
-    if not np.all(np.abs(Y) == 1):
-        raise ValueError(f"{name} needs labels -1 and +1 (+1 at the class of the row), got {_odd(Y)}")
-    several = np.flatnonzero((Y > 0).sum(axis=0) != 1)
-    row = int(obs.row[several[0]]) if several.size else 0
-    if several.size != 0:
+    if (odd := Y[np.abs(Y) != 1]).size:
+        raise ValueError(f"{name} needs labels -1 and +1 (+1 at the class of the row), got {float(odd[0])}")
+    if (several := np.flatnonzero((Y > 0).sum(axis=0) != 1)).size:
+        row = int(obs.row[several[0]])
         raise ValueError(f"{name} needs exactly one +1 in each row, the class of the row; row {row} is not so")
     v = obs.weight.reshape(T, m)
     if not np.allclose(v, v[0], rtol=1e-12, atol=0.0):
         raise ValueError(
             f"{name} has one loss a row, so the weights of a row must be equal over the classes: give one sample_weight for "
-            "each "
-            "row, and task_weight='equal'"
+            "each row, and task_weight='equal'"
         )
     absent = np.flatnonzero((Y > 0).sum(axis=1) == 0)
     if fit_intercept and absent.size:
@@ -42,12 +40,6 @@ def check_rows(loss: RowLoss, obs: Observations, fit_intercept: bool) -> None:
             f"class {absent[0]} never occurs: under {name} its intercept would go to minus infinity; leave "
             "the class out, or set fit_intercept=False"
         )
-
-
-def _odd(Y: Array) -> float:
-    """The first label that is neither -1 nor +1."""
-    odd = Y[np.abs(Y) != 1]
-    return float(odd[0]) if odd.size else 0.0
 
 
 def class_shares(obs: Observations) -> Array:
@@ -65,7 +57,7 @@ def row_gradients(obs: Observations, gradients: Array, balance: bool) -> Array:
     is_class = (obs.y > 0).reshape(obs.n_tasks, -1)
     v = obs.weight[: is_class.shape[1]] / obs.weight[: is_class.shape[1]].sum()
     others = np.where(is_class, 0.0, np.maximum(gradients.reshape(is_class.shape), 0.0))
-    s = _closed(is_class, others / np.maximum(others.sum(axis=0), 1.0))
+    s = gradients_of(is_class, others / np.maximum(others.sum(axis=0), 1.0))
     if not balance:
         return s.ravel()
     shifted = s - (s @ v)[:, None]
@@ -79,7 +71,7 @@ def row_gradients(obs: Observations, gradients: Array, balance: bool) -> Array:
     shares = np.broadcast_to(class_shares(obs)[:, None], p.shape)
     share = float((-p[short] / (shares[short] - p[short])).max())
     mixed = (1 - share) * shifted + share * (shares - is_class)
-    return _closed(is_class, np.where(is_class, 0.0, np.maximum(mixed, 0.0))).ravel()
+    return gradients_of(is_class, np.maximum(mixed, 0.0)).ravel()
 
 
 def _raked(is_class: Array, s: Array, v: Array) -> Array:
@@ -88,9 +80,4 @@ def _raked(is_class: Array, s: Array, v: Array) -> Array:
     covariance = np.diag(p @ v) - (p * v) @ p.T
     d = -np.linalg.lstsq(covariance, s @ v, rcond=1e-12)[0]
     factor = 1 + d[:, None] - d @ p
-    return _closed(is_class, np.where(is_class, 0.0, p * factor)) if factor.min() >= 0 else s
-
-
-def _closed(is_class: Array, others: Array) -> Array:
-    """Gradients of the other classes; the gradient of the true class makes each row add up to zero."""
-    return np.where(is_class, -others.sum(axis=0), others)
+    return gradients_of(is_class, p * factor) if factor.min() >= 0 else s

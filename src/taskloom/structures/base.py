@@ -311,14 +311,14 @@ class Structure(Component, ABC):
         """
         return self.best_of_root(R, floor)[0]
 
-    def squared_norm(self, R: Array, A: Array) -> float:
+    def squared_norm(self, R: Array, A: Any) -> float:
         """``tr(A^+ R'R)``; ``inf`` where ``R`` is not in the range of ``A``.
 
         Parameters
         ----------
         R : ndarray of shape (n_rows, n_tasks)
             A root of ``S = R'R``.
-        A : ndarray of shape (n_tasks, n_tasks)
+        A : ndarray of shape (n_tasks, n_tasks), or FactoredStructure
             Symmetric positive semidefinite.
 
         Returns
@@ -326,6 +326,8 @@ class Structure(Component, ABC):
         float
             The structured squared norm.
         """
+        if isinstance(A, factors.FactoredStructure):
+            return A.inverse_quadratic(R)
         return inverse_quadratic(R, *np.linalg.eigh(symmetric(A)), rank_tol=1e-15, outside_tol=1e-14)
 
     def moments(self, R: Array) -> Array:

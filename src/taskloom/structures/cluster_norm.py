@@ -10,6 +10,7 @@ a multiple of the identity plus a matrix of rank ``k``. Weights are ``T x r`` he
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,14 +47,17 @@ class ClusterNorm:
         self.sigma, self.a, self.basis = sigma[::-1], a[::-1], np.ascontiguousarray(basis[:, ::-1])
         self.active = self.basis[:, : self.k]
         self.lowest = lowest
-        projected = self.tall @ self.active
-        self.V = projected / self.sigma[: self.k]
+        self.V = (self.tall @ self.active) / self.sigma[: self.k]
         self.value = float((self.sigma**2 / self.a).sum()) + structure.mean * T * float(self.mean @ self.mean)
-        gradient = (2 / lowest) * self.tall + (projected * (2 / self.a[: self.k] - 2 / lowest)) @ self.active.T
-        self.gradient = self._oriented(gradient) + 2 * structure.mean * self.mean
 
     def _oriented(self, M: Array) -> Array:
         return np.ascontiguousarray(M.T) if self.transposed else M
+
+    @cached_property
+    def gradient(self) -> Array:
+        above = self.sigma[: self.k] * (2 / self.a[: self.k] - 2 / self.lowest)
+        gradient = (2 / self.lowest) * self.tall + (self.V * above) @ self.active.T
+        return self._oriented(gradient) + 2 * self.structure.mean * self.mean
 
     @property
     def clear(self) -> bool:

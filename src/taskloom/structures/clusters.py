@@ -10,7 +10,7 @@ from scipy.linalg import helmert
 
 from .._linalg import column_squares, gram_spectrum, project_box_sum, symmetric
 from .base import Array, Ray, Structure, linear_ray
-from .cluster_norm import MIN_SIGMA, ClusterNorm
+from .cluster_norm import ClusterNorm
 
 
 def _clipped_sums(rising: Array, levels: Array, low: float, high: float) -> Array:
@@ -74,18 +74,18 @@ class Clusters(Structure):
     def weight_norm(self, W: Array) -> ClusterNorm:
         return ClusterNorm(self, W)
 
-    def _off_mean(self, S: Array) -> tuple[float, Array, Array]:
-        """``1'S1/T``, and the eigenvalues and eigenvectors of ``S`` on the complement of the mean."""
+    def _off_mean(self, S: Array) -> tuple[Array, Array]:
+        """The eigenvalues and eigenvectors of ``S`` on the complement of the mean."""
         H = helmert(len(S)).T  # an orthonormal basis of the vectors that add up to zero
         s, V = np.linalg.eigh(symmetric(H.T @ S @ H))
-        return float(S.sum() / len(S)), s, H @ V
+        return s, H @ V
 
     def _assemble(self, a: Array, V: Array) -> Array:
         T = len(V)
         return np.full((T, T), 1 / (T * self.mean)) + (V * a) @ V.T
 
     def value(self, A: Array) -> float:
-        _mean, a, V = self._off_mean(A)
+        a, V = self._off_mean(A)
         if not np.allclose(self._assemble(a, V), A, rtol=1e-7, atol=1e-9 / self.mean):
             return np.inf
         low, high, total = 1 / self.within, 1 / self.between, self._total(a.size)
@@ -98,26 +98,20 @@ class Clusters(Structure):
         return size / self.within + self._spread * min(self.n_clusters - 1, size)
 
     def best_structure(self, S: Array) -> Array:
-        _, s, V = self._off_mean(S)
+        s, V = self._off_mean(S)
         return self._assemble(self._water_filling(np.sqrt(np.maximum(s, 0.0))), V)
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        """From the eigenvalues of ``RR'`` if there are fewer rows than tasks and rounding permits, else of ``R'R``."""
+        """From the cluster norm if there are fewer rows than tasks and rounding permits, else from ``R'R``."""
         T = R.shape[1]
         if not np.any(R):
             return self.from_eigen(np.zeros(0), np.zeros((T, 0)), self._total(T - 1) / max(T - 1, 1)), 0.0
-        if floor > 0 or R.shape[0] >= T:
-            return self._best_of_large_root(R, floor)
-        mean = R.mean(axis=1)
-        C = R - mean[:, None]
-        squared_norm, U = np.linalg.eigh(C @ C.T)
-        sigma = np.sqrt(np.maximum(squared_norm, 0.0))
-        a, lowest = self.water_filling(sigma, T)
-        active = a > lowest
-        if np.any(sigma[active] < MIN_SIGMA * sigma[-1:]):
-            return self._best_of_large_root(R, floor)
-        A = self.from_eigen(a[active], (C.T @ U[:, active]) / sigma[active], lowest)
-        return A, float((squared_norm / a).sum()) + self.mean * T * float(mean @ mean)
+        if floor == 0 and len(R) < T and (norm := self.weight_norm(R.T)).clear:
+            return norm.best(), norm.value
+        S = R.T @ R
+        s, V = self._off_mean(S)
+        a = self._water_filling(np.sqrt(np.maximum(s, 0.0) + floor))
+        return self._assemble(a, V), float((column_squares(R @ V) / a).sum()) + self.mean * float(S.sum()) / T
 
     def from_eigen(self, a: Array, V: Array, lowest: float) -> Array:
         """The structure with eigenvalues ``a`` along ``V`` and ``lowest`` along the other directions off the mean.
@@ -139,13 +133,6 @@ class Clusters(Structure):
         A = self._assemble(a - lowest, V) - lowest / len(V)
         A[np.diag_indices(len(A))] += lowest
         return A
-
-    def _best_of_large_root(self, R: Array, floor: float) -> tuple[Array, float]:
-        S = R.T @ R
-        _, s, V = self._off_mean(S)
-        a = self._water_filling(np.sqrt(np.maximum(s, 0.0) + floor))
-        norm = float((column_squares(R @ V) / a).sum()) + self.mean * float(S.sum()) / len(S)
-        return self._assemble(a, V), norm
 
     def water_filling(self, sigma: Array, n_tasks: int) -> tuple[Array, float]:
         """The eigenvalues of the best structure for singular values of ``R`` orthogonal to the mean (ascending).
@@ -207,5 +194,5 @@ class Clusters(Structure):
         return linear_ray(self._support(R.shape[1] * float(mean @ mean), gram_spectrum(R - mean[:, None])))
 
     def prox(self, A: Array, step: float) -> Array:
-        _, a, V = self._off_mean(A)
+        a, V = self._off_mean(A)
         return self._assemble(project_box_sum(a, 1 / self.within, 1 / self.between, self._total(a.size)), V)

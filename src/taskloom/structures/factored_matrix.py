@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from .._linalg import psd_eigh
+from .._linalg import column_squares, psd_eigh
 
 Array = np.ndarray
 
@@ -86,10 +87,7 @@ class FactoredStructure:
         """``(n_tasks, n_tasks)``."""
         return (len(self), len(self))
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of ``L``."""
-        return self.L.dtype
+    dtype = property(attrgetter("L.dtype"), doc="The dtype of ``L``.")
 
     @property
     def diag(self) -> Array:
@@ -252,6 +250,26 @@ class FactoredStructure:
         e, V = psd_eigh(self.L.T @ self.L) if self.L.shape[1] else (np.zeros(0), np.zeros((0, 0)))
         keep = e > 1e-14 * e.max(initial=0.0)
         return e[keep] + own, self.L @ (V[:, keep] / np.sqrt(e[keep])), own
+
+    def inverse_quadratic(self, R: Array) -> float:
+        """``tr(A^+ R'R)``; ``inf`` where ``R`` is not in the range of ``A``.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_rows, n_tasks)
+            A root of ``R'R``.
+
+        Returns
+        -------
+        float
+            The squared norm.
+        """
+        a, V, own = self.eigen()
+        squares = column_squares(RV := R @ V)
+        outside = float(np.vdot(rest := R - RV @ V.T, rest))
+        if own <= 0 and outside > 1e-14 * squares.sum():
+            return np.inf
+        return float((squares / a).sum()) + (outside / own if own > 0 else 0.0)
 
     def spectrum(self) -> Array:
         """All ``T`` eigenvalues, largest first."""

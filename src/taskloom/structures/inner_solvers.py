@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from .._linalg import symmetric
 from .._time_limit import check_time
-from .base import Array
+from .base import TINY, Array
 
 
 def proximal_gradient(
@@ -54,6 +55,17 @@ def proximal_gradient(
         if still or size <= 1e-28 * float(np.vdot(x, x)):
             break
     return best[1]
+
+
+def inverse_trace(A: Array, S: Array) -> tuple[float, Array]:
+    """``tr(A^-1 S)`` and its gradient, of matrices or of vectors of eigenvalues."""
+    a, V = (A, None) if A.ndim == 1 else np.linalg.eigh(symmetric(A))
+    if a.min() <= 1e-14 * max(float(a.max()), TINY):
+        return np.inf, np.zeros_like(A)
+    if V is None:
+        return float((S / a).sum()), -S / a**2
+    inverse = (V / a) @ V.T
+    return float(np.vdot(inverse, S)), -inverse @ S @ inverse
 
 
 def accelerated(step: Callable[[Array], tuple[Array, Any, bool]], x: Array, n_steps: int) -> tuple[Any, int]:

@@ -104,17 +104,11 @@ class Independent(KnownStructure):
             return super().value(A)
         return 0.0 if not np.any(A.L) and bool(np.all(A.own == 1)) else np.inf
 
-    def squared_norm(self, R: Array, A: Any) -> float:
-        return float(np.vdot(R, R)) if isinstance(A, factors.FactoredStructure) else super().squared_norm(R, A)
-
     def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
         return np.zeros(n_tasks), 1.0
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         return linear_ray(float(np.vdot(R, R)))
-
-    def conjugate(self, S: Array, near: Array | None = None) -> float:
-        return float(np.trace(S))
 
 
 @dataclass(eq=False, repr=False)

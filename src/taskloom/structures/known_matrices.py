@@ -31,14 +31,6 @@ def _square(M: Any, who: str, name: str) -> Array:
     return symmetric(A)
 
 
-def _positive_semidefinite(M: Any, who: str, name: str) -> Array:
-    A = _square(M, who, name)
-    a = np.linalg.eigvalsh(A) if len(A) else np.zeros(1)
-    if not (a[0] >= -1e-8 * max(a[-1], 0.0) and a[-1] >= 0):
-        raise ValueError(f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}")
-    return _cleaned(A)
-
-
 def _cleaned(A: Array) -> Array:
     """``A`` with eigenvalues below 1e-12 of the largest set to zero, so that its range is well defined."""
     root = psd_root(A, rtol=1e-12)
@@ -71,8 +63,13 @@ class _MatrixOfTasks(KnownStructure):
     rows_too: ClassVar[bool] = True
 
     def _given(self) -> Array:
-        """``A``: the parameter itself, unless a subclass computes it."""
-        return _positive_semidefinite(getattr(self, self.described_by), type(self).__name__, self.described_by)
+        """``A``: the parameter itself, positive semidefinite, unless a subclass computes it."""
+        who, name = type(self).__name__, self.described_by
+        A = _square(getattr(self, name), who, name)
+        a = np.linalg.eigvalsh(A) if len(A) else np.zeros(1)
+        if not (a[0] >= -1e-8 * max(a[-1], 0.0) and a[-1] >= 0):
+            raise ValueError(f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}")
+        return _cleaned(A)
 
     def bind(self, tasks: Any) -> Structure:
         """Reorder a data frame by the names of the tasks."""

@@ -17,8 +17,8 @@ import numpy as np
 
 from .._component import is_number
 from .._linalg import compose, psd_eigh, symmetric
-from .base import TINY, Array, IterativeStructure, Ray, Structure, finite_ray
-from .inner_solvers import accelerated, proximal_gradient
+from .base import Array, IterativeStructure, Ray, Structure, finite_ray
+from .inner_solvers import accelerated, inverse_trace, proximal_gradient
 from .sparse import INNER_STEPS, LogDet, Sparse, off_diagonal
 from .spectral import Trace
 
@@ -213,17 +213,6 @@ class Sum(IterativeStructure):
         return finite_ray(bound, n_steps=45)
 
 
-def _smooth_part(A: Array, S: Array) -> tuple[float, Array]:
-    """``tr(A^-1 S)`` and its gradient, of matrices or of vectors of eigenvalues."""
-    a, V = (A, None) if A.ndim == 1 else np.linalg.eigh(symmetric(A))
-    if a.min() <= 1e-14 * max(float(a.max()), TINY):
-        return np.inf, np.zeros_like(A)
-    if V is None:
-        return float((S / a).sum()), -S / a**2
-    inverse = (V / a) @ V.T
-    return float(np.vdot(inverse, S)), -inverse @ S @ inverse
-
-
 def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | None]:
     """``argmin_A tr(A^-1 S) + F(A)`` and its multipliers, by proximal gradient steps.
 
@@ -249,7 +238,7 @@ def _descend(parts: _Parts, S: Array, M: Array | None) -> tuple[Array, Array | N
     def more() -> bool:
         return spent < MAX_PROXES
 
-    return proximal_gradient(partial(_smooth_part, S=S), prox, A, parts.value(A), size, n_steps=MAX_PROXES, more=more), M
+    return proximal_gradient(partial(inverse_trace, S=S), prox, A, parts.value(A), size, n_steps=MAX_PROXES, more=more), M
 
 
 def _prox(part: tuple[float, Structure], x: Array, step: float) -> Array:

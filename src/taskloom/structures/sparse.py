@@ -9,6 +9,7 @@ problems in ``N`` whose inner minimum over ``A`` has a closed form. Every feasib
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
@@ -41,10 +42,7 @@ class L1Structure(IterativeStructure, SpectralStructure):
     mu: float
     l1: float
 
-    @property
-    def mu_and_l1(self) -> tuple[float, float]:  # type: ignore[override]
-        """``mu`` and ``l1``."""
-        return self.mu, self.l1
+    mu_and_l1 = property(attrgetter("mu", "l1"), doc="``mu`` and ``l1``.")
 
     @property
     def iterative(self) -> bool:  # type: ignore[override]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 
-from .._linalg import column_squares, compose, gram_spectrum, project_simplex, psd_eigh, spectrum, sum_of_ratios, symmetric
+from .._linalg import compose, gram_spectrum, project_simplex, psd_eigh, spectrum, sum_of_ratios, symmetric
 from . import factored_matrix as factors
 from .base import TINY, Array, Ray, Structure
 
@@ -96,8 +97,8 @@ class SpectralStructure(Structure):
         """
         return np.inf
 
-    def value(self, A: Array) -> float:
-        return float(self.f(spectrum(A)))
+    def value(self, A: Any) -> float:
+        return float(self.f(A.spectrum() if isinstance(A, factors.FactoredStructure) else spectrum(A)))
 
     def best_structure(self, S: Array) -> Array:
         s, V = psd_eigh(S)
@@ -153,19 +154,6 @@ class EitherSide(SpectralStructure):
     def final_structure(self, R: Array) -> tuple[Any, float]:
         rows, T = R.shape
         return self._best_by_svd(R, dense=rows >= T or T <= factors.DENSE_TASKS)
-
-    def value(self, A: Any) -> float:
-        return float(self.f(A.spectrum())) if isinstance(A, factors.FactoredStructure) else super().value(A)
-
-    def squared_norm(self, R: Array, A: Any) -> float:
-        if not isinstance(A, factors.FactoredStructure):
-            return super().squared_norm(R, A)
-        a, V, own = A.eigen()
-        squared_norm = column_squares(RV := R @ V)
-        outside = float(np.vdot(rest := R - RV @ V.T, rest))
-        if own <= 0 and outside > 1e-14 * squared_norm.sum():
-            return np.inf
-        return float((squared_norm / a).sum()) + (outside / own if own > 0 else 0.0)
 
     @abstractmethod
     def f_gradient(self, a: Array) -> Array:
@@ -262,10 +250,7 @@ class Schatten(_PowerStructure):
         The power of the eigenvalues, at least 1; ``Trace`` is 1 and ``Frobenius`` is 2.
     """
 
-    @property
-    def schatten_power(self) -> float:  # type: ignore[override]
-        """The power ``p``."""
-        return self.p
+    schatten_power = property(attrgetter("p"), doc="The power ``p``.")
 
     def f(self, a: Array) -> float:
         return float(np.sum(a**self.p))

@@ -45,6 +45,8 @@ class TermSum(Structure):
             (FeatureMatrix if decouple or each.on_features else TaskMatrix)(each) if isinstance(each, Structure) else each
             for each in self.structures
         ]
+        terms = [variable.structure for variable in self.variables]
+        vars(self).update(known=all(F.known for F in terms), proof=next((F.proof for F in terms if F.proof), ""))
 
     @classmethod
     def of(cls, structures: list[Structure], widths: list[int], n_tasks: int) -> TermSum:
@@ -63,14 +65,6 @@ class TermSum(Structure):
 
     def __repr__(self) -> str:
         return f"TermSum({[type(variable).__name__ for variable in self.variables]})"
-
-    @property
-    def known(self) -> bool:  # type: ignore[override]
-        return all(variable.structure.known for variable in self.variables)
-
-    @property
-    def proof(self) -> str:  # type: ignore[override]
-        return next((variable.structure.proof for variable in self.variables if variable.structure.proof), "")
 
     @property
     def needs_task_matrix(self) -> bool:

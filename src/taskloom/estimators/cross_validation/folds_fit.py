@@ -206,10 +206,8 @@ def _leave_one_out_by_refitting(cv_data: CVData, data: Prepared, candidate: Cand
     """The predictions of each row by a fit of the others."""
     seen, n_rows = data.problem.observations, data.problem.n_rows
     out = np.zeros((len(candidate.alphas), seen.y.size))
-    order = np.argsort(seen.row, kind="stable")
-    ends = np.searchsorted(seen.row[order], np.arange(n_rows + 1))
     for i in range(n_rows):
-        others, mine = np.delete(np.arange(n_rows), i), order[ends[i] : ends[i + 1]]
+        others, mine = np.delete(np.arange(n_rows), i), np.flatnonzero(seen.row == i)
         fold = Fold(cv_data.estimator, *cv_data.part(others), cv_data.part(np.array([i]), others)[0])
         for k, solution in enumerate(solve_path(fold.model, fold.under(candidate.structure), candidate.alphas)):
             values = fold.values(solution)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ def has_methods(penalty: Any) -> bool:
     return not isinstance(penalty, type) and all(callable(getattr(penalty, name, None)) for name in ("value", "prox"))
 
 
-class _Methods:
+class _Methods(bounds.Penalty):
     """The ``value`` and ``prox`` of a user's object, as a float and a symmetric matrix."""
 
     def __init__(self, penalty: Any, n_tasks: int):
-        self.penalty = penalty
+        self.penalty, self.n_tasks = penalty, n_tasks
         probe = np.eye(n_tasks)
         P, name = np.asarray(penalty.prox(probe, 1.0)), type(penalty).__name__
         if P.shape != probe.shape:
@@ -44,19 +43,6 @@ class _Methods:
 
     def prox(self, A: Array, step: float) -> Array:
         return symmetric(np.asarray(self.penalty.prox(symmetric(A), float(step)), dtype=float))
-
-
-class _Penalty:
-    """The penalty for one number of tasks, compiled where it is written in CVXPY."""
-
-    def __init__(self, penalty: Any, n_tasks: int):
-        self.F: Any = _Methods(penalty, n_tasks) if has_methods(penalty) else ConicPenalty(penalty, n_tasks)
-        self.n_tasks = n_tasks
-
-    @cached_property
-    def minimum(self) -> tuple[Array, float]:
-        """A minimiser of ``F``, and an upper bound on ``F*(0) = -min F``."""
-        return bounds.minimum(self.F, self.n_tasks)
 
 
 @dataclass(eq=False, repr=False)
@@ -84,7 +70,7 @@ class CustomStructure(Structure):
                 "CustomStructure needs a function of a CVXPY variable, or an object with the methods value and prox; got "
                 f"{what!r}"
             )
-        self._by_size: dict[int, _Penalty] = {}
+        self._by_size: dict[int, bounds.Penalty] = {}
 
     def __getstate__(self) -> dict:
         """Without compiled problems, which cannot be pickled."""
@@ -93,10 +79,10 @@ class CustomStructure(Structure):
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state, _by_size={})
 
-    def _for_tasks(self, n_tasks: int) -> _Penalty:
-        """The penalty for this many tasks."""
+    def _for_tasks(self, n_tasks: int) -> bounds.Penalty:
+        """The penalty for this many tasks, compiled where it is written in CVXPY."""
         if n_tasks not in self._by_size:
-            self._by_size[n_tasks] = _Penalty(self.penalty, n_tasks)
+            self._by_size[n_tasks] = (_Methods if has_methods(self.penalty) else ConicPenalty)(self.penalty, n_tasks)
         return self._by_size[n_tasks]
 
     def _optional(self, name: str) -> Any:
@@ -112,37 +98,35 @@ class CustomStructure(Structure):
 
     def check_tasks(self, n_tasks: int) -> None:
         """Compile for each new problem, because the penalty may have changed since the last one."""
-        self._by_size = {n_tasks: _Penalty(self.penalty, n_tasks)}
+        self._by_size.clear()
+        self._for_tasks(n_tasks)
 
     def value(self, A: Array) -> float:
-        return self._for_tasks(len(A)).F.value(A)
+        return self._for_tasks(len(A)).value(A)
 
     def prox(self, A: Array, step: float) -> Array:
-        return self._for_tasks(len(A)).F.prox(A, step)
+        return self._for_tasks(len(A)).prox(A, step)
 
     def best_structure(self, S: Array) -> Array:
         return self.best_of_root(psd_root(S, rtol=0.0).T)[0]
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        F, T = self._for_tasks(R.shape[1]).F, R.shape[1]
+        F, T = self._for_tasks(R.shape[1]), R.shape[1]
         if not np.any(R) and floor == 0:
-            A = self._for_tasks(T).minimum[0]
-            return A, F.value(A)
+            return F.minimum[0], F.value(F.minimum[0])
         lift = max(floor, 1e-24 * float(np.vdot(R, R)))
         _, s, Vt = np.linalg.svd(R, full_matrices=R.shape[0] < T)
         root = Vt.T * np.sqrt(np.append(s, np.zeros(T - s.size)) ** 2 + lift)
         own = self._optional("best_structure") or getattr(F, "best_structure", None)
-        candidates = (
-            bounds.best_structures(F, root) if own is None else [symmetric(np.asarray(own(root @ root.T), dtype=float))]
-        )
-        return bounds.best_candidate(F, R, candidates)
+        if own is None:
+            return bounds.best_candidate(F, R, bounds.best_structures(F, root))
+        return bounds.best_candidate(F, R, [symmetric(np.asarray(own(root @ root.T), dtype=float))])
 
     def ray(self, S: Array, near: Array | None = None) -> Ray:
         conjugate = self._optional("conjugate")
         if conjugate is not None:
             return finite_ray(lambda c: float(conjugate(c * S)))
-        minimiser, at_zero = self._for_tasks(len(S)).minimum
-        return bounds.ray(self._for_tasks(len(S)).F, S, minimiser if near is None else near, at_zero)
+        return bounds.ray(self._for_tasks(len(S)), S, near)
 
     def conjugate(self, S: Array, near: Array | None = None) -> float:
         return self.ray(S, near).conjugate(1.0)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..._linalg import compose, psd_eigh
 from ..base import Array
+from .numeric_bounds import Penalty
 
 TOLERANCES = (1e-10, 1e-8)
 SOLVED = ("optimal", "optimal_inaccurate")
@@ -22,13 +23,6 @@ FEASIBILITY = 1e-6  # tolerance of the constraints relative to the structure, be
 
 
 NO_CVXPY = "a structure written as a function of a CVXPY variable needs CVXPY: pip install 'taskloom[custom]'"
-
-
-def _cvxpy() -> Any:
-    try:
-        return import_module("cvxpy")
-    except ImportError:
-        raise ImportError(NO_CVXPY) from None
 
 
 class _ScaledProblems:
@@ -59,11 +53,15 @@ class _ScaledProblems:
         return cp.Problem(cp.Minimize(cp.trace(R) + F / self.cost), [*constraints, schur]), B, root
 
 
-class ConicPenalty:
+class ConicPenalty(Penalty):
     """``F`` from a function of a CVXPY variable ``A``; results have the accuracy of the conic solver."""
 
     def __init__(self, function: Callable[[Any], Any], n_tasks: int):
-        self.cp, self.function, self.n_tasks = _cvxpy(), function, n_tasks
+        try:
+            self.cp: Any = import_module("cvxpy")
+        except ImportError:
+            raise ImportError(NO_CVXPY) from None
+        self.function, self.n_tasks = function, n_tasks
         self._lock = threading.RLock()  # compiled problems hold their parameters: one thread at a time
         self.scaled = _ScaledProblems(self, 1.0, 1.0)
         self.largest_structure = 0.0

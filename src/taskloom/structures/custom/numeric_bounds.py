@@ -8,13 +8,14 @@ With ``P = prox(M, step)``, ``N = (M - P) / step`` is a subgradient at ``P`` of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..._linalg import compose, symmetric
 from ..base import TINY, Array, Ray, penalty_with
-from ..inner_solvers import proximal_gradient
+from ..inner_solvers import inverse_trace, proximal_gradient
 
 RIDGES = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)  # multiples of the identity that are added where S is singular
 # Step lengths (relative to the current structure) and ridges of the proxes whose subgradients give bounds. Long steps give the
@@ -23,11 +24,26 @@ STEPS_AND_RIDGES = ((1e4, 1e-10), (1e4, 1e-7), (1e4, 1e-4), (1e2, 1e-7), (1.0, 1
 
 
 class Penalty(Protocol):
-    """A convex penalty with value and prox."""
+    """A convex penalty of some number of tasks, with value and prox."""
+
+    n_tasks: int
 
     def value(self, A: Array) -> float: ...
 
     def prox(self, A: Array, step: float) -> Array: ...
+
+    @cached_property
+    def minimum(self) -> tuple[Array, float]:
+        """A minimiser of ``F`` by the proximal point method, and an upper bound on ``F*(0) = -min F``."""
+        eye = np.eye(self.n_tasks)
+        A, step = self.prox(eye, 1.0), 10.0
+        for _ in range(40):
+            before, A = A, self.prox(A, step)
+            step = min(10 * step, 1e8)
+            if np.linalg.norm(A - before) <= 1e-12 * max(float(np.linalg.norm(A)), 1e-12):
+                break
+        near = [subgradient(self, A + step * ridge * eye, step) for ridge in RIDGES]
+        return A, min((each.conjugate for each in near if np.linalg.eigvalsh(each.N)[0] >= 0), default=np.inf)
 
 
 class Subgradient(NamedTuple):
@@ -54,31 +70,15 @@ def max_scale(S: Array, N: Array) -> float:
     return (1 - 1e-13) / max(float(np.linalg.eigvalsh(symmetric(half.T @ S @ half))[-1]), TINY)
 
 
-def minimum(F: Penalty, n_tasks: int) -> tuple[Array, float]:
-    """A minimiser of ``F``, and an upper bound on ``F*(0) = -min F``."""
-    eye = np.eye(n_tasks)
-    A, step = F.prox(eye, 1.0), 10.0
-    for _ in range(40):  # the proximal point method with increasing steps
-        before, A = A, F.prox(A, step)
-        step = min(10 * step, 1e8)
-        if np.linalg.norm(A - before) <= 1e-12 * max(float(np.linalg.norm(A)), 1e-12):
-            break
-    bounds = [np.inf]
-    for ridge in RIDGES:
-        near = subgradient(F, A + step * ridge * eye, step)
-        if np.linalg.eigvalsh(near.N)[0] >= 0:
-            bounds.append(near.conjugate)
-    return A, min(bounds)
-
-
-def ray(F: Penalty, S: Array, near: Array, at_zero: float) -> Ray:
+def ray(F: Penalty, S: Array, near: Array | None) -> Ray:
     """An upper bound on ``F*`` along ``c S``, from subgradients of ``F`` around ``near``; exact as ``near`` becomes optimal.
 
     Between 0 and a subgradient, ``F*`` is convex and lies below the chord (``at_zero`` is ``F*(0)``).
     """
+    minimiser, at_zero = F.minimum
     if not np.any(S):
         return Ray(np.inf, lambda _: at_zero)
-    found = [(0.0, at_zero), *_bounds(F, S, near)]
+    found = [(0.0, at_zero), *_bounds(F, S, minimiser if near is None else near)]
     most = max(far for far, _ in found)
 
     def conjugate(c: float) -> float:
@@ -157,17 +157,11 @@ def _dual_method(F: Penalty, root: Array) -> tuple[list[Array], float]:
 def _primal_method(F: Penalty, root: Array, A: Array) -> Array:
     """Minimise ``tr(A^-1 LL') + F(A)`` by proximal gradient steps from a nonsingular ``A``."""
 
-    def cost(A: Array) -> tuple[float, Array]:
-        a, V = np.linalg.eigh(A)
-        if not a[0] > 0:
-            return np.inf, A
-        half = (V / a) @ (V.T @ root)  # A^-1 L
-        return float(np.vdot(root, half)), -half @ half.T
-
     def prox(M: Array, step: float) -> tuple[Array, float]:
         P = F.prox(M, step)
         return P, F.value(P)
 
+    cost = partial(inverse_trace, S=root @ root.T)
     value, gradient = cost(A)
     if not np.isfinite(value):
         return A

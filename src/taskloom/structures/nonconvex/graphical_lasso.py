@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse.linalg import LinearOperator, cg
 
-from ..._linalg import symmetric
+from ..._linalg import conjugate_gradient, symmetric
 from ..._time_limit import check_time
 from ..base import Array
 from ..inner_solvers import newton_in_box
@@ -127,12 +127,6 @@ def _newton_move(P: Array, A: Array, gradient: Array, l1: Array) -> tuple[Array,
 
 def _conjugate_gradients(A: Array, goal: Array, free: Array) -> Array:
     """``X`` on the free entries with ``AXA = goal`` there, with the preconditioner ``A_tt A_ss``."""
-    X, scale, shape = np.zeros_like(A), np.outer(np.diag(A), np.diag(A))[free], (np.count_nonzero(free),) * 2
-
-    def product(x: Array) -> Array:
-        X[free] = x
-        return symmetric(A @ X @ A)[free]
-
-    inverse_scale = LinearOperator(shape, lambda residual: residual / scale)
-    X[free] = cg(LinearOperator(shape, product), goal[free], rtol=1e-6, atol=1e-15, maxiter=300, M=inverse_scale)[0]
-    return X
+    scale = np.outer(np.diag(A), np.diag(A))
+    limits: dict[str, Any] = {"tol": 1e-6, "max_residual": 1e-15, "max_steps": 300}
+    return conjugate_gradient(lambda X: symmetric(A @ X @ A) * free, goal, preconditioner=lambda X: X / scale, **limits)
