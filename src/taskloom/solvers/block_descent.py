@@ -17,7 +17,6 @@ from ..problem import Problem
 from ..problem.evidence import Iterate
 from ..problem.solution import Start
 from ..structures import factored_matrix as factors
-from ..structures.spectral import EitherSide
 from .alternating import Extrapolation, UnsupervisedStep, check_barrier_and_memory
 from .base import Run, Solver, needs_convex
 from .supervised.sides import FeatureSide, TaskSide
@@ -112,7 +111,7 @@ class _BlockRun(Run):
         W, b = start[:2] if start is not None else (np.zeros((r, T)), np.zeros(T))
         self.x = np.vstack([W, b + np.einsum("rt,rt->t", self.mean, W)])
         self.steps, self.curvature = 0, 0.0  # of the last step, for a loss of unbounded curvature
-        two_sided = isinstance(problem.structure, EitherSide) and problem.structure.low_rank
+        two_sided = problem.structure.either_side and problem.structure.low_rank
         self.two_sided = two_sided and settings.structure_step == "closed"
         self.A = np.eye(self.side.dim)
         if start is None and not problem.structure.known:
