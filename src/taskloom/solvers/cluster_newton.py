@@ -95,6 +95,13 @@ class SquaredLoss:
                 Z[block.tasks] = 2 * times_transposed(block.X, residual)
         return value, Z
 
+    def correlations(self) -> Array:
+        """``Z`` at zero."""
+        Z = np.empty(self.shape)
+        for block in self.blocks:
+            Z[block.tasks] = 2 * (block.c if isinstance(block, GramTasks) else times_transposed(block.X, block.y))
+        return Z
+
     def product(self, E: Array) -> Array:
         """The Hessian times ``E``."""
         out = np.empty(self.shape)
@@ -171,7 +178,7 @@ class ClusterNewtonRun(Run):
     def _first(self) -> Array:
         """Weights proportional to the gradient at zero, scaled by the structure that is best for it."""
         problem, structure = self.problem, self.problem.structure
-        Z = self.loss.at(np.zeros(self.loss.shape))[1]
+        Z = self.loss.correlations()
         mean = Z.mean(axis=0)
         C = Z - mean
         wide = C.shape[1] >= C.shape[0]

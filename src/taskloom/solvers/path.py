@@ -74,14 +74,14 @@ def _least_strength(problem: Problem, share: float, most: float) -> float:
     size = float(np.vdot(root, root))
     if size == 0:
         return 0.0
-    conjugate = _conjugate_along(problem.structure, root, size)
+    conjugate = _conjugate_along(problem.structure, root, size, exact=share == 0)
     allowed = conjugate(np.inf) + share * problem.scale
     low, high, shrink = most * size, np.inf, 4.0
     while conjugate(low) <= allowed:
         high, low, shrink = low, low / shrink, shrink**2
     if np.isinf(high):
         return np.inf
-    for _ in range(20 if numeric else 80):  # numerical bounds have a few digits only
+    for _ in range(20 if numeric else 64):  # numerical bounds have a few digits only
         middle = float(np.sqrt(low * high))
         low, high = (low, middle) if conjugate(middle) <= allowed else (middle, high)
     return high
@@ -92,8 +92,10 @@ def _numeric(structure: Structure) -> bool:
     return bool(structure.proof) and not structure.iterative
 
 
-def _conjugate_along(structure: Structure, root: Array, size: float) -> Callable[[float], float]:
+def _conjugate_along(structure: Structure, root: Array, size: float, exact: bool) -> Callable[[float], float]:
     """``alpha -> F*(R'R / alpha)``; a numerical bound found at one strength holds at all larger ones."""
+    if exact:  # to the last digit
+        return lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0)
     if structure.iterative:  # a bound along a ray is tight at one point only
         S = root.T @ root
         start = structure.best_structure(0 * S)
