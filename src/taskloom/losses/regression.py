@@ -93,8 +93,9 @@ class EpsilonInsensitive(_DifferenceLoss):
         return np.maximum(np.abs(y - z) - self.epsilon, 0.0)
 
     def prox(self, y: Array, z: Array, step: Array | float) -> Array:
-        r = z - y
-        return z - np.clip(r - np.clip(r, -self.epsilon, self.epsilon), -step, step)
+        r = np.abs(z - y)
+        shrunk = np.where(r <= self.epsilon, r, np.maximum(r - step, self.epsilon))
+        return y + np.sign(z - y) * shrunk
 
     def conjugate(self, y: Array, s: Array) -> Array:
         return np.where(np.abs(s) <= 1, s * y + self.epsilon * np.abs(s), np.inf)
@@ -140,3 +141,6 @@ class Absolute(EpsilonInsensitive):
     """``|y - z|``: its minimiser is the conditional median."""
 
     epsilon: float = field(default=0.0, init=False)
+
+    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
+        return z - np.clip(z - y, -step, step)

@@ -45,7 +45,7 @@ class Iterate:
     def objective(self, problem: Problem) -> float:
         """``J`` at this point, with the current structure or else the best one."""
         penalty = problem.best_penalty(self.W)[0] if self.penalty is None else self.penalty
-        return problem.targets.loss_term(self.z) + penalty
+        return problem.loss_term(self.z) + penalty
 
     def structure(self, problem: Problem) -> Any:
         """The structure that belongs to the penalty: the current one, or the best one for the weights."""
@@ -93,7 +93,7 @@ def evidence(problem: Problem, point: Iterate, tol: float) -> Evidence:
     if not problem.structure.convex:
         residual, candidate = stationarity(problem, point)
         return Evidence(point, primal, dual_point=candidate, stationarity=residual)
-    G = problem.targets.dual_candidate(point.gradients)
+    G = problem.dual_candidate(point.gradients)
     Z = None if point.Z is None else problem.targets.shifted_correlations(point.gradients, G, point.Z)
     dual, best = -np.inf, None
     hurried = time_is_up()  # a projection may need decompositions
@@ -169,9 +169,9 @@ def stationarity(problem: Problem, point: Iterate) -> tuple[float, DualPoint]:
     structure: Any = problem.structure
     assert point.A is not None
     assert point.norm is not None
-    G = problem.targets.dual_candidate(point.gradients)
+    G = problem.dual_candidate(point.gradients)
     Z = problem.correlate(G)
-    primal = problem.targets.loss_term(point.z) + point.norm
+    primal = problem.loss_term(point.z) + point.norm
     dual = problem.with_structure(Rooted(structure.root(point.A))).dual(G, point.W, Z=Z)
     gap = max(primal - dual, 4 * np.finfo(float).eps * abs(primal))
     Z1 = Z - 2 * problem.ridge * point.W
