@@ -99,7 +99,7 @@ class SquaredLoss:
         """``Z`` at zero."""
         Z = np.empty(self.shape)
         for block in self.blocks:
-            Z[block.tasks] = 2 * (block.c if isinstance(block, GramTasks) else times_transposed(block.X, block.y))
+            Z[block.tasks] = 2 * (block.c if isinstance(block, Grams) else times_transposed(block.X, block.y))
         return Z
 
     def product(self, E: Array) -> Array:
