@@ -79,7 +79,7 @@ def shared_on_device(kind):
     settings = np.full(n, 1 / n), np.ones(T), structures.Trace(), 0.01, True
     if kind == "linear":
         return EigenbasisInputs(X, Y, *settings)
-    return KernelInputs(X, lambda x, z: (1 + x @ z.T) ** 2, Y, *settings, True)
+    return KernelInputs(X, lambda x, z: (1 + x @ z.T) ** 2, Y, *settings, definite=True)
 
 
 def on_workers(structure="trace", ridge=0.0):
