@@ -29,7 +29,6 @@ class PathTuning:
 
     numeric_conjugate_tolerance: float = 1e-6  # of a numerical conjugate, relative to the loss of the intercept-only model
     subgradient_offset: float = 1e-7  # from a nonsmooth point to one-sided derivatives, relative to the residuals
-    small_gain: float = 0.01  # of the loss of the intercept-only model, at the first strength of a grid without ``alpha_max``
     balance_weight: float = 1e3  # weight of the equation that the gradients of a task add up to zero, relative to the others
     max_nonsmooth_per_task: int = 2000  # predictions of a task at nonsmooth points; least squares over more are too large
 
@@ -55,36 +54,39 @@ def alpha_max(problem: Problem) -> float:
     float
         The strength.
     """
-    share = TUNING.numeric_conjugate_tolerance if _numeric(problem.stacked().structure) else 0.0
-    return _least_strength(problem, share, 1e6)
-
-
-def _least_strength(problem: Problem, share: float, most: float) -> float:
-    """The smallest strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is at most a share of the loss of the intercept-only
-    model.
-
-    ``inf`` if that is above ``most`` times ``||Z||^2 / 4``.
-    """
-    if not problem.structure.convex:
-        nonconvex: Any = problem.structure
-        convex, factor = nonconvex.convex_bound()  # with weaker shrinkage of small weights
-        return _least_strength(problem.with_structure(convex), share, most) / factor
     problem = problem.stacked()
-    root, numeric = _root_at_zero(problem), _numeric(problem.structure) or problem.structure.iterative
+    structure = problem.structure
+    if not structure.convex:
+        convex, share = _convex_majorant(problem)
+        return alpha_max(convex) / share
+    root = _root_at_zero(problem)
     size = float(np.vdot(root, root))
     if size == 0:
         return 0.0
-    conjugate = _conjugate_along(problem.structure, root, size, exact=share == 0)
-    allowed = conjugate(np.inf) + share * problem.scale
-    low, high, shrink = most * size, np.inf, 4.0
-    while conjugate(low) <= allowed:
-        high, low, shrink = low, low / shrink, shrink**2
-    if np.isinf(high):
+
+    at_zero = structure.ray_of_root(0 * root).conjugate(1.0)
+    if _numeric(structure):
+        conjugate, tolerance = (
+            _numeric_conjugate_along(structure, root, size),
+            TUNING.numeric_conjugate_tolerance * problem.scale,
+        )
+    else:
+        conjugate, tolerance = lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0), 0.0
+
+    def vanishes(alpha: float) -> bool:
+        return conjugate(alpha) <= at_zero + tolerance
+
+    high = size * 1e6
+    if not vanishes(high):
         return np.inf
-    for _ in range(20 if numeric else 64):  # numerical bounds have a few digits only
-        middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if conjugate(middle) <= allowed else (middle, high)
-    return high
+    low = high
+    while vanishes(low):
+        high, low = low, low / 4
+    numeric = structure.iterative or _numeric(structure)
+    for _ in range(16 if numeric else 60):  # numerical bounds have a few digits only
+        middle = np.sqrt(low * high)
+        low, high = (low, middle) if vanishes(middle) else (middle, high)
+    return float(high)
 
 
 def _numeric(structure: Structure) -> bool:
@@ -92,17 +94,8 @@ def _numeric(structure: Structure) -> bool:
     return bool(structure.proof) and not structure.iterative
 
 
-def _conjugate_along(structure: Structure, root: Array, size: float, exact: bool) -> Callable[[float], float]:
-    """``alpha -> F*(R'R / alpha)``; a numerical bound found at one strength holds at all larger ones."""
-    if exact:  # to the last digit
-        return lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0)
-    if structure.iterative:  # a bound along a ray is tight at one point only
-        S = root.T @ root
-        start = structure.best_structure(0 * S)
-        return lambda alpha: structure.conjugate(S / alpha, start)
-    if not _numeric(structure):
-        along = structure.ray_of_root(root).conjugate
-        return lambda alpha: along(1 / alpha)
+def _numeric_conjugate_along(structure: Structure, root: Array, size: float) -> Callable[[float], float]:
+    """``alpha -> F*(R'R / alpha)`` for a numerical bound; a bound found at one strength holds at all larger ones."""
 
     def ray(base: float) -> tuple[float, Ray]:
         R = root / np.sqrt(base)
@@ -142,14 +135,47 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
         raise ValueError(f"a grid needs at least one strength, got {size}")
     top = alpha_max(problem)
     if np.isinf(top) or _numeric(problem.structure):  # a numerical bound is known to a few digits only
-        top = min(_least_strength(problem, TUNING.small_gain, 1e100), top)
+        top = min(_alpha_of_small_gain(problem), top)
     return max(top, 1e-300) * np.logspace(0, -decades, size)
+
+
+def _alpha_of_small_gain(problem: Problem, share: float = 0.01) -> float:
+    """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the intercept-only model."""
+    if not problem.structure.convex:
+        convex, by = _convex_majorant(problem)
+        return _alpha_of_small_gain(convex, share) / by
+    problem = problem.stacked()
+    structure, root = problem.structure, _root_at_zero(problem)
+    size = max(float(np.vdot(root, root)), 1e-100)
+    if _numeric(structure):
+        conjugate, at_zero = _numeric_conjugate_along(structure, root, size), structure.ray_of_root(0 * root).conjugate(1.0)
+    elif structure.iterative:  # a bound along a ray is tight at one point only
+        S = root.T @ root
+        start = structure.best_structure(0 * S)
+        conjugate, at_zero = lambda alpha: structure.conjugate(S / alpha, start), structure.conjugate(0 * S, start)
+    else:
+        along = structure.ray_of_root(root).conjugate
+        conjugate, at_zero = lambda alpha: along(1 / alpha), along(0.0)
+    numeric = _numeric(structure) or structure.iterative
+    low, high = (1e-12 * size, 1e12 * size) if numeric else (1e-100, 1e100)
+    for _ in range(16 if numeric else 200):
+        middle = float(np.sqrt(low * high))
+        worth = conjugate(middle) - at_zero
+        low, high = (middle, high) if worth > share * problem.scale else (low, middle)
+    return high
 
 
 def _root_at_zero(problem: Problem) -> Array:
     """``R`` with ``R'R = Z'Z / 4`` on the side of the structure, ``Z`` at the intercept-only model."""
     Z, structure = _correlations_at_zero(problem), problem.structure
     return (Z.T if structure.on_features or (structure.either_side and problem.n_features < problem.n_tasks) else Z) / 2
+
+
+def _convex_majorant(problem: Problem) -> tuple[Problem, float]:
+    """The problem under a convex structure with weaker shrinkage of small weights, and its factor on ``alpha``."""
+    structure: Any = problem.structure
+    convex, share = structure.convex_bound()
+    return problem.with_structure(convex), share
 
 
 def _correlations_at_zero(problem: Problem) -> Array:
@@ -204,15 +230,17 @@ def path(problem: Problem, alphas: Iterable[float], solver: str | Solver = "auto
 def _extrapolated(solutions: list[Solution], alphas: list[float]) -> Start:
     """The predicted next solution, by damped extrapolation in ``log(alpha)``: linear, or quadratic for equal steps."""
     last, steps = solutions[-1], np.diff(np.log(alphas[-4:]))
+    W, b = last.W, last.b
     if last.terms is not None:
-        return Start(np.vstack(last.terms.weights), last.b, last.length)
-    *before, x = [np.vstack([solution.W, solution.b]) for solution in solutions[-3:]]
-    if before and np.any(before[-1][:-1]) and steps[-2] != 0:
-        share, change = min(max(steps[-1] / steps[-2], 0.0), 2.0), x - before[-1]
-        x = x + 0.8 * share * change
+        return Start(np.vstack(last.terms.weights), b, last.length)
+    if len(solutions) > 1 and np.any(solutions[-2].W) and steps[-2] != 0:
+        share = min(max(steps[-1] / steps[-2], 0.0), 2.0)
+        first = (last.W - solutions[-2].W, last.b - solutions[-2].b)
+        W, b = W + 0.8 * share * first[0], b + 0.8 * share * first[1]
         if len(steps) == 3 and np.allclose(steps, steps[0], rtol=0.01):
-            x = x + 0.1 * change + 0.5 * (change - (before[1] - before[0]))
-    return Start(x[:-1], x[-1], last.length, last.basis)
+            before = (solutions[-2].W - solutions[-3].W, solutions[-2].b - solutions[-3].b)
+            W, b = W + 0.1 * first[0] + 0.5 * (first[0] - before[0]), b + 0.1 * first[1] + 0.5 * (first[1] - before[1])
+    return Start(W, b, last.length, last.basis)
 
 
 def least_gradients(problem: Problem) -> Array | None:
