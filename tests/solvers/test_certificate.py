@@ -1,11 +1,15 @@
 """Certificates where numbers are awkward: singular structures, rounding, constant targets."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import zoo
 
 from taskloom import MultiTaskRegressor, Problem, solve, structures
 from taskloom.design import Observations
+from taskloom.problem.evidence import Evidence
+from taskloom.solvers.record import Record
 
 rng = np.random.default_rng(0)
 n, d, T = 30, 5, 4
@@ -95,3 +99,16 @@ def test_a_bound_does_not_depend_on_what_was_solved_before(first):
     used = Problem(X, seen, alpha=0.1)
     solve(used, first, tol=1e-4)
     assert bound(used) == bound(Problem(X, seen, alpha=0.1))
+
+
+def test_a_record_keeps_the_best_bound_of_an_engine_that_has_no_dual_points():
+    """A later point with a weaker bound does not replace a better one."""
+    problem = Problem(np.eye(4), np.arange(8.0).reshape(4, 2), alpha=0.1)
+    record = Record(problem, 1e-4)
+    for primal, dual in ((3.0, 1.0), (2.0, 0.5), (2.5, 0.8)):
+        record.problem = SimpleNamespace(
+            evidence=lambda point, tol, primal=primal, dual=dual: Evidence(point, primal, dual),
+            structure=problem.structure,
+        )
+        record.update("a point")
+    assert (record.primal, record.dual) == (2.0, 1.0)

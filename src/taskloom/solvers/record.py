@@ -147,8 +147,9 @@ class Record:
         if self.convex:
             if primal < self.primal:
                 self.primal, self.point = primal, found.point
-            if dual > self.dual or self.dual_point is None:
+            if dual > self.dual:
                 self.dual, self.dual_point = dual, found.dual_point
+            self.dual_point = self.dual_point or found.dual_point
             self.last_gap = max(primal - dual, 0.0)
         else:
             self._update_stationary(found, primal)
