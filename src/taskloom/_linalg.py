@@ -16,6 +16,7 @@ from threadpoolctl import ThreadpoolController
 from ._time_limit import check_time, within_limit
 
 Array = np.ndarray
+MIN_LONG_PRODUCT = 1e10  # multiplications of a product that may take longer than a time limit
 MIN_LONG_EIGH = 800  # rows of a matrix whose eigendecomposition may take longer than a time limit
 
 
@@ -35,6 +36,11 @@ def psd_eigh(M: Array) -> tuple[Array, Array]:
     M = symmetric(M)
     m, V = within_limit(np.linalg.eigh, M) if len(M) >= MIN_LONG_EIGH else np.linalg.eigh(M)
     return np.maximum(m, 0.0), V
+
+
+def long_product(A: Array, B: Array) -> Array:
+    """``A @ B``, within the time limit of a fit where that takes long."""
+    return within_limit(np.matmul, A, B) if A.shape[0] * A.shape[1] * B.shape[1] > MIN_LONG_PRODUCT else A @ B
 
 
 def spectrum(M: Array) -> Array:

@@ -80,7 +80,7 @@ def within_limit(function: Callable[..., Any], *arguments: Any) -> Any:
         except BaseException as error:
             outcome["error"] = error
 
-    thread = threading.Thread(target=call, daemon=True)
+    thread = threading.Thread(target=call)  # not a daemon: LAPACK must not lose its arrays when the interpreter ends
     thread.start()
     thread.join(seconds)
     if thread.is_alive():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from .._linalg import psd_eigh
+from .._linalg import long_product, psd_eigh
 from ..features.kernels import weighted_gram
 from .shared_inputs import orthogonal_columns
 
@@ -71,7 +71,7 @@ class InputSpectrum:
             square = float(np.vdot(shares, shares)) / N_PROBES
             if 0 < square * MIN_FILLED_SHARE * d <= 1:
                 return cls(min(1 / square, d), True)
-        moments: Any = sum([X.T @ X for X in rows] + list(grams))
+        moments: Any = sum([long_product(X.T, X) for X in rows] + list(grams))
         return cls.of(moments)
 
     @cached_property

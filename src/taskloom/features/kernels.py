@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, diags_array, issparse
 from sklearn import config_context
 
-from .._linalg import symmetric
+from .._linalg import long_product, symmetric
 from .factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
 
 Array = np.ndarray
@@ -57,7 +57,7 @@ def weighted_gram(phi: Matrix, h: Array) -> Array:
     """``Phi' diag(h) Phi`` (``r x r``, dense)."""
     if issparse(phi):
         return (phi.T @ (diags_array(h, format="csr") @ phi)).toarray()
-    return phi.T @ (h[:, None] * phi)
+    return long_product(phi.T, h[:, None] * phi)
 
 
 class LinearFeatures:
