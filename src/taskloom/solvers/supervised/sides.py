@@ -242,13 +242,13 @@ class TaskSide(Side):
     def _by_weights(self, L: Array) -> Supervised:
         phi, expanded = self.problem.features[self.problem.observations.row], self._expanded(L)
         pairs = (phi[:, :, None] * expanded[:, None, :]).reshape(1, len(phi), -1)
-        to_tasks = L.T / np.sqrt(2 * self.problem.alpha)
-        return self._fit_together(DenseColumns(pairs), lambda coef: coef.reshape(phi.shape[1], -1) @ to_tasks)
+        unit = np.sqrt(2 * self.problem.alpha)
+        return self._fit_together(DenseColumns(pairs), lambda coef: coef.reshape(phi.shape[1], -1) @ L.T / unit)
 
     def _by_observations(self, L: Array) -> Supervised:
-        expanded, to_tasks = self._expanded(L), L.T / (2 * self.problem.alpha)
+        expanded, unit = self._expanded(L), 2 * self.problem.alpha
         design = Gram((self._observation_gram * (expanded @ expanded.T))[None])
-        return self._fit_together(design, lambda coef: (self.problem.correlate(coef[0]) @ L) @ to_tasks)
+        return self._fit_together(design, lambda coef: (self.problem.correlate(coef[0]) @ L) @ L.T / unit)
 
     def _expanded(self, L: Array) -> Array:
         """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""
