@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zoo
+from sklearn.exceptions import ConvergenceWarning
 from synchronous_workers import engine_over
 
 import taskloom
-from taskloom import Problem, losses, solve, structures
+from taskloom import MultiTaskRegressor, Problem, losses, solve, structures
 from taskloom.distributed.cluster_problem import ClusterLbfgs, ClusterProblem
 from taskloom.engines.local import LocalEngine, LocalTasks
 from taskloom.solvers import ClusterNewton
@@ -347,3 +348,22 @@ def test_without_a_limit_the_same_fits_take_longer(monkeypatch):
     WAYS["factored"](tol=0.0, max_iter=6)
     assert time.perf_counter() - began > LIMIT + ROOM
     assert len(calls) > (LIMIT + ROOM) / PAUSE
+
+
+def test_a_kernel_matrix_that_takes_longer_than_the_limit_leaves_constants_with_a_valid_bound():
+    def slow(A, B):
+        time.sleep(2.0)
+        return np.exp(-((A[:, None, :] - B[None, :, :]) ** 2).sum(-1))
+
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(30, 3)), rng.normal(size=(30, 4))
+    model = MultiTaskRegressor(kernel=slow, time_limit=0.3)
+    began = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="time limit passed before the kernel matrix was decomposed"):
+        model.fit(X, Y)
+    assert time.perf_counter() - began < 1.8
+    assert model.certificate_.status == "time_limit"
+    assert np.allclose(model.intercept_, Y.mean(axis=0))
+    assert not model.dual_coef_.any()
+    best = MultiTaskRegressor(kernel=slow, tol=1e-8).fit(X, Y).certificate_
+    assert model.certificate_.dual <= best.primal <= model.certificate_.primal

@@ -22,6 +22,7 @@ from ..metrics import TaskScores, mean_score
 from ..problem import Problem
 from ..problem.solution import History
 from ..solvers import solve
+from ..solvers.solve import unsolved
 from ..structures import Structure, TermSum, as_structure
 from ..structures.factored_matrix import FactoredStructure
 from ..structures.simplex import SumToZero
@@ -139,7 +140,9 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         else:
             with time_limit(self.time_limit):
                 data = self._prepare(X, y, sample_weight)
-                solution = solve(data.problem, self.solver, **self._settings(data, watch))
+                known = getattr(data.features, "known", True)
+                settings = self._settings(data, watch)
+                solution = solve(data.problem, self.solver, **settings) if known else unsolved(data.problem, self.tol)
             self._state = fitted_state(data, solution, self.tol)
         if watch is not None:
             watch.end(dict)

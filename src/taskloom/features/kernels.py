@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, diags_array, issparse
 from sklearn import config_context
 
 from .._linalg import long_product, symmetric
+from .._time_limit import TimeLimitError, within_limit
 from .factorizations import asymmetry, centred_eigenvectors, cholesky, decays, pivoted_cholesky
 
 Array = np.ndarray
@@ -135,9 +136,10 @@ class KernelFeatures:
     """``Phi = U sqrt(k)`` from the eigendecomposition of ``K``; eigenvalues below rounding are dropped."""
 
     note = ""  # for the message of the certificate
+    known = True  # False where the time limit of a fit passed before the matrix was decomposed
 
     def __init__(self, K: Array):
-        k, U = np.linalg.eigh(_symmetric_kernel(K))
+        k, U = within_limit(np.linalg.eigh, _symmetric_kernel(K))
         check_definite(k[0], k[-1])
         keep = k > len(k) * np.finfo(float).eps * k[-1]
         keep[-1] = True  # an all-zero kernel keeps one (zero) feature
@@ -176,6 +178,16 @@ class KernelFeatures:
     def fitting(self, F: Array) -> Array:
         """The weights with predictions ``F`` (``n x T``) on the training inputs, if ``F`` is in the span of the features."""
         return self.inverse_root[:, None] * (self.U.T @ F)
+
+
+class UnknownFeatures(KernelFeatures):
+    """What stands for the features of ``n`` rows whose kernel matrix took longer than the time limit: for constants only."""
+
+    known = False
+    note = "The time limit passed before the kernel matrix was decomposed: the model is a constant for each task."
+
+    def __init__(self, n: int):
+        self._set(np.zeros((n, 1)), np.zeros((n, 1)), np.zeros(1))
 
 
 class PivotedFeatures(KernelFeatures):
@@ -274,13 +286,18 @@ def build_features(
         return SumFeatures([_kernel_features(X, each, centred, n_tasks, **parameters) for each in kernel])
     if isinstance(kernel, str) and kernel == "linear":
         return LinearFeatures(X, keep_columns)
-    return _kernel_features(X, kernel, centred, n_tasks, **parameters)
+    try:
+        return _kernel_features(X, kernel, centred, n_tasks, **parameters)
+    except TimeLimitError:
+        return UnknownFeatures(X.shape[0])
 
 
 def _kernel_features(X: Matrix, kernel: Any, centred: bool, n_tasks: int, **parameters: Any) -> KernelFeatures:
     n, k = X.shape[0], kernel_function(kernel, **parameters)
     try:
-        K = to_dense(k(X, X))
+        K = to_dense(within_limit(k, X, X))
+    except TimeLimitError:
+        raise
     except Exception as error:  # with the remedy, for a kernel that takes no sparse inputs
         if not issparse(X):
             raise

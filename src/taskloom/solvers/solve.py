@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,31 @@ def solve(
             attempt.status = "time_limit" if isinstance(stopped, TimeLimitError) else "interrupted"
     with no_time_limit():
         return outer.invert(attempt.solution(solver == "auto"))
+
+
+def unsolved(problem: Problem, tol: float) -> Solution:
+    """The intercept-only model, with the bound of a zero dual point, which needs no features.
+
+    For a fit whose time is up before its features are known.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its features do not matter.
+    tol : float
+        The relative duality gap that was asked for.
+
+    Returns
+    -------
+    Solution
+        Weights of zero, with the status ``"time_limit"``.
+    """
+    record = Record(problem, tol)
+    record.point = replace(record.point, gradients=np.zeros(problem.observations.y.size))
+    with no_time_limit():
+        found = record.close("time_limit", "no solver has begun")
+    point, G = found.point, np.zeros(problem.observations.y.size)
+    return Solution(point.W, problem.loss.intercepts(point.b), point.A, G, found.certificate, found.history, "none")
 
 
 @dataclass(frozen=True)
