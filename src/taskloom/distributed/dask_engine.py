@@ -154,6 +154,11 @@ class DaskTasks:
         found = self.engine.sum("moments", worker_tasks.moments, self.futures, self.engine.ridge)
         return float(found[0]), unpacked(found[1:], self.engine.n_features)
 
+    @cached_property
+    def weights(self) -> tuple[Array, Array, Array]:
+        """``W`` and ``Z`` (``d x T``) and the intercepts, gathered once."""
+        return self.engine.weights(self)
+
     def hessian(self, dQ: Array) -> Array:
         return self.engine.sum("product", worker_tasks.hessian, self.futures, dQ)
 

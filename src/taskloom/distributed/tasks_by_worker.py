@@ -1,10 +1,9 @@
-"""Fits of tasks with task-specific inputs: L-BFGS on the factor, with the tasks on the workers."""
+"""Fits of tasks with task-specific inputs: steps on the factor, with the tasks on the workers."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -119,12 +118,8 @@ def _state(
 ) -> FittedState:
     """Gather the weights of a point; a certified one has the best structure for them."""
     with no_time_limit():  # the fit is done
-        W, Z, b = problem.engine.weights(None if point is None else point.tasks)
-    A, penalty = problem.structure.final_structure(np.sqrt(problem.alpha) * W)
+        W, Z, b = problem.engine.weights(None) if point is None else point.tasks.weights
+    A = problem.structure.final_structure(np.sqrt(problem.alpha) * W)[0]
     certificate, history = (NOTHING, History()) if found is None else (found.certificate, found.history)
-    if found is not None and point is not None:
-        loss = point.tasks.minimum - problem.alpha * point.tasks.squared_norm
-        primal = min(certificate.primal, loss + penalty + problem.ridge * float(np.vdot(W, W)))
-        certificate = replace(certificate, primal=primal)
     solution = Solution(W, b, A, np.zeros(0), certificate, history, "distributed", Z=Z)
     return context.fitted(targets, LinearFeatures(np.empty((0, context.n_features)), keep_columns=True), problem, solution)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import on_card
 from .._time_limit import time_limit
-from ..features.kernels import SumFeatures, build_features
+from ..features.kernels import SumFeatures, UnknownFeatures, build_features
 from ..losses import as_loss, mixed_loss
 from ..metrics import TaskScores, mean_score
 from ..problem import Problem
@@ -140,9 +140,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         else:
             with time_limit(self.time_limit):
                 data = self._prepare(X, y, sample_weight)
-                known = getattr(data.features, "known", True)
-                settings = self._settings(data, watch)
-                solution = solve(data.problem, self.solver, **settings) if known else unsolved(data.problem, self.tol)
+                if isinstance(data.features, UnknownFeatures):
+                    solution = unsolved(data.problem, self.tol)
+                else:
+                    solution = solve(data.problem, self.solver, **self._settings(data, watch))
             self._state = fitted_state(data, solution, self.tol)
         if watch is not None:
             watch.end(dict)

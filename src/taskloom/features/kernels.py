@@ -136,7 +136,6 @@ class KernelFeatures:
     """``Phi = U sqrt(k)`` from the eigendecomposition of ``K``; eigenvalues below rounding are dropped."""
 
     note = ""  # for the message of the certificate
-    known = True  # False where the time limit of a fit passed before the matrix was decomposed
 
     def __init__(self, K: Array):
         k, U = within_limit(np.linalg.eigh, _symmetric_kernel(K))
@@ -183,7 +182,6 @@ class KernelFeatures:
 class UnknownFeatures(KernelFeatures):
     """What stands for the features of ``n`` rows whose kernel matrix took longer than the time limit: for constants only."""
 
-    known = False
     note = "The time limit passed before the kernel matrix was decomposed: the model is a constant for each task."
 
     def __init__(self, n: int):
