@@ -9,6 +9,7 @@ import numpy as np
 
 from ..problem.evidence import Evidence
 from ..problem.problem import scaled_bound
+from ..problem.solution import Solution
 from ..solvers.engine_run import RemoteProblem
 from ..solvers.factor.lbfgs import LbfgsRun
 from ..solvers.supervised.sides import ridged
@@ -54,6 +55,11 @@ class ClusterProblem(RemoteProblem):
         W = point.tasks.weights[0]
         penalty = self.structure.final_structure(np.sqrt(self.alpha) * W)[1] + self.ridge * float(np.vdot(W, W))
         return point, max(point.penalty - penalty, 0.0)
+
+    def excess(self, solution: Solution, W: Array, b: Array, **_: Any) -> float:
+        """The objective of weights close to those of a solution, minus the certified one."""
+        penalty = self.structure.final_structure(np.sqrt(self.alpha) * W)[1] + self.ridge * float(np.vdot(W, W))
+        return self.engine.loss(W, b) + penalty - solution.certificate.primal
 
 
 class ClusterLbfgs(LbfgsRun):

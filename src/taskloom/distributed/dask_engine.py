@@ -66,9 +66,10 @@ class DaskEngine:
                 pieces.setdefault(to, []).append(piece)
         order = np.argsort(owner, kind="stable")
         ends = np.searchsorted(owner[order], np.arange(len(present) + 1))
+        self.places = [order[ends[to] : ends[to + 1]] for to in sorted(pieces)]  # of the tasks of each worker, among all
         self.worker_tasks = [
-            submit("tasks", WorkerTasks.of, pieces[to], centre, task_weights[order[ends[to] : ends[to + 1]]])
-            for to in sorted(pieces)
+            submit("tasks", WorkerTasks.of, pieces[to], centre, task_weights[mine])
+            for to, mine in zip(sorted(pieces), self.places, strict=True)
         ]
         statistics.clear()
 
@@ -119,6 +120,15 @@ class DaskEngine:
 
     def eliminate(self, Q: Array, near: Any = None, start: Any = None) -> DaskTasks:
         return DaskTasks(self, Q, self.each("solve", WorkerTasks.eliminate, self.worker_tasks, Q, self.alpha))
+
+    def loss(self, W: Array, b: Array) -> float:
+        """The loss term at weights (``d x T``) and intercepts, of which each worker gets those of its tasks."""
+        submit = self.workers.submit
+        parts = [
+            submit("loss", WorkerTasks.loss, mine, np.ascontiguousarray(W[:, places].T), b[places])
+            for mine, places in zip(self.worker_tasks, self.places, strict=True)
+        ]
+        return float(self.workers.gather(self.workers.total("sum", parts, add))[0])
 
     def for_directions(self, tasks: DaskTasks) -> DaskTasks:
         return tasks

@@ -25,6 +25,7 @@ class WorkerTasks:
     order: Array  # of the tasks in the blocks
     blocks: list[Stack]  # centred, times the roots of their weights
     means: Array
+    task_weights: Array  # ``c_t``
     rounding_floor: float  # of the loss of the intercept-only model
 
     @classmethod
@@ -39,7 +40,7 @@ class WorkerTasks:
         squares = np.add.reduceat(statistics.rows[:, -1] ** 2, statistics.starts[:-1]) / statistics.counts
         off = np.finfo(float).eps * (4 + statistics.counts)
         rounding_floor = float(task_weights @ (off**2 * (squares + statistics.means[:, -1] ** 2)))
-        return cls(statistics.labels, np.concatenate(order), blocks, statistics.means, rounding_floor)
+        return cls(statistics.labels, np.concatenate(order), blocks, statistics.means, task_weights, rounding_floor)
 
     def statistics(self) -> Array:
         """The rounding floor, sums of the sizes of the inputs and of their squares, and the sum of squared targets."""
@@ -64,6 +65,15 @@ class WorkerTasks:
     def eliminate(self, Q: Array, alpha: float) -> LocalTasks:
         with one_thread():
             return LocalEngine(self.blocks, alpha).eliminate(Q)
+
+    def loss(self, W: Array, b: Array) -> Array:
+        """The loss term at weights (a row for each task) and intercepts."""
+        first, total = 0, float(self.task_weights @ (self.means[:, -1] - np.einsum("td,td->t", self.means[:, :-1], W) - b) ** 2)
+        for block in self.blocks:
+            some = self.order[first : first + len(block.y)]
+            left = block.y - np.matmul(block.X, W[some][:, :, None])[:, :, 0]
+            total, first = total + float(np.vdot(left, left)), first + len(block.y)
+        return np.array([total])
 
     def weights(self, tasks: LocalTasks | None) -> tuple[Array, Array, Array, Array]:
         """Positions, weights and ``Z`` (a row for each task), and intercepts; ``None`` stands for zero weights."""

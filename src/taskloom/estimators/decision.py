@@ -27,10 +27,16 @@ def decision_values(state: FittedState, inputs: Any, task: Array | None = None, 
         return state.decision_values
     if state.coef_ is None:
         return _kernel_values(state, inputs, task, device)
-    if state.feature_map_ is None:
+    single = np.result_type(inputs.dtype, state.dtype) == np.float32
+    if state.feature_map_ is None and not single:
         return _linear_values(state, inputs, task)
+
+    def features(rows: slice) -> Any:
+        """In double precision: where inputs are far from zero, products in single precision have no digits left."""
+        return inputs[rows].astype(float) if state.feature_map_ is None else mapped(state.feature_map_, inputs[rows])
+
     parts = [
-        _linear_values(state, mapped(state.feature_map_, inputs[rows]), None if task is None else task[rows])
+        _linear_values(state, features(rows), None if task is None else task[rows])
         for rows in pieces(inputs.shape[0], state.coef_.shape[1])
     ]
     return np.concatenate(parts).astype(state.dtype, copy=False)

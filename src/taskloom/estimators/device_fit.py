@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..structures import Structure, as_structure
 from ..structures import factored_matrix as factors
 from ..tables.layout import code_labels, column_names, column_position, sorted_labels
 from .callbacks import Watch, show
+from .coefficient_rounding import single_or_double
 from .decision import on_device
 from .fitted import FittedState
 from .target_encoding import TargetScale
@@ -163,7 +165,8 @@ def _device_problem(model: Any, inputs: Any, labels: Any, y: Any, sample_weight:
         if linear and inputs.shape[1] <= n:
             return EigenbasisInputs(inputs, Y, *weights_and_settings), targets
         definite = is_definite(model.kernel, model.gamma, model.degree, model.coef0)
-        return KernelInputs(inputs, on_device(model._kernel()), Y, *weights_and_settings, definite=definite), targets
+        kernel = on_device(model._kernel())
+        return KernelInputs(inputs, kernel, Y, *weights_and_settings, definite=definite, linear=linear), targets
     if not linear:
         raise ValueError(
             f"a device fits kernels where all of at most {factors.DENSE_TASKS} tasks are observed in all rows, with one "
@@ -198,18 +201,21 @@ def _fitted(
     """The state at a point; ``found`` describes the columns and the targets."""
     dtype = np.dtype(np.float32 if data.X.dtype == data.xp.float32 else np.float64)
     structure, alpha = data.structure, data.alpha
+    objective: Callable[[Array, Array], float] = data.objective
     if isinstance(data, KernelInputs):
-        dual, b, products, inner = data.fitted(point)
+        coef, b, products, inner = data.fitted(point)
         A: Any = structure.best_structure(alpha * products)
-        if model.kernel == "linear":
-            found = found | {"coef_": np.ascontiguousarray(dual.T @ to_numpy(data.X), dtype=dtype)}
-        else:
-            found = found | {"dual_coef_": dual.astype(dtype), "X_fit_": to_numpy(data.X), "inner_products": products}
-        found["stored_contributions"] = A * inner / (2 * alpha)
+        found = found | {"stored_contributions": A * inner / (2 * alpha)}
+        if not data.linear:
+            objective = data.objective_of_dual
+            found |= {"X_fit_": to_numpy(data.X), "inner_products": products}
     else:
-        W, b, Z = data.fitted(point)
-        A = _best_structure(structure, alpha, W)
-        found = found | {"coef_": np.ascontiguousarray(W, dtype=dtype), "dual": Z.T}
+        coef, b, Z = data.fitted(point)
+        A = _best_structure(structure, alpha, coef)
+        found = found | {"dual": Z.T}
+    if certificate is not None and dtype == np.float32:
+        dtype, certificate = single_or_double(objective, coef, b, certificate, data.relative, model.tol)
+    found["dual_coef_" if "X_fit_" in found else "coef_"] = np.ascontiguousarray(coef, dtype=dtype)
     return FittedState(
         **found,
         scale=TargetScale.none(data.n_tasks),

@@ -1,14 +1,10 @@
-"""From a solution to a fitted state: coefficients in the units and the precision of the data, with their certificate.
-
-A certificate is about ``z = Phi W + b``; a kernel model predicts ``k(x, X) C + b`` with ``C = U k^(-1/2) W``. Where the kernel
-matrix is numerically singular and alpha is tiny, ``C`` is so large that its terms cancel, and predictions lose accuracy to
-rounding. The certificate of such a model is widened by the difference, or says that rounding spoiled it.
-"""
+"""From a solution to a fitted state: coefficients in the units and the precision of the data, with their certificate."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,17 +15,16 @@ from .._linalg import fits_single
 from ..equivalences import implied_tasks
 from ..features.approximate import MappedFeatures
 from ..features.kernels import LinearFeatures
-from ..problem.solution import STATUS, Certificate, Solution, SolvedTerms, reached
+from ..problem.solution import Solution, SolvedTerms
 from ..structures import Robust
 from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
-from .decision import responses
+from .coefficient_rounding import held_model
 from .fitted import FittedState, Prepared, Training
 from .validation import described
 
 Array = np.ndarray
 OUTLIER_SHARE = 1e-3  # of the norm of a task's weights, above which it counts as an outlier: optima are within a tolerance
-ROUNDING_SHARE = 0.1  # of tol: predictions are not computed where a bound on the effect of rounding is below it
 
 
 def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None) -> FittedState:
@@ -67,9 +62,7 @@ def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool =
     Warns where the fit did not converge.
     """
     problem, features = data.problem, data.features
-    state, certificate = predictor(data, solution.W, solution.b), solution.certificate
-    if state.dual_coef_ is not None:
-        state, certificate = _with_rounding(state, solution, data, tol)
+    state, certificate = held_model(partial(predictor, data, solution.W, solution.b), data, solution, tol)
     certificate = replace(certificate, message=f"{certificate.message} {features.note}".rstrip())
     if not certificate.converged and certificate.status != "callback":
         warn(certificate.message, ConvergenceWarning)
@@ -123,54 +116,3 @@ def _fitted_terms(data: Any, solution: Solution, dtype: Any) -> dict[str, Any]:
         size, whole = np.linalg.norm(own, axis=0), np.linalg.norm(solution.W, axis=0)
         attributes["outlier_tasks_"] = data.targets.tasks_[size > OUTLIER_SHARE * np.maximum(whole, np.finfo(float).tiny)]
     return attributes
-
-
-# --- rounding of kernel coefficients -----------------------------------------------------------------------------------
-
-
-def _with_rounding(state: FittedState, solution: Solution, data: Prepared, tol: float) -> tuple[FittedState, Certificate]:
-    """A kernel model and the certificate of its predictions; in double precision where single precision loses too much."""
-    certificate, problem = solution.certificate, data.problem
-    z = problem.predict(solution.W, solution.b)
-    if problem.relative(_rounding_bound(state, data, solution.W, z)) <= ROUNDING_SHARE * tol:
-        return state, certificate
-    error = _rounding_error(state, data, z)
-    if state.dtype == np.float32 and problem.relative(abs(error)) > tol:
-        state = predictor(data, solution.W, solution.b, np.dtype(float))
-        error = _rounding_error(state, data, z)
-    if problem.relative(abs(error)) <= tol:
-        return state, certificate
-    # the loss is an upper bound of the minimum; the lower bound is about the kernel before rounding, and no more exact
-    primal, dual = certificate.primal + max(error, 0.0), certificate.dual - abs(error)
-    measure = reached(certificate.relative_gap, certificate.stationarity)
-    message = STATUS["rounding"].format(off=problem.relative(abs(error)), measure=measure, tol=tol)
-    return state, replace(
-        certificate,
-        primal=primal,
-        dual=dual,
-        gap=primal - dual,
-        relative_gap=problem.relative(primal - dual, abs(primal)),
-        status="rounding" if certificate.converged else certificate.status,
-        message=f"{message}." if certificate.converged else f"{certificate.message} {message}.",
-    )
-
-
-def _rounding_bound(state: FittedState, data: Any, W: Array, z: Array) -> float:
-    """A bound on what rounding of the kernel and its coefficients adds to the loss; needs no kernel matrix."""
-    problem, seen = data.problem, data.problem.observations
-    found = data.features.dual_coef(W)
-    coefficients, parts = (found, data.features.parts) if isinstance(found, list) else ([found], [data.features])
-    error = np.zeros(problem.n_tasks)
-    for C, part in zip(coefficients, parts, strict=True):
-        largest = float(np.einsum("ij,ij->i", part.phi, part.phi).max())  # no entry of the kernel matrix is larger
-        size = max(float(np.abs(C).max()), np.finfo(float).tiny)  # whose square may overflow
-        error += 4 * np.finfo(state.dtype).eps * len(C) * (largest * size) * np.linalg.norm(C / size, axis=0)
-    error = error[seen.task]
-    return max(problem.loss_term(z + error), problem.loss_term(z - error)) - problem.loss_term(z)
-
-
-def _rounding_error(state: FittedState, data: Prepared, z: Array) -> float:
-    """The loss of the model's predictions on the training rows, minus the certified loss."""
-    problem, seen = data.problem, data.problem.observations
-    values = (sum(responses(state, data.inputs)) + state.intercept_ - data.scale.mean) / data.scale.std
-    return problem.loss_term(values[seen.row, seen.task]) - problem.loss_term(z)

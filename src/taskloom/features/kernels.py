@@ -54,6 +54,13 @@ def row_squares(phi: Matrix) -> Array:
     return np.einsum("ij,ij->i", phi, phi, dtype=float)
 
 
+def column_sizes(phi: Matrix) -> Array:
+    """The largest magnitude in each column; without a copy of the matrix."""
+    if issparse(phi):
+        return abs(phi).max(axis=0).toarray().ravel()
+    return np.maximum(phi.max(axis=0), -phi.min(axis=0))
+
+
 def weighted_gram(phi: Matrix, h: Array) -> Array:
     """``Phi' diag(h) Phi`` (``r x r``, dense)."""
     if issparse(phi):

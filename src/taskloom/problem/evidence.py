@@ -14,6 +14,7 @@ from .dual_projection import project_dual_pair
 
 if TYPE_CHECKING:
     from .problem import Problem
+    from .solution import Solution
 
 Array = np.ndarray
 MAX_DUAL_PROJECTIONS = 2  # of one dual candidate
@@ -156,6 +157,45 @@ def settled(problem: Problem, point: Iterate) -> tuple[Iterate, float]:
     if held is not None and penalty > before:
         return point, 0.0
     return replace(point, A=A, penalty=penalty), before - penalty
+
+
+def excess(
+    problem: Problem, solution: Solution, W: Array, b: Array, z: Array | None = None, root: Array | None = None
+) -> float:
+    """The objective of weights close to those of a solution, with the best structure for them, minus the certified one.
+
+    Parameters
+    ----------
+    solution : Solution
+        A solution of this problem.
+    W : ndarray of shape (r, T)
+        Weights, as the solution's but for rounding.
+    b : ndarray of shape (T,)
+        Intercepts.
+    z : ndarray of shape (n_observations,), default=None
+        Predictions, where they are not those of the weights.
+    root : ndarray of shape (k, T), default=None
+        What the penalty is computed from in place of ``W``: coefficients of inputs that are more than the features.
+
+    Returns
+    -------
+    float
+        The difference.
+    """
+    loss = problem.loss_term(problem.predict(W, b) if z is None else z)
+    certified, structure, root = solution.certificate.primal, problem.structure, W if root is None else root
+    if not structure.convex:  # the best structure is not known: that of the solution, which the weights hardly leave
+        return loss - problem.loss_term(problem.predict(solution.W, solution.b))
+    if structure.splits_weights:  # the first term takes the difference
+        assert solution.terms is not None
+        first, *others = solution.terms.weights
+        return loss + problem.stacked().best_penalty(np.vstack([first + W - solution.W, *others]))[0] - certified
+    if structure.iterative and not structure.is_sum:
+        seen, A = problem.seen_by_structure(root), solution.A
+        norm = problem.alpha * structure.squared_norm(seen, A) + problem.ridge * float(np.vdot(root, root))
+        if np.isfinite(norm):
+            return loss + norm + structure.value(A) - certified
+    return loss + problem.best_penalty(root)[0] - certified
 
 
 def stationarity(problem: Problem, point: Iterate) -> tuple[float, DualPoint]:

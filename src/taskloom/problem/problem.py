@@ -425,6 +425,7 @@ class Problem(Value):
     evidence = certify.evidence
     evidence_of_constants = certify.evidence_of_constants
     settled = certify.settled
+    excess = certify.excess
 
     # --- the gap, relative to the intercept-only model ----------------------------------------------------------
 

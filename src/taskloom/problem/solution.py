@@ -37,6 +37,10 @@ STATUS = {
         "few digits are left: the loss of their own predictions is another by {off:.1e} (relative; tol={tol:.1e}). Raise alpha "
         "or ridge, or change the kernel's parameters so that its values differ by more than rounding"
     ),
+    "cancellation": (
+        "The solver got to a {measure}, but the inputs are so far from zero that predictions lose their last digits: the "
+        "objective of the coefficients is another by {off:.1e} (relative; tol={tol:.1e}). Centre X, as by StandardScaler"
+    ),
     "contradiction": (
         "The bound {dual:.10g} lies above the objective {primal:.10g} of a point: no minimum can, so a component is wrong, or "
         "too inexact in these units, and nothing is proved after {n_iter} iterations. Check components of your own with "

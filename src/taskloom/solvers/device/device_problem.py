@@ -73,6 +73,16 @@ class DeviceProblem(RemoteProblem, ABC):
         """Remarks for the message of a certificate."""
         return [f"Computed on {self.place}.", *([SINGLE_PRECISION_NOTE] if self.single else [])]
 
+    def objective(self, coef: np.ndarray, b: np.ndarray) -> float:
+        """The objective of coefficients of the inputs (``T x d``) and intercepts."""
+        W = self.xp.asarray(np.ascontiguousarray(coef, dtype=float), device=self.X.device)
+        penalty = self.structure.final_structure(np.sqrt(self.alpha) * coef.T.astype(float))[1]
+        return self.loss_of(W, self.xp.asarray(b.astype(float), device=self.X.device)) + penalty
+
+    @abstractmethod
+    def loss_of(self, W: Array, b: Array) -> float:
+        """The loss of coefficients (``T x d``) and intercepts, in double precision on the device."""
+
     @abstractmethod
     def to_inner(self, coef: np.ndarray) -> Array:
         """Weights of an earlier fit (coefficients, or dual coefficients of a kernel) in the coordinates of ``data``."""

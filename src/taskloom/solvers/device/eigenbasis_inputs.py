@@ -121,6 +121,11 @@ class EigenbasisInputs(Shared):
         Z = 2 * (self.xy - explained) * self.c
         return self._prove(left, along, Z.T @ Z, 0.0 if point is None else point.penalty)
 
+    def loss_of(self, W: Array, b: Array) -> float:
+        off = self.y_mean - W @ self.x_mean - b
+        left = self.xp.linalg.diagonal(self.yy - 2 * (W @ self.xy) + W @ self.xx @ W.T)
+        return float(self.xp.sum(self.c * (left + off**2)))
+
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy arrays."""
         W = self.weights(point)

@@ -27,6 +27,7 @@ from .device_problem import DualCandidate
 from .eigenbasis_inputs import Shared, first_kept
 
 Array = Any
+MAX_ROWS = 4096  # of a kernel matrix that are computed again at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +50,22 @@ class KernelInputs(Shared):
         As in ``EigenbasisInputs``.
     definite : bool
         Whether the kernel is known to be positive semidefinite; if not, its eigenvalues are checked.
+    linear : bool
+        Whether the kernel is the product of two inputs. With an intercept, inputs are then centred before: far from zero the
+        digits of their differences would be lost in the products.
     """
 
     basis_too_large = False  # whether more directions were needed than a basis may have
 
-    def __init__(self, X: Array, kernel: Callable, Y: Array, *settings: Any, definite: bool = False):
-        self.kernel, self.definite = kernel, definite
+    def __init__(self, X: Array, kernel: Callable, Y: Array, *settings: Any, definite: bool = False, linear: bool = False):
+        self.kernel, self.definite, self.linear = kernel, definite, linear
         super().__init__(X, Y, *settings)
 
     def _decompose(self, Y: Array) -> None:
         X, xp, inputs = self.X, self.xp, double(self.X)
+        self.x_mean = self.s @ inputs if self.linear and self.fit_intercept else 0.0 * inputs[0, :]
+        if self.linear:
+            inputs = inputs - self.x_mean
         self.single = X.dtype == xp.float32
         self.K = self.kernel(inputs, inputs)
         check_finite(xp.all(xp.isfinite(self.K)))
@@ -202,8 +209,33 @@ class KernelInputs(Shared):
         a = self.structure.f_best(squared_norm)
         return sum_of_ratios(squared_norm, a) + float(self.structure.f(a))
 
+    def loss_of(self, W: Array, b: Array) -> float:
+        inputs = double(self.X)
+        return self._loss(lambda rows: inputs[rows, :] @ W.T + b)
+
+    def objective_of_dual(self, dual: np.ndarray, b: np.ndarray) -> float:
+        """The objective of dual coefficients (``n x T``) and intercepts, from the kernel before it was centred."""
+        C, intercepts, inputs, products = self._double(dual), self._double(b), double(self.X), []
+
+        def values(rows: slice) -> Array:
+            KC = self.kernel(inputs[rows, :], inputs) @ C
+            products.append(C[rows, :].T @ KC)
+            return KC + intercepts
+
+        loss = self._loss(values)
+        return loss + self._penalty(sum(products[1:], products[0]))
+
+    def _loss(self, values: Callable[[slice], Array]) -> float:
+        """The loss of predictions, some rows at a time."""
+        n, total = self.X.shape[0], 0.0
+        for first in range(0, n, MAX_ROWS):
+            rows = slice(first, min(first + MAX_ROWS, n))
+            left = self.Y[rows, :] - self.row_root[rows, :] * (values(rows) - self.y_mean)
+            total += inner(left**2, self.xp.ones_like(left) * self.c)
+        return total
+
     def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Dual coefficients (``n x T``), intercepts, the inner products of the tasks, and those of ``Z`` with them."""
+        """Coefficients (``T x d`` if linear, else dual), intercepts, inner products of the tasks, and of ``Z`` with them."""
         C, values = self.coefficients(point)
         products, pulls = C.T @ values, 2 * self.c[:, None] * ((self.Y - values).T @ values)
         dual = self.row_root * C
@@ -211,6 +243,9 @@ class KernelInputs(Shared):
         if self.fit_intercept:
             dual = dual - self.s[:, None] * self.xp.sum(dual, axis=0)
             b = b - self.k_mean @ dual
+        if self.linear:
+            dual = dual.T @ (double(self.X) - self.x_mean)
+            b = b - dual @ self.x_mean
         return to_numpy(dual), to_numpy(b), to_numpy(products), to_numpy(pulls)
 
 

@@ -81,6 +81,13 @@ class OwnInputs(DeviceProblem):
             return self.xp.zeros((self.n_tasks, self.X.shape[1]), dtype=self.xp.float64, device=self.X.device)
         return double(point.tasks.B) @ double(point.Q).T
 
+    def loss_of(self, W: Array, b: Array) -> float:
+        order, starts = self._on_device(self.order), self.obs.starts[:-1]
+        W, b = self.xp.take(W, order, axis=0), self.xp.take(b, order, axis=0)
+        size = self._on_device(np.add.reduceat(self.obs.weight, starts)[self.order])
+        off = self.y_mean - self.xp.sum(self.x_mean * W, axis=1) - b  # of the mean: 0 unless intercepts were rounded
+        return inner(size * off, off) + sum(inner(left, left) for _, _, left in self._residuals(W))
+
     def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
         loss, gain, gradients = 0.0, 0.0, []
         for inputs, y, left in self._residuals(self.weights(point)):
