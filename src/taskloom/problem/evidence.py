@@ -10,6 +10,7 @@ import numpy as np
 
 from .._time_limit import time_is_up
 from ..structures.known import Rooted
+from . import weak_penalty
 from .dual_projection import project_dual_pair
 
 if TYPE_CHECKING:
@@ -113,7 +114,22 @@ def evidence(problem: Problem, point: Iterate, tol: float) -> Evidence:
         if projected is None or not tol < problem.relative(primal - dual) < MAX_GAP_TO_PROJECT_AGAIN * tol:
             break
     assert Z is not None
+    assert best is not None
+    gap = primal - dual
+    if gap > tol * problem.scale and not hurried and weak_penalty.applies(problem, primal - problem.loss_term(point.z), gap):
+        bound, candidate = _near_unpenalised(problem, best, point)
+        if bound > dual:
+            dual, best = bound, candidate
     return Evidence(point, primal, dual, best, DualPoint(G, Z, point))
+
+
+def _near_unpenalised(problem: Problem, found: DualPoint, point: Iterate) -> tuple[float, DualPoint]:
+    """The best bound on the line from a candidate to a close one of the problem without its penalty."""
+    origin, left = weak_penalty.without_correlations(problem, found.G, found.Z)
+    _, c = problem.best_on_line(found.G, point.W, point.A, found.Z - left, origin)
+    G = problem.dual_candidate(-(origin + c * (found.G - origin)) / problem.observations.weight)
+    Z = problem.correlate(G)
+    return problem.dual(G, point.W, point.A, Z), DualPoint(G, Z, point)
 
 
 def evidence_of_constants(problem: Problem) -> Evidence:

@@ -404,7 +404,31 @@ class Problem(Value):
         float
             A lower bound on the minimum.
         """
-        Z = self.correlate(G) if Z is None else Z
+        return self.best_on_line(G, W, near, self.correlate(G) if Z is None else Z)[0]
+
+    def best_on_line(
+        self, G: Array, W: Array | None, near: Array | None, Z: Array, origin: Array | float = 0.0
+    ) -> tuple[float, float]:
+        """The best ``D(origin + c (G - origin))`` over ``0 <= c <= 1``, and ``c``.
+
+        Parameters
+        ----------
+        G : ndarray of shape (n_observations,)
+            A dual candidate.
+        W : ndarray of shape (r, T) or None
+            The primal guess that says how a ridge splits ``Z``.
+        near : ndarray or None
+            The structure that goes with ``W``, near which a numerical conjugate is bounded.
+        Z : ndarray of shape (r, T)
+            ``Phi'(G - origin)``.
+        origin : ndarray of shape (n_observations,), default=0
+            A dual candidate with ``Phi'origin = 0``.
+
+        Returns
+        -------
+        tuple of float
+            The bound, and where on the line it is attained.
+        """
         ridge_part = 0.0
         if self.ridge > 0 and W is not None:
             Z2 = 2 * self.ridge * W
@@ -414,13 +438,13 @@ class Problem(Value):
         root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
         max_scale, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
         obs = self.observations
-        gradients = -G / obs.weight
+        first, gradients = -origin / obs.weight, -(G - origin) / obs.weight
 
         def bound(c: float) -> float:
-            conjugate_term = float(obs.weight @ self.loss.conjugate(obs.y, c * gradients))
+            conjugate_term = float(obs.weight @ self.loss.conjugate(obs.y, first + c * gradients))
             return -conjugate_term - conjugate(c * c) - c * c * ridge_part
 
-        return best_scaling(bound, max_scale)
+        return best_scale(bound, max_scale)
 
     evidence = certify.evidence
     evidence_of_constants = certify.evidence_of_constants
@@ -464,15 +488,16 @@ def relative_gap(gap: float, size: float, scale: float, rounding_floor: float) -
 
 def scaled_bound(gain: float, cost: float, ray: Ray) -> float:
     """The best ``D(c G)`` under the squared loss, from ``sum G y``, ``sum G^2 / (4 v)`` (and a ridge), and ``c -> F*(c S)``."""
-    return best_scaling(lambda c: c * gain - c * c * cost - ray.conjugate(c * c), ray.max_scale)
+    return best_scale(lambda c: c * gain - c * c * cost - ray.conjugate(c * c), ray.max_scale)[0]
 
 
-def best_scaling(bound: Callable[[float], float], max_scale: float) -> float:
-    """The maximum of the concave ``bound(c)`` over ``0 <= c <= 1`` with ``c^2 <= max_scale``."""
+def best_scale(bound: Callable[[float], float], max_scale: float) -> tuple[float, float]:
+    """The maximum of the concave ``bound(c)`` over ``0 <= c <= 1`` with ``c^2 <= max_scale``, and where it is attained."""
     top, nudge = min(1.0, float(np.sqrt(max_scale))), 1e-15
     while not np.isfinite(best := bound(top)) and top > 1e-300:  # rounding at the boundary of the domain
         top, nudge = top * (1 - nudge), min(2 * nudge, 0.5)
     if bound(top * (1 - 1e-4)) > best:
         inner = minimize_scalar(lambda c: -bound(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-12 * top})
-        best = max(best, float(-inner.fun))
-    return best
+        if -inner.fun > best:
+            return float(-inner.fun), float(inner.x)
+    return best, top

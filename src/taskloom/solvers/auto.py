@@ -44,6 +44,14 @@ def choose(problem: Problem) -> Solver:
     raise AssertionError("the last row fits every problem")
 
 
+def alternatives(problem: Problem, solver: Solver) -> list[Solver]:
+    """The solvers that ``"auto"`` tries where this one stalls, in turn; known structures take one step whatever the solver."""
+    if problem.structure.known or not problem.structure.convex:
+        return []
+    others: list[Solver] = [each() for each in (Proximal, Alternating, Factored) if not isinstance(solver, each)]
+    return [other for other in others if other.accepts(problem) is None]
+
+
 def _has_task_factor(problem: Problem) -> bool:
     return problem.stacked().structure.task_factor
 

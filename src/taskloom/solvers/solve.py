@@ -15,7 +15,7 @@ from .._time_limit import time_limit as limited_time
 from ..problem import Problem
 from ..problem.evidence import Iterate
 from ..problem.solution import History, Solution, Start
-from .auto import as_solver
+from .auto import alternatives, as_solver
 from .base import Run, Solver
 from .record import Record
 from .reformulations import ATTEMPTS, EQUIVALENT, Chain, Smoothing
@@ -93,7 +93,7 @@ def solve(
 
         try:
             while attempt.next(solver, chosen):
-                attempt.status = iterate(attempt.stage, attempt.solver, attempt.chain.start, limits, read)
+                attempt.run(limits, read, automatic=isinstance(solver, str) and solver == "auto")
         except (KeyboardInterrupt, TimeLimitError) as stopped:  # in a preparation
             if not (record.convex or record.found):
                 raise
@@ -176,6 +176,20 @@ class _Attempt:
             tol = chain.tolerance_share * record.tol
             self.stage = Record(chain.inner, tol, chain.constant, record.history, record.began, dual)
         return True
+
+    def run(self, limits: Limits, read: Callable[[Any], tuple[Array, Array]], automatic: bool) -> None:
+        """Iterate until a stopping criterion holds.
+
+        Where the solver of ``"auto"`` stalls, others are tried in turn, and at last the first one again, with more patience.
+        """
+        start, others = self.chain.start, alternatives(self.stage.problem, self.solver) if automatic else []
+        turns = [self.solver, *others, self.solver] if others else [self.solver]
+        for k, solver in enumerate(turns):
+            self.stage.begin_solver(last=k == len(turns) - 1)
+            self.status, self.solver = iterate(self.stage, solver, start, limits, read), solver
+            if self.status != "stalled":
+                break
+            start = None
 
     def _certify(self) -> None:
         """Certify on the problem itself the best weights and the best bound of the stage.
