@@ -18,7 +18,7 @@ from pathlib import Path
 
 from attack import growing, ledger, shrink, summary
 from attack.check import GOOD
-from attack.draw import draw
+from attack.kinds import draw
 
 HERE = Path(__file__).parent
 
