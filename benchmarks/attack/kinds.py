@@ -116,14 +116,13 @@ def _search(rng: np.random.Generator, about: Description) -> Description:
     }
 
 
-def _blocks(rng: np.random.Generator, about: Description) -> Description:
+def _blocks(rng: np.random.Generator, _: Description) -> Description:
     return {
         "structure": _choice(rng, (*LEARNED, *REGULAR, *OTHER)),
         "loss": "squared",
         "scale_x": _exponent(rng, 3),
         "scale_y": _exponent(rng, 3),
         "blocks": int(rng.integers(1, 6)),
-        "task_weight": "size" if about["task_weight"] == "given" else about["task_weight"],  # a first block may lack tasks
     }
 
 

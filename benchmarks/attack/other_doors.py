@@ -82,8 +82,8 @@ def judge_blocks(about: Description, entry: dict[str, Any]) -> None:
     instance = build.build(about)
     model = attempt(lambda: _in_blocks(instance, about))
     if _refused(model, entry):
-        if isinstance(fit(instance), str):
-            return  # as all rows together are
+        if _first_tasks(instance, about) < instance.Y.shape[1] or isinstance(fit(instance), str):
+            return  # settings that name every task, and not every task was there; or all rows together are refused, too
         raise WrongError("blocks", f"refused, all rows together are not: {model}")
     check_predictions(instance, model)
     check_claims(instance, model, True)
@@ -98,10 +98,9 @@ def judge_blocks(about: Description, entry: dict[str, Any]) -> None:
 
 def _in_blocks(instance: Instance, about: Description) -> Any:
     X, y, weight = instance.table()
-    order = np.random.default_rng([about["seed"], about["k"], 4]).permutation(len(y))
 
     def blocks() -> Iterator[tuple]:
-        for rows in np.array_split(order, min(about["blocks"], len(order))):
+        for rows in _rows(about, len(y)):
             yield (X[rows], y[rows]) if weight is None else (X[rows], y[rows], weight[rows])
 
     model = instance.estimator()
@@ -110,6 +109,19 @@ def _in_blocks(instance: Instance, about: Description) -> Any:
     for block in blocks():
         model.partial_fit(*block)
     return model
+
+
+def _rows(about: Description, n: int) -> list[np.ndarray]:
+    """The rows of each block."""
+    order = np.random.default_rng([about["seed"], about["k"], 4]).permutation(n)
+    return np.array_split(order, min(about["blocks"], n))
+
+
+def _first_tasks(instance: Instance, about: Description) -> int:
+    """How many tasks a model knows when it is first solved."""
+    whole = instance.by_observation() if instance.long else instance
+    first = _rows(about, len(whole.Y))[0] if about["kind"] == "partial_fit" else slice(None)
+    return int((values.observation_weights(whole)[first] > 0).any(axis=0).sum())
 
 
 # --- new tasks ----------------------------------------------------------------------------------------------------
