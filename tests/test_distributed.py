@@ -379,6 +379,8 @@ REFUSALS = {  # parameters of the model, changes of the call, the words of the e
     "warm start": ({"warm_start": True, "task_weight": [1.0, -2.0, 1.0]}, {}, "must be positive"),
     "rows": ({}, {"y": lambda y: y[1:]}, "36 rows and y has 35"),
     "NaN": ({}, {"X": lambda X: X * np.nan}, "NaN"),
+    "units of X": ({}, {"X": lambda X: 1e200 * X}, "largest entry of X in partition 0"),
+    "units of y": ({}, {"y": lambda y: 1e90 * y}, "largest entry of y in partition 0"),
     "infinity": ({}, {"y": lambda y: y / 0.0}, "infinity"),
     "no targets": ({}, {"y": lambda y: y * np.nan}, "nothing but NaN"),
     "no targets of a task": ({}, {"task": None, "y": lambda y: np.column_stack([y, y * np.nan])}, "has no observation"),

@@ -52,6 +52,10 @@ def solved(problem: Any) -> float | None:
                 problem.solve(solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol, max_threads=1)
             except cp.error.SolverError:
                 continue
+            except BaseException as error:
+                if type(error).__name__ != "PanicException":  # of Clarabel's, where its eigenvalues fail
+                    raise
+                continue
             if problem.status == "optimal":
                 return float(problem.value)
     return None
