@@ -64,6 +64,12 @@ def violation(A: Array, what: str, bound: float) -> float:
 # --- wrong components -------------------------------------------------------------------------------------------
 
 
+def _widened(fault: str, factor: float) -> float:
+    """How much too wide the domain of a conjugate is: by a factor, or one of 2 and more for want of any bounds."""
+    wide = max(factor, 1 / factor) if fault == "conjugate domain" else 1.0
+    return wide if wide < 2 else np.inf
+
+
 class WrongLoss:
     """A loss with the right ``value``, and one method that is not of it."""
 
@@ -78,7 +84,9 @@ class WrongLoss:
         else:
             self.prox = self._prox
         if fault.startswith("conjugate"):
-            self.conjugate, self.gradient_bounds = self._conjugate, self._gradient_bounds
+            self.conjugate = self._conjugate
+            if np.isfinite(_widened(fault, factor)):
+                self.gradient_bounds = self._gradient_bounds
         if fault == "curvature":
             self.curvature = self._curvature
 
@@ -113,7 +121,7 @@ class WrongLoss:
         return y + moved * (self.factor if self.fault == "prox moved" else 1.0)
 
     def _gradient_bounds(self, y: Array) -> tuple[Any, Any]:
-        wide = max(self.factor, 1 / self.factor) if self.fault == "conjugate domain" else 1.0
+        wide = _widened(self.fault, self.factor)
         low, high = {
             "log_cosh": (1 / self.width, 1 / self.width),
             "huber": (2 * self.width, 2 * self.width),
@@ -156,10 +164,11 @@ class WrongStructure:
     def _conjugate(self, S: Array) -> float:
         """``F*`` is ``||(S - I)_+||^2 / 2``, or 0 up to the largest eigenvalue 1 and infinite beyond."""
         s = np.linalg.eigvalsh(S)
-        wide = max(self.factor, 1 / self.factor) if self.fault == "conjugate domain" else 1.0
+        wide = _widened(self.fault, self.factor)
         if self.base == "trace":
             if s[-1] > wide * (1 + 1e-12):
                 return np.inf
             return -0.05 * float(s.sum()) if self.fault == "conjugate values" else 0.0
+        wide = min(wide, 2.0)  # which has bounds in no case
         share = 0.5 if self.fault == "conjugate values" else 1.0
         return share * float((np.maximum(s - wide, 0) ** 2).sum()) / 2

@@ -13,7 +13,7 @@ from taskloom.estimators import partial_fit
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from attack import build, shrink, summary, users, values
-from attack.check import OPTIMAL, REFUSED, STOPPED, check
+from attack.check import GOOD, OPTIMAL, REFUSED, STOPPED, check
 from attack.draw import LABELS, draw_problem
 from attack.kinds import KINDS, SECOND, draw
 
@@ -80,6 +80,15 @@ def test_inputs_far_from_zero_differ_by_about_one():
     assert instance.X.dtype == np.float32
     assert np.abs(instance.X - 1e7).max() < 10
     assert np.ptp(instance.X) > 1
+
+
+@pytest.mark.parametrize("k", [16, 41, 154, 11, 12, 13, 14, 15])
+def test_one_instance_of_each_kind_comes_out_well(k):
+    pytest.importorskip("cvxpy")
+    entry = check(draw(SECOND, k))
+    assert entry["kind"] == KINDS[k % 8]
+    assert entry["outcome"] in GOOD, entry
+    assert entry["outcome"] == OPTIMAL or entry["kind"] == "wrong component", entry
 
 
 # --- single precision ----------------------------------------------------------------------------------------------------
