@@ -4,8 +4,9 @@
 
 Instance ``k`` of a seed is always the same. The ledger (``--ledger``) has a line for each instance that was judged; a run that
 was killed goes on where it stopped. ``--only 17 --shrink`` runs one again, makes it small and writes it as a test under
-tests/regressions. ``--grow`` sends small problems the ways of large ones (give it a ledger of its own). Writes
-benchmarks/results/campaign.json and campaign.md; docs/robustness.md says what is attacked.
+tests/regressions. Seeds from 1000 on draw the second family (attack/kinds.py). ``--grow`` sends small problems the ways of
+large ones (give it a ledger of its own). Writes benchmarks/results/campaign.json and campaign.md; docs/robustness.md says what
+is attacked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from attack import growing, ledger, shrink, summary
 from attack.check import GOOD
-from attack.draw import draw
+from attack.kinds import draw
 
 HERE = Path(__file__).parent
 

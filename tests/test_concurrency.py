@@ -5,6 +5,7 @@ import importlib
 import multiprocessing
 import os
 import pkgutil
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import taskloom
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV
 from taskloom._linalg import _OneThread, one_thread
+from taskloom.structures import CustomStructure
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(60, 6))
@@ -110,6 +112,79 @@ def test_a_search_in_threads_is_the_serial_search():
 
     with ThreadPoolExecutor(3) as pool:
         assert all(np.array_equal(coef, search(0)) for coef in pool.map(search, range(3)))
+
+
+# --- one object in many threads -------------------------------------------------------------------------------------------
+
+
+SHARED = {
+    "trace": lambda: MultiTaskRegressor("trace", alpha=0.1),
+    "warm start": lambda: MultiTaskRegressor("trace", alpha=0.1, tol=1e-9, warm_start=True),
+    "kernel": lambda: MultiTaskRegressor("frobenius", alpha=0.1, kernel="rbf"),
+    "custom structure": lambda: MultiTaskRegressor(of_a_user(), alpha=0.1),
+    "search": lambda: MultiTaskRegressorCV("trace", alphas=[1.0, 0.1], cv=2),
+}
+
+
+def of_a_user():
+    """A structure whose compiled problems hold parameters and a unit of their own."""
+    cp = pytest.importorskip("cvxpy")
+    return CustomStructure(lambda A: cp.trace(A) + cp.sum_squares(A) / 2)
+
+
+def held(model):
+    """What the last fit left: its numbers, and those of the search."""
+    arrays = [getattr(model, name) for name in ("coef_", "dual_coef_", "intercept_", "structure_") if hasattr(model, name)]
+    searched = [model.best_score_, model.cv_results_["mean_test_score"].tolist()] if hasattr(model, "best_score_") else []
+    return [np.asarray(array).tolist() for array in arrays], model.certificate_.primal, model.n_features_in_, searched
+
+
+@pytest.fixture
+def eager_switches():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_one_model_fitted_by_many_threads_is_one_of_their_fits(kind, eager_switches):
+    """Which one is not defined; but never the coefficients of one with the certificate of another."""
+    units = [0.3, 1.0, 3.0, 10.0]  # a structure with the units of another fit would show
+    data = [(X[:20, : 3 + i], unit * Y[:20, :3]) for i, unit in enumerate(units)]
+    alone = [held(SHARED[kind]().fit(*each)) for each in data]
+    model, began = SHARED[kind](), threading.Barrier(len(data))
+
+    def fit(k):
+        began.wait(30)
+        model.fit(*data[k])
+
+    with ThreadPoolExecutor(len(data)) as pool:
+        list(pool.map(fit, range(len(data))))
+    assert held(model) in alone
+
+
+def test_fits_that_share_a_structure_of_a_user_are_the_fits_of_their_own(eager_switches):
+    shared, units = of_a_user(), [0.01, 0.1, 1.0, 10.0]
+
+    def fit(unit, structure):
+        return MultiTaskRegressor(structure, alpha=0.1).fit(X[:20], unit * Y[:20, :3]).coef_.tolist()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda unit: fit(unit, shared), units)) == [fit(unit, of_a_user()) for unit in units]
+
+
+def test_a_search_keeps_its_model_and_its_results_at_once():
+    """An interrupt between two assignments would leave the model of one fit with the search of another."""
+
+    class Interrupted(MultiTaskRegressorCV):
+        def __setattr__(self, name, value):
+            if name == "_search":
+                raise RuntimeError("stopped here")
+            super().__setattr__(name, value)
+
+    model = Interrupted("trace", alphas=[1.0, 0.1], cv=2).fit(X, Y)
+    assert len(model.tasks_) == len(model.transfer_["task"]) == 5
 
 
 # --- thread limits --------------------------------------------------------------------------------------------------------

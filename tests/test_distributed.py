@@ -1,6 +1,7 @@
 """Fits over a Dask cluster of two processes: equal to those of one, whatever dies, is cut short or lies scattered."""
 
 import os
+import pickle
 import sys
 
 import joblib
@@ -349,6 +350,97 @@ def test_a_refused_fit_leaves_the_model_as_it_was(client, layout):
         with pytest.raises(ValueError, match=r"NaN|missing value"):
             distributed.fit(model, *lazily(other, nothing), client)
         assert np.array_equal(model.predict(inputs), found)
+
+
+def stop(error):
+    def stopped(*_, **__):
+        raise error
+
+    return stopped
+
+
+class Stopping:
+    """A callback of scikit-learn that fails at one of its hooks."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+    def setup(self, estimator, context):
+        self.reached("setup")
+
+    def on_fit_task_begin(self, estimator, context, **_):
+        self.reached("begin")
+
+    def on_fit_task_end(self, estimator, context, **_):
+        self.reached("iteration" if context.parent is not None else "end")
+
+    def teardown(self, estimator, context):
+        self.reached("teardown")
+
+    def reached(self, hook):
+        if hook == self.hook:
+            raise RuntimeError(hook)
+
+
+REFUSALS = {  # parameters of the model, changes of the call, the words of the error
+    "client": ({}, {"client": 3}, "distributed.Client"),
+    "structure": ({"structure": structures.Sparse()}, {}, "spectral structure"),
+    "structure of other tasks": ({"structure": structures.Fixed(np.eye(9))}, {"task": None}, "describes 9"),
+    "loss": ({"loss": "huber"}, {}, "squared loss"),
+    "kernel": ({"kernel": "rbf"}, {}, 'kernel="linear"'),
+    "device": ({"device": "cpu"}, {}, "no use for device"),
+    "standardized": ({"standardize_targets": True}, {}, "standardize"),
+    "alpha": ({"alpha": -1.0}, {}, "'alpha' parameter"),
+    "solver": ({"solver": "block"}, {}, "one distributed solver"),
+    "task weights": ({"task_weight": [1.0, 2.0]}, {}, "task_weight needs one number"),
+    "warm start": ({"warm_start": True, "task_weight": [1.0, -2.0, 1.0]}, {}, "must be positive"),
+    "rows": ({}, {"y": lambda y: y[1:]}, "36 rows and y has 35"),
+    "NaN": ({}, {"X": lambda X: X * np.nan}, "NaN"),
+    "units of X": ({}, {"X": lambda X: 1e200 * X}, "largest entry of X in partition 0"),
+    "units of y": ({}, {"y": lambda y: 1e90 * y}, "largest entry of y in partition 0"),
+    "infinity": ({}, {"y": lambda y: y / 0.0}, "infinity"),
+    "no targets": ({}, {"y": lambda y: y * np.nan}, "nothing but NaN"),
+    "no targets of a task": ({}, {"task": None, "y": lambda y: np.column_stack([y, y * np.nan])}, "has no observation"),
+    "task column": ({}, {"task": 77}, "outside the 7 columns"),
+    "another task column": ({"task_column": 0}, {}, "give one"),
+    "checkpoint": ({}, {"checkpoint": "nowhere/at_all.npz", "checkpoint_every": 1}, "no folder"),
+    "progress": ({}, {"progress": stop(RuntimeError("progress"))}, "progress"),
+    "time limit": ({"time_limit": 1e-9}, {}, "time_limit was reached"),
+    "worker": ({}, {"patch": ("taskloom.distributed.dask_workers.Workers.gather", RuntimeError("worker"))}, "worker"),
+    "interrupt": ({}, {"patch": ("taskloom.distributed.dask_workers.Workers.gather", KeyboardInterrupt("ctrl"))}, "ctrl"),
+    "state": ({}, {"patch": ("taskloom.distributed.fit_context.fitted_state", MemoryError("state"))}, "state"),
+    **{f"callback {hook}": ({}, {"callback": hook}, hook) for hook in ("setup", "begin", "iteration", "end", "teardown")},
+}
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("why", REFUSALS)
+@pytest.mark.filterwarnings("ignore:invalid value|divide by zero:RuntimeWarning")
+def test_whatever_refuses_a_fit_nothing_of_the_model_changes(client, monkeypatch, why, fitted):
+    """Parameters, fitted state and callbacks are the very objects, with the same contents."""
+    parameters, changes, words = REFUSALS[why]
+    X, y, task = table(n_tasks=3)
+    model = MultiTaskRegressor(alpha=ALPHA)
+    if fitted:
+        model.fit(X[:, :4], np.column_stack([y, y]))
+    model.set_params(**parameters)
+    if "callback" in changes:
+        model.set_callbacks(Stopping(changes["callback"]))
+    column = changes.get("task", -1)
+    targets = changes.get("y", lambda y: y)(y)
+    if column is None and targets.ndim == 1:
+        targets = np.column_stack([y, 2 * y])
+    inputs = changes.get("X", lambda X: X)(X)
+    call = lazily(inputs if column is None else np.column_stack([inputs, task]), targets)
+    options = {name: value for name, value in changes.items() if name in ("checkpoint", "checkpoint_every", "progress")}
+    before, contents = dict(vars(model)), pickle.dumps({name: each for name, each in vars(model).items() if "_skl" not in name})
+    if "patch" in changes:
+        monkeypatch.setattr(changes["patch"][0], stop(changes["patch"][1]))
+    with pytest.raises(BaseException, match=words):  # an interrupt is one, too
+        distributed.fit(model, *call, changes.get("client", client), task=column, **options)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is each for name, each in before.items())
+    assert pickle.dumps({name: each for name, each in vars(model).items() if "_skl" not in name}) == contents
 
 
 def test_a_refused_fit_does_not_name_a_task_column(client):

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, losses, structures
 
+from . import users
 from .draw import LABELS, ROWS, Description
 
 Array = np.ndarray
@@ -134,20 +135,26 @@ class Instance:
         row, task = self.seen
         return np.column_stack([self.X[row], task.astype(self.X.dtype)])
 
-    def fit(self, **settings: Any) -> Any:
-        model, (row, task) = self.estimator(**settings), self.seen
+    def table(self) -> tuple[Array, Array, Array | None]:
+        """What ``fit`` takes: inputs, targets and weights, with a row for each observation in a long table."""
+        row, task = self.seen
         if self.whole_rows:
-            return model.fit(self.inputs(), np.argmax(self.Y, axis=1), sample_weight=self.weight)
+            return self.inputs(), np.argmax(self.Y, axis=1), self.weight
         if self.long:
-            weight = None if self.weight is None else self.weight[row, task]
-            return model.fit(self.inputs(), self.Y[row, task], sample_weight=weight)
+            return self.inputs(), self.Y[row, task], None if self.weight is None else self.weight[row, task]
         if self.Y.shape[1] == 1:  # a column in place of a vector is worth a warning to scikit-learn
-            return model.fit(self.inputs(), self.Y[:, 0], sample_weight=None if self.weight is None else self.weight[:, 0])
-        return model.fit(self.inputs(), self.Y, sample_weight=self.weight)
+            return self.inputs(), self.Y[:, 0], None if self.weight is None else self.weight[:, 0]
+        return self.inputs(), self.Y, self.weight
+
+    def fit(self, **settings: Any) -> Any:
+        X, y, weight = self.table()
+        return self.estimator(**settings).fit(X, y, sample_weight=weight)
 
 
 def a_loss(spec: dict[str, Any]) -> Any:
     parameters = {name: value for name, value in spec.items() if name != "name"}
+    if "fault" in spec:
+        return losses.CustomLoss(users.WrongLoss(**spec))
     if spec["name"] == "log_cosh":
         return losses.CustomLoss(LogCosh(**parameters))
     return losses.as_loss(_named(losses, spec["name"], parameters))
@@ -156,7 +163,9 @@ def a_loss(spec: dict[str, Any]) -> Any:
 def a_structure(spec: dict[str, Any]) -> Any:
     parameters = {name: value for name, value in spec.items() if name != "name"}
     if spec["name"] == "custom":
-        return structures.CustomStructure(TraceAndSize())
+        return structures.CustomStructure(users.WrongStructure(**spec) if "fault" in spec else TraceAndSize())
+    if spec["name"] == "constrained":
+        return structures.CustomStructure(partial(users.constrained, what=spec["what"], bound=spec["bound"]))
     if spec["name"] == "sum":
         return structures.Frobenius() + parameters["weight"] * structures.Sparse(parameters["l1"])
     name = {"sparse_log_det": "log_det"}.get(spec["name"], spec["name"])
@@ -204,9 +213,15 @@ def build(about: Description) -> Instance:
     )  # fmt: skip
     instance = _dropped(instance, about["drop"])
     size = np.longdouble(10) ** about["strength"] * _reference(instance)
-    alpha = float(np.clip(size, 1e-300, 1e300))
+    alpha = about.get("alpha") or float(np.clip(size, 1e-300, 1e300))
     ridge = float(np.clip(np.longdouble(about["ridge"]) * size, 0, 1e300))
-    return replace(instance, alpha=alpha, ridge=ridge, long=about["layout"] == "long")
+    instance = replace(instance, alpha=alpha, ridge=ridge, long=about["layout"] == "long")
+    return _moved(instance, about["offset_x"], about["offset_y"]) if "offset_x" in about else instance
+
+
+def _moved(instance: Instance, x: float, y: float) -> Instance:
+    """The same far from zero; inputs keep their type, in which their differences are a few units."""
+    return replace(instance, X=(instance.X.astype(float) + x).astype(instance.X.dtype), Y=instance.Y + y)
 
 
 def _with_faults(about: Description, rng: np.random.Generator, X: Array, Y: Array) -> tuple[Array, Array]:
@@ -245,6 +260,9 @@ def _loss_spec(about: Description, t: int) -> dict[str, Any]:
     if name == "mixed":
         name = ("squared", "logistic", "absolute")[t % 3]
     size = 10.0 ** about["scale_y"]
+    if wrong := about.get("wrong loss"):
+        widths = {"log_cosh": {"width": size}, "huber": {"width": size}, "quantile": {"q": 0.3}}
+        return {"name": name, **widths.get(name, {}), **wrong, "size": size}
     if name == "huber":
         return {"name": name, "width": (0.05 + 2 * u) * size}
     if name == "epsilon_insensitive":
@@ -318,10 +336,17 @@ def _structure_spec(about: Description, rng: np.random.Generator, T: int) -> dic
         "dirty": {"private": 0.2 + u},
         "low_rank": {"rank": 1 + int(3 * u), "specific": bool(u < 0.5)},
         "learned_graph": {"gamma": 10 ** (2 * u), "sparsity": 0.0},
+        "constrained": {"what": about.get("constraint"), "bound": 10 ** (2 * u - 1.5) * structure_unit(about)},
+        "custom": about.get("wrong structure", {}),
     }.get(name, {})
     if name == "task_graph":
         parameters["adjacency"] = parameters["adjacency"] + parameters["adjacency"].T
     return {"name": name, **parameters}
+
+
+def structure_unit(about: Description) -> float:
+    """What a structure under a linear penalty is multiplied by where targets are: the unit of the loss."""
+    return 10.0 ** (about["scale_y"] * (1 if about["loss"] in ("absolute", "quantile", "epsilon_insensitive") else 2))
 
 
 def _dropped(instance: Instance, drop: dict[str, list[int]]) -> Instance:
@@ -350,6 +375,7 @@ def _reference(instance: Instance) -> np.longdouble:
     size = sum(np.trace(E.T @ K @ E) for K in kernel_matrices(instance)) / 4
     loss = loss_term(instance, np.broadcast_to(mean, Y.shape).astype(np.longdouble))
     name, p = instance.structure["name"], {"frobenius": 2, "sum": 2, "custom": 2}.get(instance.structure["name"], 0)
+    p = 0 if instance.structure.get("base") == "trace" else p
     p = instance.structure["p"] if name == "schatten" else p
     power = 1 - 1 / np.longdouble(p) if p else np.longdouble(name in GIVEN_SIZE)
     size = size / loss**power if loss > 0 else size

@@ -95,8 +95,8 @@ def _n_tasks(rng: np.random.Generator) -> int:
     return int(rng.integers(low, high + 1))
 
 
-def draw(seed: int, k: int) -> Description:
-    """Instance ``k``; nothing but the two numbers decides it."""
+def draw_problem(seed: int, k: int) -> Description:
+    """Instance ``k`` of the first family."""
     rng = np.random.default_rng([seed, k])
     loss, structure, kernel = _pick(rng, LOSSES), _pick(rng, STRUCTURES), _pick(rng, KERNELS)
     T = _n_tasks(rng)

@@ -13,8 +13,8 @@ from typing import Any
 from taskloom.experiments.process_pool import end_with_parent
 
 from .check import GOOD, check
-from .draw import draw
 from .growing import grow_if_asked
+from .kinds import draw
 
 Entry = dict[str, Any]
 DIED = "the worker was killed, or ended itself after too long in compiled code"

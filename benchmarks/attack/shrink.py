@@ -70,7 +70,7 @@ def _smaller(about: Description) -> Iterator[Description]:
     for fault in about["faults"]:
         yield _with(about, faults=[other for other in about["faults"] if other != fault])
     for option, plain in PLAIN.items():
-        if about[option] != plain:
+        if about[option] != plain and option not in about.get("fixed", ()):  # what the kind is about stays
             yield _with(about, **{option: plain})
     for invariance in about["invariances"]:
         yield _with(about, invariances=[invariance]) if len(about["invariances"]) > 1 else about | {"invariances": []}

@@ -12,7 +12,8 @@ from typing import Any
 from taskloom.persistence import atomic_write
 
 from .check import OPTIMAL, REFUSED, STOPPED, TOO_SLOW
-from .draw import Description, draw
+from .draw import Description
+from .kinds import draw
 
 COLUMNS = ("instances", "optimal", "stopped", "too slow", "refused", "false certificates", "crashes", "other failures", "CPU s")
 
@@ -44,7 +45,7 @@ def _decades(exponent: float) -> str:
 def aspects(about: Description) -> dict[str, list[str]]:
     """Under which rows of the table of coverage an instance counts."""
     T, ridge = about["T"], about["ridge"]
-    return {
+    return ({"kind": [about["kind"]]} if "kind" in about else {}) | {
         "solver": [about["solver"]],
         "kernel": [about["kernel"]],
         "layout": [about["layout"], *(["sparse"] if about.get("sparse") else [])],

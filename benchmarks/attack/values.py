@@ -269,7 +269,10 @@ def _at(spec: dict[str, Any], A: Array) -> float:
         case "sum":
             return float((A**2).sum()) + spec["weight"] * (trace + spec["l1"] * off)
         case "custom":
-            return trace + float((A**2).sum()) / 2
+            factor = spec["factor"] if spec.get("fault") == "value" else 1.0
+            return factor * (trace + (float((A**2).sum()) / 2 if spec.get("base") != "trace" else 0.0))
+        case "constrained":
+            return 0.0 if spec["what"] == "bounded trace" else trace  # inside; how far out, users.violation says
         case "clusters":
             return _clusters(spec, A.astype(float))
         case "low_rank":
@@ -318,6 +321,18 @@ def objective(instance: Instance, model: Any) -> Value | None:
         return None
     assert rounded is not None
     return value._replace(rounding_floor=value.rounding_floor + abs(value.total - rounded.total))
+
+
+def held_objective(instance: Instance, model: Any) -> Value:
+    """``J`` at the numbers that a model holds, as they are: only what rounds kernel matrices counts as rounding."""
+    instance = instance.by_observation() if instance.long else instance
+    value = _objective(instance, model, kernel_matrices(instance))
+    assert value is not None
+    if hasattr(model, "coef_"):
+        return value._replace(rounding_floor=0.0)
+    rounded = _objective(instance, model, rounded_kernel_matrices(instance))
+    assert rounded is not None
+    return value._replace(rounding_floor=abs(value.total - rounded.total))
 
 
 def _objective(instance: Instance, model: Any, kernels: list[Array]) -> Value | None:

@@ -16,7 +16,8 @@ from taskloom.solvers.reformulations import subspaces
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from attack import growing, ledger, shrink, summary
 from attack.check import GOOD, OPTIMAL, REFUSED, TOO_SLOW, check
-from attack.draw import FAULTS, KERNELS, RARE_KERNELS, SOLVERS, draw
+from attack.draw import FAULTS, KERNELS, RARE_KERNELS, SOLVERS
+from attack.kinds import draw
 
 PLAIN = shrink.PLAIN | {"seed": 0, "k": 0, "parameter": 0.5, "gamma": 1.0, "n": 12, "d": 3, "T": 3, "fit_intercept": True}
 PLAIN |= {"drop": {"tasks": [], "rows": [], "columns": []}}

@@ -55,8 +55,8 @@ class Design(Value):
             raise ValueError(f"features must be a matrix, got shape {features.shape}")
         if not np.isfinite(entries(features)).all():
             raise ValueError("features must be finite, got NaN or infinity")
-        _check_size(entries(features), "features", *FEATURE_SIZES)
-        _check_size(observations.y, "y", *TARGET_SIZES)
+        check_size(entries(features), "features", *FEATURE_SIZES)
+        check_size(observations.y, "y", *TARGET_SIZES)
         rows = int(observations.row.max(initial=-1)) + 1
         if rows > features.shape[0]:
             raise ValueError(f"observations name row {rows - 1}, but features have {features.shape[0]} rows")
@@ -172,7 +172,7 @@ class Design(Value):
     smooth_loss_tasks = cached_property(smooth_loss_tasks.smooth_loss_tasks)
 
 
-def _check_size(values: Array, name: str, least: float, most: float) -> None:
+def check_size(values: Array, name: str, least: float, most: float) -> None:
     """Raise if squares of the values would overflow or vanish; all zeros are allowed."""
     size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if not (size == 0 or least <= size <= most):

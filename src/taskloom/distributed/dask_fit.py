@@ -110,7 +110,7 @@ def fit(
         return state
 
     state = fitted(given)
-    given.task_column, given._state = model.task_column, state
+    given.__dict__.update(task_column=model.task_column, _state=state)  # at once: an interrupt must not part them
     return given
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..design.design import FEATURE_SIZES, TARGET_SIZES, check_size
 from ..tables.layout import code_labels, sorted_labels, split_table
 from .task_summaries import PooledRows, TaskSummary, summarise
 
@@ -88,6 +89,8 @@ def _checked(inputs: Any, y: Any, place: int) -> tuple[Array, Array]:
         raise ValueError(f"X holds NaN or infinity in partition {place}; fill or drop those rows")
     if np.isinf(Y).any():
         raise ValueError(f"y holds infinity in partition {place}")
+    check_size(X, f"X in partition {place}", 0.0, FEATURE_SIZES[1])
+    check_size(np.nan_to_num(Y), f"y in partition {place}", 0.0, TARGET_SIZES[1])
     return X, Y
 
 

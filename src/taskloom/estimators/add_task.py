@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.sparse import vstack as sparse_vstack
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length
+from sklearn.utils.validation import check_consistent_length
 
 from .._component import warn
 from .._linalg import psd_eigh
@@ -37,7 +37,7 @@ from .approximate_kernel import map_rows
 from .decision import decision_values
 from .fitted import FittedState, with_state
 from .target_encoding import TargetScale, objects
-from .validation import InputColumns, entries_by_task, new_inputs
+from .validation import InputColumns, entries_by_task, new_inputs, sample_weights
 
 Array = np.ndarray
 
@@ -126,9 +126,10 @@ def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_w
     if name in state.tasks_.tolist():
         raise ValueError(f"there is a task {shown(name)} already; choose another name")
     inputs = _inputs_of_task(model, X)
-    y = np.asarray(as_table(y)).ravel()
+    given = np.asarray(as_table(y))
+    y = given.ravel()
     check_consistent_length(inputs, y)
-    weight = None if sample_weight is None else _check_sample_weight(sample_weight, inputs, dtype=np.float64)
+    weight = None if sample_weight is None else sample_weights(sample_weight, given, y[:, None])[:, 0]
     values, classes = model._targets_of_task(state, y, name)
     row = np.flatnonzero(~np.isnan(values))
     weight = None if weight is None else weight[row]

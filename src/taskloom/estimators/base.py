@@ -39,7 +39,7 @@ from .model_files.save_load import save
 from .parameter_types import Relation
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
-from .validation import TargetInfo, as_structures, losses_by_task, names_its_class, new_rows, training_data
+from .validation import TargetInfo, as_structures, losses_by_task, names_its_class, new_rows, sample_weights, training_data
 
 Array = np.ndarray
 _WHOLE = Interval(Integral, 1, None, closed="left")
@@ -318,12 +318,14 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _task_scores(self, known: TargetInfo, X, y, sample_weight=None) -> tuple[TaskScores, Array]:
         """A scorer of predictions for these targets, and where these are observed; kept where many are scored."""
         labels = split_table(X, self.task_column).labels
-        Y = self._coded(known, as_table(y), labels)
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        y = as_table(y)
+        Y = self._coded(known, y, labels)
+        weight = None
+        if sample_weight is not None:
+            weight = sample_weights(sample_weight, y, Y.reshape(len(Y), -1), known).reshape(Y.shape)
         seen, kinds = ~np.isnan(Y), self._labelled(known)
         if labels is None:
             names, task, labelled = known.tasks_.tolist(), np.nonzero(seen)[1], kinds
-            weight = None if weight is None else np.broadcast_to(weight[:, None] if weight.ndim == 1 else weight, Y.shape)
         else:
             tasks = sorted_labels(labels)
             names, task = tasks.tolist(), code_labels(labels, tasks)[seen]

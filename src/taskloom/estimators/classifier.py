@@ -19,7 +19,7 @@ from ..tables.layout import align_targets, as_table, column_names, shown, sorted
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
 from .target_encoding import check_label_type, distinct, signs_of, two_classes
-from .validation import TargetInfo, available_if
+from .validation import TargetInfo, available_if, sample_weights
 
 
 def _has_probabilities(estimator) -> bool:
@@ -56,6 +56,10 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         The labels; a list, one array for each task, where the columns of ``Y`` have different ones.
     structure_, coef_, dual_coef_, intercept_, tasks_, certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         As in :class:`MultiTaskRegressor`.
+
+    Notes
+    -----
+    One object for each thread that fits: ``clone`` it. A fitted model may predict in many threads.
     """
 
     _parameter_constraints: ClassVar[dict[str, list]] = {
@@ -262,9 +266,11 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         if not self._fitted().one_vs_rest:
             return super().score_per_task(X, y, sample_weight)
         decision = self._decision(X)
-        raw = column_or_1d(np.asarray(as_table(y)))
+        y = as_table(y)
+        raw = column_or_1d(np.asarray(y))
         check_label_type(np.isin(raw[observed(raw)], self.classes_), raw, self.classes_)
-        return per_task(accuracy, raw, self._respond(decision), None, sample_weight)
+        weight = None if sample_weight is None else sample_weights(sample_weight, y, raw[:, None])[:, 0]
+        return per_task(accuracy, raw, self._respond(decision), None, weight)
 
     def _coded(self, known, y, labels):
         """Labels as -1 and +1; the classes of one target are not coded here, their accuracy is one number."""

@@ -35,8 +35,8 @@ from .validation import (
     entries_by_task,
     observations,
     read_targets,
-    sample_weights,
     training_inputs,
+    training_weights,
 )
 
 Array = np.ndarray
@@ -150,9 +150,7 @@ def _device_problem(model: Any, inputs: Any, labels: Any, y: Any, sample_weight:
     n, T = int(inputs.shape[0]), len(targets.tasks_)
     if Y.shape[0] != n:
         raise ValueError(f"X has {n} rows, but y has {Y.shape[0]}")
-    weights = None
-    if sample_weight is not None:
-        weights = sample_weights(to_numpy(sample_weight), np.empty((n, 1)), np.broadcast_to(0.0, Y.shape), targets)
+    weights = training_weights(sample_weight, y, np.broadcast_to(0.0, Y.shape), targets)
     settings = as_structure(model.structure).bind([]), float(model.alpha), model.fit_intercept
     complete = labels is None and not bool(namespace(Y).any(namespace(Y).isnan(Y)))
     alike = weights is None or np.ptp(weights, axis=1).max() == 0

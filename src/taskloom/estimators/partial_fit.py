@@ -20,7 +20,7 @@ from ..features.approximate import mapped, pieces
 from ..features.kernels import to_dense
 from ..losses import as_loss
 from ..solvers import solve
-from ..tables.layout import rows_by_task, shown, sorted_labels
+from ..tables.layout import as_table, rows_by_task, shown, sorted_labels
 from .approximate_kernel import approximation_of, mapped_features, reservoir_of
 from .fitted import FittedState, with_state
 from .state_of_fit import fitted_state
@@ -188,8 +188,7 @@ def _validated(model: Any, columns: InputColumns | None, X: Any, y: Any, sample_
     check_consistent_length(inputs, Y)
     weights = np.ones(Y.shape)
     if sample_weight is not None:  # unlike a fit, a block may have zero weight
-        nothing = not np.any(np.asarray(sample_weight, dtype=float))
-        weights = np.zeros(Y.shape) if nothing else sample_weights(sample_weight, inputs, Y, targets)
+        weights = sample_weights(sample_weight, as_table(y), Y, targets)
     return inputs, labels, Y, weights, columns, targets
 
 

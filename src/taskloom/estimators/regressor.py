@@ -120,6 +120,10 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
+    Notes
+    -----
+    One object for each thread that fits: ``clone`` it. A fitted model may predict in many threads.
+
     Examples
     --------
     >>> import numpy as np

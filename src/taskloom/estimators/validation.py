@@ -15,12 +15,10 @@ import numpy as np
 from sklearn.utils import check_array, metaestimators
 from sklearn.utils.validation import (
     _check_feature_names,
-    _check_sample_weight,
     _get_feature_names,
     check_consistent_length,
 )
 
-from .._array_api import to_numpy
 from ..design import Observations
 from ..losses import Loss, as_loss
 from ..structures import as_structure
@@ -184,7 +182,7 @@ def training_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Input
     inputs, labels, columns = training_inputs(model, X)
     Y, known = read_targets(model, y, labels)
     check_consistent_length(inputs, Y)
-    weights = None if sample_weight is None else sample_weights(sample_weight, inputs, Y, known)
+    weights = training_weights(sample_weight, as_table(y), Y, known)
     task = None if labels is None else code_labels(labels, known.tasks_)
     return columns, known, inputs, observations(known, Y, task, weights, model._labelled(known), model.task_weight)
 
@@ -196,25 +194,36 @@ def read_targets(model: Any, y: Any, labels: Any) -> tuple[Array, TargetInfo]:
     return model._targets(as_table(y), labels)
 
 
-def sample_weights(sample_weight: Any, inputs: Any, Y: Array, known: TargetInfo) -> Array:
-    """Sample weights in the shape of ``Y``; one for each entry is accepted if ``y`` was two-dimensional."""
-    sample_weight = to_numpy(sample_weight)
+def sample_weights(sample_weight: Any, y: Any, Y: Array, known: TargetInfo | None = None) -> Array:
+    """Sample weights in the shape of the encoded targets ``Y``: one for each row, or for each entry of a two-dimensional ``y``.
+
+    Columns of a wide ``y`` are the tasks of ``known``; that of any other is one task, or one target with several classes.
+    """
+    sample_weight = as_table(sample_weight)
     weights = np.asarray(sample_weight, dtype=float)
-    if weights.ndim == 2 and known.wide:
+    entrywise = weights.ndim == 2 and np.ndim(y) == 2
+    if entrywise and known is not None and known.wide and known.tasks_.dtype.kind == "O":
         names = list(sample_weight.columns) if hasattr(sample_weight, "columns") else []
-        if names != list(range(len(names))) and known.tasks_.dtype.kind == "O":  # both have names
+        if names != list(range(len(names))):  # both have names
             weights = np.asarray(align_targets(sample_weight, known.tasks_, "sample_weight"), dtype=float)
-        if weights.shape != Y.shape:
-            raise ValueError(f"sample_weight of shape {weights.shape} does not match y of shape {Y.shape}")
-        if not np.isfinite(weights).all():
-            raise ValueError("sample_weight holds NaN or infinity")
-    else:
-        weights = _check_sample_weight(sample_weight, inputs, dtype=np.float64)[:, None]
+    if weights.shape not in ((), np.shape(y) if entrywise else (len(Y),)):
+        raise ValueError(
+            f"sample_weight of shape {weights.shape} does not match y of shape {np.shape(y)}; pass one weight for each row, or "
+            "one for each entry of a two-dimensional y"
+        )
+    if not np.isfinite(weights).all():
+        raise ValueError("sample_weight holds NaN or infinity")
     if not (weights >= 0).all():
         raise ValueError(f"sample_weight must not be negative, got {weights.min():.3g}")
-    if not (weights > 0).any():
+    return np.broadcast_to(weights if entrywise else weights.reshape(-1, 1), Y.shape)
+
+
+def training_weights(sample_weight: Any, y: Any, Y: Array, known: TargetInfo) -> Array | None:
+    """The sample weights of a fit; ``None`` where there are none."""
+    weights = None if sample_weight is None else sample_weights(sample_weight, y, Y, known)
+    if weights is not None and not (weights > 0).any():
         raise ValueError("all sample weights are zero: nothing to learn from")
-    return np.broadcast_to(weights, Y.shape)
+    return weights
 
 
 def losses_by_task(loss: Any, tasks: Array) -> list[Loss]:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut
+from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -23,6 +24,7 @@ from ...problem.solution import Solution
 from ...solvers import path, strength_grid
 from ...solvers.reformulations.subspaces import EigenbasisForm
 from ...structures import Independent, Structure
+from ...tables.layout import as_table
 from ...uncertainty.leave_one_out import leave_one_out
 from ..base import MultiTaskEstimator
 from ..decision import own_task
@@ -56,7 +58,9 @@ class CVData:
 
     def part(self, rows: Array, train: Array | None = None) -> tuple[Any, Any, Array | None]:
         """Inputs, targets and weights of some rows; a kernel matrix keeps the columns of ``train`` (or of the rows)."""
-        weight = None if self.sample_weight is None else np.asarray(self.sample_weight)[rows]
+        weight = as_table(self.sample_weight)
+        if weight is not None:  # names of its columns are those of the tasks
+            weight = _safe_indexing(weight if hasattr(weight, "columns") else np.asarray(weight), rows)
         return *_safe_split(self.estimator, self.X, self.y, rows, train), weight
 
 

@@ -114,7 +114,7 @@ class CrossValidated(MultiTaskEstimator):
         )
         if self.fallback == "single":
             state, search = _with_fallback(model, data, single_task, state, search)
-        self._state, self._search = state, search
+        self.__dict__.update(_state=state, _search=search)  # at once: an interrupt or another thread must not part them
         for part in (refit, watch):
             if part is not None:
                 part.end(dict)

@@ -79,6 +79,10 @@ class CustomStructure(Structure):
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state, _by_size={})
 
+    def bind(self, tasks: Any) -> CustomStructure:
+        """A copy for one fit: compiled problems hold parameters and units, which fits in other threads must not change."""
+        return CustomStructure(self.penalty)
+
     def _for_tasks(self, n_tasks: int) -> bounds.Penalty:
         """The penalty for this many tasks, compiled where it is written in CVXPY."""
         if n_tasks not in self._by_size:
