@@ -39,7 +39,7 @@ def applies(problem: Problem, penalty: float, gap: float) -> bool:
     if isinstance(problem.loss, RowLoss) or issparse(problem.features) or not above_zero < MAX_PENALTY_SHARE * gap:
         return False
     r, sizes = problem.n_features, problem.observations.counts
-    return bool(r < sizes.max() and float(r * r * (sizes.sum() + 10 * r * sizes.size)) <= MAX_OPERATIONS)
+    return bool(r <= 2 * sizes.max() and float(r * r * (sizes.sum() + 10 * r * sizes.size)) <= MAX_OPERATIONS)
 
 
 def without_correlations(problem: Problem, G: Array, Z: Array) -> tuple[Array, Array]:
@@ -48,9 +48,9 @@ def without_correlations(problem: Problem, G: Array, Z: Array) -> tuple[Array, A
     Such are tasks whose labels can be separated, or that fit their targets exactly.
     """
     obs = problem.observations
+    lower, upper = (np.broadcast_to(edge, G.shape) for edge in problem.loss.gradient_bounds(obs.y))
     size = obs.sum_by_task(np.abs(G) * np.sqrt(row_squares(problem.features))[obs.row])
     goal = np.maximum(MAX_LEFT_SHARE * np.linalg.norm(Z, axis=0), RELATIVE_ROUNDING * size)
-    lower, upper = (np.broadcast_to(edge, G.shape) for edge in problem.loss.gradient_bounds(obs.y))
     for _ in range(MAX_CHANGES):
         s = -G / obs.weight
         below, above = np.maximum(s - lower, 0.0), np.maximum(upper - s, 0.0)
@@ -84,6 +84,5 @@ def _least_change(problem: Problem, room: Array, Z: Array, total: Array) -> Arra
         values, V = np.linalg.eigh(np.matmul(X.transpose(0, 2, 1), w[:, :, None] * X))
         kept = values > RELATIVE_ROUNDING * np.maximum(values[:, -1:], np.finfo(float).tiny)
         along = np.divide(times_transposed(V, target), values, out=np.zeros_like(target), where=kept)
-        step = w * (times(X, times(V, along)) + share[:, None])
-        out[batch.place[batch.mask]] = step[batch.mask]
+        out[batch.place[batch.mask]] = (w * (times(X, times(V, along)) + share[:, None]))[batch.mask]
     return out

@@ -18,7 +18,7 @@ from ..problem.solution import History, Solution, Start
 from .auto import alternatives, as_solver
 from .base import Run, Solver
 from .record import Record
-from .reformulations import ATTEMPTS, EQUIVALENT, Chain, Smoothing
+from .reformulations import ATTEMPTS, EQUIVALENT, Centring, Chain, Smoothing
 from .reformulations.subspaces import AllFeatures
 
 Array = np.ndarray
@@ -26,15 +26,17 @@ Callback = Callable[[History], bool | None]
 
 
 @dataclass(frozen=True)
-class CertificateTuning:
-    """When a certificate is computed."""
+class LoopTuning:
+    """When a certificate is computed, and what is tried where every solver stalls."""
 
     gap_decay: float = 0.25  # after a certificate above the tolerance, the next one waits for this share of the estimated gap
     smoothed_gap_share: float = 0.2  # a smoothed problem is certified at an estimated gap of this share of the last gap,
     max_smoothed_gap: float = 0.02  # and at most this share of the scale
+    strength_factor: float = 100  # between the strengths of two attempts under a weak penalty
+    max_strength_factor: float = 1e6  # of the strength of the last one
 
 
-TUNING = CertificateTuning()
+TUNING = LoopTuning()
 
 
 def solve(
@@ -86,20 +88,21 @@ def solve(
     with limited_time(time_limit):
         outer = Chain(problem, begin, EQUIVALENT)
         record = Record(outer.inner, tol)
-        attempt = _Attempt(record, record, Chain(outer.inner, outer.start, ()), chosen)  # nothing was tried yet
+        automatic = isinstance(solver, str) and solver == "auto"
+        attempt = _Attempt(record, record, Chain(outer.inner, outer.start, ()), chosen, automatic)  # nothing was tried yet
 
         def read(point: Iterate) -> tuple[Array, Array]:
             return outer.to_original(*attempt.chain.to_original(point.W, point.b))
 
         try:
-            while attempt.next(solver, chosen):
-                attempt.run(limits, read, automatic=isinstance(solver, str) and solver == "auto")
+            while attempt.next(solver, chosen) or attempt.under_stronger_penalty():
+                attempt.run(limits, read)
         except (KeyboardInterrupt, TimeLimitError) as stopped:  # in a preparation
             if not (record.convex or record.found):
                 raise
             attempt.status = "time_limit" if isinstance(stopped, TimeLimitError) else "interrupted"
     with no_time_limit():
-        return outer.invert(attempt.solution(solver == "auto"))
+        return outer.invert(attempt.solution())
 
 
 def unsolved(problem: Problem, tol: float) -> Solution:
@@ -147,13 +150,17 @@ class _Attempt:
     stage: Record  # of the current attempt
     chain: Chain
     solver: Solver
+    automatic: bool  # whether solvers are chosen, and others tried where one stalls
     status: str | None = None
     tried: set[type] = field(default_factory=set)
+    factor: float = 1.0  # of the strength in the current attempt
 
     def next(self, solver: str | Solver, chosen: Solver) -> bool:
         """Prepare the next attempt; False once the problem is solved, a limit was reached, or nothing is left to try."""
         problem, record, start = self.record.problem, self.record, self.chain.start
         if self.status is not None:
+            if self.factor > 1:
+                return False
             if self.stage is record or (self.chain.exact and not record.found):
                 return False
             self._certify()
@@ -177,12 +184,33 @@ class _Attempt:
             self.stage = Record(chain.inner, tol, chain.constant, record.history, record.began, dual)
         return True
 
-    def run(self, limits: Limits, read: Callable[[Any], tuple[Array, Array]], automatic: bool) -> None:
+    def under_stronger_penalty(self) -> bool:
+        """Where all solvers stall under a weak penalty, prepare an attempt at a larger strength; False if that cannot help.
+
+        If the penalty is a small share of the gap, its solution is as good as that of the problem itself, and easier to find.
+        """
+        record, problem = self.record, self.record.problem
+        if not (self.automatic and record.convex and (self.status == "stalled" or self.factor > 1)):
+            return False
+        if self.stage is not record:
+            self._certify()
+        if self.status in ("optimal", "stalled"):  # of the attempt
+            self.status = "optimal" if record.relative_gap <= record.tol else "stalled"
+        penalty = record.primal - problem.loss_term(record.point.z) - problem.model.penalty_at_zero[0]
+        if self.status != "stalled" or self.factor >= TUNING.max_strength_factor or not penalty < record.gap:
+            return False
+        self.factor *= TUNING.strength_factor
+        self.chain = Chain(problem.at(self.factor * problem.alpha), None, (Centring,))
+        self.solver = as_solver("auto", self.chain.inner)
+        self.stage = Record(self.chain.inner, record.tol, history=record.history, began=record.began)
+        return True
+
+    def run(self, limits: Limits, read: Callable[[Any], tuple[Array, Array]]) -> None:
         """Iterate until a stopping criterion holds.
 
         Where the solver of ``"auto"`` stalls, others are tried in turn, and at last the first one again, with more patience.
         """
-        start, others = self.chain.start, alternatives(self.stage.problem, self.solver) if automatic else []
+        start, others = self.chain.start, alternatives(self.stage.problem, self.solver) if self.automatic else []
         turns = [self.solver, *others, self.solver] if others else [self.solver]
         for k, solver in enumerate(turns):
             self.stage.begin_solver(last=k == len(turns) - 1)
@@ -207,16 +235,17 @@ class _Attempt:
         for point in points:
             W, b, z = chain.original_point(point.W, point.b)
             G = dual_point.G if chain.same_rows else -obs.weight * problem.loss.gradient(obs.y, z)
-            record.update(Iterate(W, b, z, -G / obs.weight, point.A, point.penalty, problem.correlate(G)))
+            A, penalty = (point.A, point.penalty) if self.factor == 1 else (None, None)  # else of another strength
+            record.update(Iterate(W, b, z, -G / obs.weight, A, penalty, problem.correlate(G)))
         record.length = stage.length
         if len(record.history):  # else Ctrl-C came before the first row
             record.history.correct(record.primal, record.dual)
 
-    def solution(self, automatic: bool) -> Solution:
+    def solution(self) -> Solution:
         """The best certified point, in the form of the problem itself."""
         record, problem = self.record, self.record.problem
         mine = self.stage if self.chain.exact and not record.found else record
-        found = mine.close(self.status or "time_limit", f"{'auto picked ' if automatic else ''}solver {self.solver!r}")
+        found = mine.close(self.status or "time_limit", f"{'auto picked ' if self.automatic else ''}solver {self.solver!r}")
         point, dual = found.point, found.dual_point
         subspace = self.chain.steps[0] if self.chain.restricted else AllFeatures(problem.targets)
         G, Z = (np.zeros(problem.observations.y.size), None) if dual is None else (dual.G, dual.Z)

@@ -23,7 +23,9 @@ class _KnownMatrix:
 
     @cached_property
     def eigen(self) -> tuple[Array, Array]:
-        return np.linalg.eigh(self.A)
+        """Eigenvalues that are rounding count as zero: off the range of ``A`` correlations may be large."""
+        a, V = np.linalg.eigh(self.A)
+        return np.where(a > 1e-13 * a[-1], a, 0.0), V
 
 
 class KnownStructure(Structure):
@@ -78,7 +80,7 @@ class KnownStructure(Structure):
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         """``<A, R'R>`` as a sum of squares, without cancellation of the entries of ``R'R`` off the range of ``A``."""
         a, V = self._known(R.shape[1]).eigen
-        return linear_ray(float(column_squares(R @ V) @ np.maximum(a, 0.0)))
+        return linear_ray(float(column_squares(R @ V) @ a))
 
     def prox(self, A: Array, step: float) -> Array:
         return self._known(len(A)).A.copy()

@@ -12,6 +12,9 @@ from ...problem.solution import Start
 from .base import Reformulation
 
 
+MAX_GAP_SHARE = 0.3  # of the gap of the original problem, at which a smoothed one is solved accurately enough
+
+
 class Smoothing(Reformulation):
     """The problem with its loss smoothed around an estimate of the gradients, which is updated as the fit converges.
 
@@ -39,16 +42,19 @@ class Smoothing(Reformulation):
         self.problem = self.original.with_loss(self.original.loss.smoothed(guess, self.width))
         return self.problem
 
-    def gap(self, point: Iterate) -> float:
-        """The duality gap of the smoothed problem; the squared stationarity residual if it is not convex."""
+    def gap(self, point: Iterate, enough: float) -> float:
+        """The duality gap of the smoothed problem; the squared stationarity residual if it is not convex.
+
+        Better dual candidates are looked for while the gap is above ``enough``.
+        """
         if not self.problem.structure.convex:
             return stationarity(self.problem, point)[0] ** 2 * self.original.scale
-        dual = self.problem.dual(self.problem.dual_candidate(point.gradients), point.W, point.A)
-        return max(point.objective(self.problem) - dual, 0.0)
+        found = self.problem.evidence(point, enough / max(self.problem.scale, np.finfo(float).tiny))
+        return max(found.primal - found.dual, 0.0)
 
     def follow(self, run: Any, point: Iterate, gap: float, true_gap: float) -> float:
         """Smooth anew around the point of a run, if it is accurate enough; the gap of the problem that the run then solves."""
-        gap = min(self.gap(point), gap)
+        gap = min(self.gap(point, MAX_GAP_SHARE * true_gap), gap)
         if not self.update(point, gap, true_gap, run.finished is not None):
             return gap
         run.retarget(self.problem)
@@ -56,7 +62,7 @@ class Smoothing(Reformulation):
 
     def update(self, point: Iterate, gap: float, true_gap: float, finished: bool) -> bool:
         """Smooth anew if the smoothed problem is solved accurately enough; True if so."""
-        solved = gap <= 0.3 * true_gap
+        solved = gap <= MAX_GAP_SHARE * true_gap
         if not (solved or finished):
             return False
         if solved and true_gap > self.target_share * self.best_gap:

@@ -159,7 +159,7 @@ class Move:
         low, high, down, up = np.zeros(len(z)), np.ones(len(z)), slope, np.where(np.isnan(up), np.inf, up)
         t, open_ = high, np.ones(len(z), bool)
         for _ in range(TUNING.max_searches):
-            share = np.divide(down, down - up, out=np.full(len(z), 0.5), where=up > 0)  # else only rounding is left
+            share = np.divide(down, down - up, out=np.full(len(z), 0.5), where=up > np.maximum(down, 0))  # else rounding
             between = low + share * (high - low)
             t = np.where(open_, np.clip(between, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high), t)
             with np.errstate(over="ignore", invalid="ignore"):

@@ -129,8 +129,18 @@ class Side(ABC):
         self._dual, self._W, self._b = -self.problem.observations.weight * gradients, W, b
         return Supervised(W, b, z, gradients, self.problem.correlate(self._dual) if Z is None else Z, norm)
 
-    def _fit_together(self, design: BatchDesign, weights: Callable[[Array], Array], other: Array | None = None) -> Supervised:
-        """All tasks in one batch element, from the better start if there are two; ``weights`` are ``W`` for coefficients."""
+    def _fit_together(
+        self,
+        design: BatchDesign,
+        weights: Callable[[Array], Array],
+        other: Array | None = None,
+        primal: Callable[[Array], Array] | None = None,
+    ) -> Supervised:
+        """All tasks in one batch element, from the better start if there are two; ``weights`` are ``W`` for coefficients.
+
+        Where the coefficients of the design are dual ones, ``primal`` makes those that ``weights`` takes. The norm is theirs:
+        ``u'Ku`` would lose its digits where ``K`` is large.
+        """
         problem, obs = self.problem, self.problem.observations
         intercepts = OnePerTask(obs.task, problem.n_tasks) if problem.fit_intercept else None
         b = self._b[None] if problem.fit_intercept else np.zeros((1, 0))
@@ -141,7 +151,9 @@ class Side(ABC):
             coef = other
         fit = newton(batch, coef, b)
         b = problem.loss.intercepts(fit.b[0]) if problem.fit_intercept else np.zeros(problem.n_tasks)
-        return replace(self._read(weights(fit.coef), b, fit.norm), steps=fit.steps)
+        coef = fit.coef if primal is None else primal(fit.coef)
+        norm = fit.norm if primal is None else float(np.vdot(coef, coef)) / 2
+        return replace(self._read(weights(coef), b, norm), steps=fit.steps)
 
     def _fit_rows(self, inputs: RowInputs, R: Array | None) -> Supervised:
         """All classes together, from the better of the last duals and the last weights."""
@@ -161,8 +173,9 @@ class Side(ABC):
             b0 = self._b[batch.tasks][:, None] if problem.fit_intercept else np.zeros((len(place), 0))
             part = Batch(problem.loss.pick(place), obs.y[place], obs.weight[place] * batch.mask, design, intercepts, tolerance)
             fit = newton(part, design.start(self._dual[place] * batch.mask), b0)
-            B[:, batch.tasks] = (times_transposed(X, fit.coef) if dual_form else fit.coef).T
-            norm += fit.norm
+            coef = times_transposed(X, fit.coef) if dual_form else fit.coef
+            B[:, batch.tasks] = coef.T
+            norm += float(np.vdot(coef, coef)) / 2 if dual_form else fit.norm
             if problem.fit_intercept:
                 b[batch.tasks] = fit.b[:, 0]
         return B, b, norm
@@ -246,9 +259,9 @@ class TaskSide(Side):
         return self._fit_together(DenseColumns(pairs), lambda coef: coef.reshape(phi.shape[1], -1) @ L.T / unit)
 
     def _by_observations(self, L: Array) -> Supervised:
-        expanded, unit = self._expanded(L), 2 * self.problem.alpha
+        expanded, scaled = self._expanded(L), L / np.sqrt(2 * self.problem.alpha)
         design = Gram((self._observation_gram * (expanded @ expanded.T))[None])
-        return self._fit_together(design, lambda coef: (self.problem.correlate(coef[0]) @ L) @ L.T / unit)
+        return self._fit_together(design, lambda B: B @ scaled.T, primal=lambda u: self.problem.correlate(u[0]) @ scaled)
 
     def _expanded(self, L: Array) -> Array:
         """The row of ``L / sqrt(2 alpha)`` that belongs to each observation."""

@@ -82,7 +82,7 @@ class TermSumSide(Side):
 
     def _by_observations(self, metrics: list[TermMetric]) -> Supervised:
         whole = Stacked(self, metrics)
-        return self._fit_together(Gram(whole.gram()[None]), lambda coef: whole.weights(whole.start(coef)))
+        return self._fit_together(Gram(whole.gram()[None]), whole.weights, primal=whole.start)
 
     def _by_conjugate_gradients(self, metrics: list[TermMetric]) -> Supervised:
         whole = Stacked(self, metrics)
