@@ -1,0 +1,73 @@
+"""Constraints of penalties in CVXPY, relative to their own size: a conic solver and a tolerance are absolute numbers.
+
+The unit of a constraint is its constant, as of ``trace(A) <= 1e-7``. Where it has none, as ``A[0, 1] == 0``, it is what the
+constraint makes of a structure of the size in question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import Array
+
+LEAST_CONSTANT = 1e-8  # constants below this share of what a structure gives do not count as units
+ENTRYWISE = ("Equality", "Inequality", "Zero", "NonPos", "NonNeg")
+
+
+class ConstraintUnits:
+    """The units of the constraints on a variable of CVXPY; ``others`` are the variables besides it, held at 0."""
+
+    def __init__(self, variable: Any, constraints: Sequence[Any]):
+        self.variable, self.constraints = variable, constraints
+        self.others = [v for v in {v.id: v for c in constraints for v in c.variables()}.values() if v.id != variable.id]
+        root = np.random.default_rng(0).normal(size=variable.shape)
+        probe = root @ root.T
+        self.probes = (np.eye(len(probe)), probe / np.abs(probe).max(initial=1e-300))
+        self.constants = [self._size(c, np.zeros(variable.shape)) for c in constraints]
+
+    def _size(self, constraint: Any, A: Array) -> Array:
+        """The largest absolute value of the sides of a constraint at ``A``; of each entry where they are compared by entries."""
+        self.variable.save_value(A)
+        for other in self.others:
+            other.save_value(np.zeros(other.shape))
+        with np.errstate(all="ignore"):
+            sides = [np.nan_to_num(np.abs(arg.value), nan=0.0, posinf=0.0) for arg in constraint.args]
+        if type(constraint).__name__ in ENTRYWISE:
+            return np.maximum.reduce(np.broadcast_arrays(*sides))
+        return np.asarray(max(float(np.max(side, initial=0.0)) for side in sides))
+
+    def at(self, size: float) -> list[Array]:
+        """The units at structures of this size; the value of the variable is lost."""
+        units = []
+        for constraint, constant in zip(self.constraints, self.constants, strict=True):
+            reach = np.maximum.reduce([self._size(constraint, size * probe) for probe in self.probes])
+            unit = np.where(constant > 0, np.maximum(constant, LEAST_CONSTANT * reach), reach)
+            units.append(np.where(unit > 0, unit, 1.0))
+        return units
+
+    def sizes(self) -> list[float]:
+        """Sizes of structures that the constants of the constraints ask for."""
+        found = []
+        for constraint, constant in zip(self.constraints, self.constants, strict=True):
+            reach = self._size(constraint, self.probes[0])
+            found += [float(size) for size in np.unique(constant[(constant > 0) & (reach > 0)] / reach[(constant > 0) & (reach > 0)])]
+        return found
+
+    def violation(self, A: Array) -> float:
+        """By how much ``A`` violates a constraint, in units of it at the size of ``A``; for penalties without other variables."""
+        units = self.at(float(np.abs(A).max(initial=0.0)))
+        self.variable.save_value(A)
+        pairs = zip(self.constraints, units, strict=True)
+        return max((float(np.max(c.violation() / unit, initial=0.0)) for c, unit in pairs), default=0.0)
+
+
+def in_units(cp: Any, constraint: Any, unit: Array) -> Any:
+    """The constraint divided by its unit; every one is a cone, or compares entries."""
+    kind = type(constraint).__name__
+    if kind not in ENTRYWISE:
+        return constraint.copy([argument / float(unit) for argument in constraint.args])
+    scaled = cp.multiply(1 / unit, constraint.expr)
+    return scaled == 0 if kind in ("Equality", "Zero") else scaled >= 0 if kind == "NonNeg" else scaled <= 0
