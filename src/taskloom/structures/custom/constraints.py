@@ -26,24 +26,27 @@ class ConstraintUnits:
         root = np.random.default_rng(0).normal(size=variable.shape)
         probe = root @ root.T
         self.probes = (np.eye(len(probe)), probe / np.abs(probe).max(initial=1e-300))
-        self.constants = [self._size(c, np.zeros(variable.shape)) for c in constraints]
+        self.zero = np.zeros(variable.shape)
+        self.constants = [_largest(c, self._sides(c, self.zero)) for c in constraints]
 
-    def _size(self, constraint: Any, A: Array) -> Array:
-        """The largest absolute value of the sides of a constraint at ``A``; of each entry where they are compared by entries."""
+    def _sides(self, constraint: Any, A: Array) -> list[Array]:
+        """The sides of a constraint at ``A``; 0 where they are not finite."""
         self.variable.save_value(A)
         for other in self.others:
             other.save_value(np.zeros(other.shape))
         with np.errstate(all="ignore"):
-            sides = [np.nan_to_num(np.abs(arg.value), nan=0.0, posinf=0.0) for arg in constraint.args]
-        if type(constraint).__name__ in ENTRYWISE:
-            return np.maximum.reduce(np.broadcast_arrays(*sides))
-        return np.asarray(max(float(np.max(side, initial=0.0)) for side in sides))
+            return [np.nan_to_num(np.asarray(arg.value), nan=0.0, posinf=0.0, neginf=0.0) for arg in constraint.args]
+
+    def _reach(self, constraint: Any, A: Array) -> Array:
+        """By how much the sides of a constraint differ between 0 and ``A``."""
+        there, here = self._sides(constraint, A), self._sides(constraint, self.zero)
+        return _largest(constraint, [side - constant for side, constant in zip(there, here, strict=True)])
 
     def at(self, size: float) -> list[Array]:
         """The units at structures of this size; the value of the variable is lost."""
         units = []
         for constraint, constant in zip(self.constraints, self.constants, strict=True):
-            reach = np.maximum.reduce([self._size(constraint, size * probe) for probe in self.probes])
+            reach = np.maximum.reduce([self._reach(constraint, size * probe) for probe in self.probes])
             unit = np.where(constant > 0, np.maximum(constant, LEAST_CONSTANT * reach), reach)
             units.append(np.where(unit > 0, unit, 1.0))
         return units
@@ -52,8 +55,9 @@ class ConstraintUnits:
         """Sizes of structures that the constants of the constraints ask for."""
         found = []
         for constraint, constant in zip(self.constraints, self.constants, strict=True):
-            reach = self._size(constraint, self.probes[0])
-            found += [float(size) for size in np.unique(constant[(constant > 0) & (reach > 0)] / reach[(constant > 0) & (reach > 0)])]
+            reach = self._reach(constraint, self.probes[0])
+            given = (constant > 0) & (reach > 0)
+            found += np.unique(constant[given] / reach[given]).tolist()
         return found
 
     def violation(self, A: Array) -> float:
@@ -62,6 +66,13 @@ class ConstraintUnits:
         self.variable.save_value(A)
         pairs = zip(self.constraints, units, strict=True)
         return max((float(np.max(c.violation() / unit, initial=0.0)) for c, unit in pairs), default=0.0)
+
+
+def _largest(constraint: Any, sides: list[Array]) -> Array:
+    """The largest absolute value of the sides of a constraint; of each entry where they are compared by entries."""
+    if type(constraint).__name__ in ENTRYWISE:
+        return np.maximum.reduce(np.broadcast_arrays(*map(np.abs, sides)))
+    return np.asarray(max(float(np.abs(side).max(initial=0.0)) for side in sides))
 
 
 def in_units(cp: Any, constraint: Any, unit: Array) -> Any:

@@ -21,6 +21,7 @@ SOLVED = ("optimal", "optimal_inaccurate")
 UNIT_RANGE = 30.0  # the size of a structure may differ from the unit by this factor
 MAX_RESCALES = 12  # until a structure has the size of its unit: each finds ten digits more
 MIN_UNIT = 1e-4  # relative to the largest structure so far: smaller ones do not change the unit
+SIZES = np.logspace(-24, 24, 49)  # of structures, among which the minimum of a penalty is looked for
 MIN_DIVISOR = 1e-2  # of the objective of a prox, which is divided by its size because solvers are right to an absolute number
 FEASIBILITY = 1e-7  # tolerance of the constraints in their own units, because conic solvers are inexact
 
@@ -117,11 +118,9 @@ class ConicPenalty(Penalty):
         wrong = next((c for c in constraints if not (isinstance(c, cp.Constraint) and c.is_dcp())), None)
         if wrong is not None:
             raise ValueError(f"the constraints of CustomStructure must be convex by CVXPY's rules, got {wrong}")
-        self.scaled = _ScaledProblems(self, 1.0, 1.0)
-        _, F, constraints = self.scaled.expression()
-        problem = cp.Problem(cp.Minimize(F), constraints)
-        if not self._solve(problem) and problem.status is None:
-            return  # neither solved nor refuted, as with constants of very different size: units will be found in the fit
+        problem = self._first_problem()
+        if problem.status is None:
+            return  # neither solved nor refuted in any of these units: the fit will find others
         if "infeasible" in problem.status:
             raise ValueError(
                 f"no structure of {self.n_tasks} tasks meets the constraints of CustomStructure: they are infeasible"
@@ -130,6 +129,26 @@ class ConicPenalty(Penalty):
             raise ValueError(
                 f"the penalty of CustomStructure has no minimum over structures of {self.n_tasks} tasks: it is unbounded below"
             )
+
+    def _first_problem(self) -> Any:
+        """The minimisation of ``F`` in the first units in which it can be solved; they serve until a fit finds its own."""
+        for unit in self._natural_sizes():
+            self.scaled = _ScaledProblems(self, unit, self.size_at(unit) or 1.0)
+            _, F, constraints = self.scaled.expression()
+            problem = self.cp.Problem(self.cp.Minimize(F), constraints)
+            if self._solve(problem):
+                break
+        return problem
+
+    def _natural_sizes(self) -> list[float]:
+        """Sizes of structures that the penalty itself speaks of: of its constants, and of its minimum along the identity."""
+        F, constraints, alone = self._explicit
+        sizes = constraints.sizes()
+        if alone:
+            values = [self._evaluate(F, constraints.variable, size * np.eye(self.n_tasks)) for size in SIZES]
+            least = int(np.argmin(values))
+            sizes += [float(SIZES[least])] if 0 < least < len(SIZES) - 1 and values[0] > values[least] < values[-1] else []
+        return [*sizes, 1.0]
 
     def _solve(self, problem: Any) -> bool:
         """Solve a conic problem, and return whether it was solved."""
@@ -228,7 +247,7 @@ class ConicPenalty(Penalty):
         largest = float(s[-1])
         with self._lock:
             guesses = [float(np.sqrt(largest)), float(np.cbrt(largest))]  # of linear and of quadratic penalties
-            guesses = [*([self.scaled.unit] if self.largest_structure else []), *guesses, *self._explicit[1].sizes(), 1.0]
+            guesses = [*([self.scaled.unit] if self.largest_structure else []), *guesses, *self._natural_sizes()]
             for guess in guesses:
                 try:
                     return self._best_in_its_units(s, V, guess)
