@@ -1,4 +1,4 @@
-"""Constraints of penalties in CVXPY, relative to their own size: a conic solver and a tolerance are absolute numbers.
+"""Constraints of penalties in CVXPY, relative to their own size: a tolerance is an absolute number.
 
 The unit of a constraint is its constant, as of ``trace(A) <= 1e-7``. Where it has none, as ``A[0, 1] == 0``, it is what the
 constraint makes of a structure of the size in question.
@@ -20,20 +20,25 @@ ENTRYWISE = ("Equality", "Inequality", "Zero", "NonPos", "NonNeg")
 class ConstraintUnits:
     """The units of the constraints on a variable of CVXPY; ``others`` are the variables besides it, held at 0."""
 
-    def __init__(self, variable: Any, constraints: Sequence[Any]):
+    def __init__(self, variable: Any, F: Any, constraints: Sequence[Any]):
         self.variable, self.constraints = variable, constraints
-        self.others = [v for v in {v.id: v for c in constraints for v in c.variables()}.values() if v.id != variable.id]
+        all_variables = {v.id: v for part in (F, *constraints) for v in part.variables()}
+        self.others = [v for v in all_variables.values() if v is not variable]
         root = np.random.default_rng(0).normal(size=variable.shape)
         probe = root @ root.T
         self.probes = (np.eye(len(probe)), probe / np.abs(probe).max(initial=1e-300))
         self.zero = np.zeros(variable.shape)
         self.constants = [_largest(c, self._sides(c, self.zero)) for c in constraints]
 
-    def _sides(self, constraint: Any, A: Array) -> list[Array]:
-        """The sides of a constraint at ``A``; 0 where they are not finite."""
+    def place(self, A: Array) -> None:
+        """Give the variable this value, and 0 to the others."""
         self.variable.save_value(A)
         for other in self.others:
             other.save_value(np.zeros(other.shape))
+
+    def _sides(self, constraint: Any, A: Array) -> list[Array]:
+        """The sides of a constraint at ``A``; 0 where they are not finite."""
+        self.place(A)
         with np.errstate(all="ignore"):
             return [np.nan_to_num(np.asarray(arg.value), nan=0.0, posinf=0.0, neginf=0.0) for arg in constraint.args]
 
@@ -61,7 +66,7 @@ class ConstraintUnits:
         return found
 
     def violation(self, A: Array) -> float:
-        """By how much ``A`` violates a constraint, in units of it at the size of ``A``; for penalties without other variables."""
+        """By how much ``A`` violates a constraint, in units of it at the size of ``A``; without other variables."""
         units = self.at(float(np.abs(A).max(initial=0.0)))
         self.variable.save_value(A)
         pairs = zip(self.constraints, units, strict=True)
@@ -73,12 +78,3 @@ def _largest(constraint: Any, sides: list[Array]) -> Array:
     if type(constraint).__name__ in ENTRYWISE:
         return np.maximum.reduce(np.broadcast_arrays(*map(np.abs, sides)))
     return np.asarray(max(float(np.abs(side).max(initial=0.0)) for side in sides))
-
-
-def in_units(cp: Any, constraint: Any, unit: Array) -> Any:
-    """The constraint divided by its unit; every one is a cone, or compares entries."""
-    kind = type(constraint).__name__
-    if kind not in ENTRYWISE:
-        return constraint.copy([argument / float(unit) for argument in constraint.args])
-    scaled = cp.multiply(1 / unit, constraint.expr)
-    return scaled == 0 if kind in ("Equality", "Zero") else scaled >= 0 if kind == "NonNeg" else scaled <= 0

@@ -13,15 +13,15 @@ import numpy as np
 
 from ..._linalg import compose, psd_eigh
 from ..base import Array
-from .constraints import ConstraintUnits, in_units
+from .conic_solver import SOLVED, solve_conic
+from .constraints import ConstraintUnits
 from .numeric_bounds import Penalty, proximal_minimum
 
-TOLERANCES = (1e-10, 1e-8)
-SOLVED = ("optimal", "optimal_inaccurate")
 UNIT_RANGE = 30.0  # the size of a structure may differ from the unit by this factor
 MAX_RESCALES = 12  # until a structure has the size of its unit: each finds ten digits more
 MIN_UNIT = 1e-4  # relative to the largest structure so far: smaller ones do not change the unit
 SIZES = np.logspace(-24, 24, 49)  # of structures, among which the minimum of a penalty is looked for
+SMALL = 1e-16  # in the units of structures, the unit in which zero is evaluated
 MIN_DIVISOR = 1e-2  # of the objective of a prox, which is divided by its size because solvers are right to an absolute number
 FEASIBILITY = 1e-7  # tolerance of the constraints in their own units, because conic solvers are inexact
 
@@ -29,7 +29,7 @@ NO_CVXPY = "a structure written as a function of a CVXPY variable needs CVXPY: p
 
 
 class _ScaledProblems:
-    """The conic problems for ``A = unit B``, with ``F`` and its constraints in their own units; compiled on first use.
+    """The conic problems for ``A = unit B``, with ``F`` in units of its own; compiled on first use.
 
     ``cost`` is the unit of ``tr(A^-1 S) + F(A)``, where ``F`` alone may be small.
     """
@@ -40,10 +40,9 @@ class _ScaledProblems:
         self.penalty_unit = self.penalty_size or cost
 
     def expression(self) -> tuple[Any, Any, list]:
-        """A new variable ``B``, ``F(unit B) / penalty_unit``, and the constraints in their units."""
+        """A new variable ``B``, ``F(unit B) / penalty_unit``, and the constraints."""
         B, F, constraints = self.penalty.expression(self.unit)
-        units = ConstraintUnits(B, constraints).at(1.0)
-        return B, F / self.penalty_unit, [in_units(self.penalty.cp, c, unit) for c, unit in zip(constraints, units, strict=True)]
+        return B, F / self.penalty_unit, constraints
 
     @cached_property
     def prox(self) -> tuple[Any, ...]:
@@ -68,11 +67,11 @@ class _ScaledProblems:
 
     @cached_property
     def value(self) -> tuple[Any, ...]:
-        """``F(B)`` of a given ``B``, minimised over the other variables: the problem, and the parameter."""
+        """``F(B)`` of a given ``B``, minimised over the other variables: the problem, ``B``, and the parameter."""
         cp, T = self.penalty.cp, self.penalty.n_tasks
         B, F, constraints = self.expression()
         given = cp.Parameter((T, T))
-        return cp.Problem(cp.Minimize(F), [*constraints, given == B]), given
+        return cp.Problem(cp.Minimize(F), [*constraints, given == B]), B, given
 
     @cached_property
     def minimum(self) -> tuple[Array, float]:
@@ -134,9 +133,9 @@ class ConicPenalty(Penalty):
         """The minimisation of ``F`` in the first units in which it can be solved; they serve until a fit finds its own."""
         for unit in self._natural_sizes():
             self.scaled = _ScaledProblems(self, unit, self.size_at(unit) or 1.0)
-            _, F, constraints = self.scaled.expression()
+            B, F, constraints = self.scaled.expression()
             problem = self.cp.Problem(self.cp.Minimize(F), constraints)
-            if self._solve(problem):
+            if self._solve(problem, B):
                 break
         return problem
 
@@ -145,36 +144,19 @@ class ConicPenalty(Penalty):
         F, constraints, alone = self._explicit
         sizes = constraints.sizes()
         if alone:
-            values = [self._evaluate(F, constraints.variable, size * np.eye(self.n_tasks)) for size in SIZES]
+            values = [self._evaluate(F, constraints, size * np.eye(self.n_tasks)) for size in SIZES]
             least = int(np.argmin(values))
             sizes += [float(SIZES[least])] if 0 < least < len(SIZES) - 1 and values[0] > values[least] < values[-1] else []
         return [*sizes, 1.0]
 
-    def _solve(self, problem: Any) -> bool:
-        """Solve a conic problem, and return whether it was solved."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about accuracy, which the certificate measures
-            for tol in TOLERANCES:
-                try:
-                    problem.solve(
-                        solver=self.cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol, max_iter=200, max_threads=1
-                    )
-                except self.cp.error.SolverError as error:
-                    self._failure = str(error)
-                    continue
-                except BaseException as error:
-                    if type(error).__name__ != "PanicException":  # raised by Clarabel where an eigenvalue solver fails
-                        raise
-                    self._failure = str(error)
-                    continue
-                self._failure = str(problem.status)
-                if problem.status != "optimal_inaccurate" or tol == TOLERANCES[-1]:
-                    break
-        return problem.status in SOLVED
+    def _solve(self, problem: Any, B: Any) -> bool:
+        """Solve a conic problem for a ``B`` of size 1, and return whether it was solved."""
+        self._failure = solve_conic(self.cp, problem, [B])
+        return self._failure in SOLVED
 
     def _solution(self, problem: Any, A: Any, what: str) -> Array:
         """The solution, projected on the positive semidefinite matrices."""
-        if not self._solve(problem) or A.value is None:
+        if not self._solve(problem, A) or A.value is None:
             raise RuntimeError(
                 f"the conic solver could not compute the {what} of the custom penalty ({self._failure}); bring y and alpha to "
                 "units in which the structure is of size 1, or write the penalty as an object with value and prox"
@@ -185,8 +167,8 @@ class ConicPenalty(Penalty):
     def _explicit(self) -> tuple[Any, ConstraintUnits, bool]:
         """``F(A)``, its constraints on ``A`` in their units, and whether there are no variables besides ``A``."""
         A, F, constraints = self.expression()
-        alone = {v.id for part in (F, *constraints) for v in part.variables()} <= {A.id}
-        return F, ConstraintUnits(A, constraints), alone
+        units = ConstraintUnits(A, F, constraints)
+        return F, units, not units.others
 
     def value(self, A: Array) -> float:
         with self._lock:
@@ -195,11 +177,12 @@ class ConicPenalty(Penalty):
                 return self._solved_value(A)
             if constraints.violation(A) > FEASIBILITY:
                 return np.inf
-            return self._evaluate(F, constraints.variable, A)
+            return self._evaluate(F, constraints, A)
 
     @staticmethod
-    def _evaluate(F: Any, variable: Any, A: Array) -> float:
-        variable.save_value(A)
+    def _evaluate(F: Any, constraints: ConstraintUnits, A: Array) -> float:
+        """``F(A)`` with the other variables at 0; infinite where it is not defined."""
+        constraints.place(A)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # a logarithm at the boundary of its domain
             value = F.value
@@ -207,12 +190,13 @@ class ConicPenalty(Penalty):
 
     def _solved_value(self, A: Array) -> float:
         """``F(A)``, minimised over the other variables, in units of ``A``."""
-        size, scaled = float(np.abs(A).max(initial=0.0)), self.scaled
-        if size > 0 and not 1 / UNIT_RANGE <= size / scaled.unit <= UNIT_RANGE:
+        scaled = self.scaled
+        size = float(np.abs(A).max(initial=0.0)) or SMALL * scaled.unit
+        if not 1 / UNIT_RANGE <= size / scaled.unit <= UNIT_RANGE:
             scaled = _ScaledProblems(self, size, scaled.cost * size / scaled.unit)
-        problem, given = scaled.value
+        problem, B, given = scaled.value
         given.value = A / scaled.unit
-        return scaled.penalty_unit * float(problem.value) if self._solve(problem) else np.inf
+        return scaled.penalty_unit * float(problem.value) if self._solve(problem, B) else np.inf
 
     @property
     def minimum(self) -> tuple[Array, float]:  # type: ignore[override]
@@ -289,6 +273,6 @@ class ConicPenalty(Penalty):
 
     def size_at(self, unit: float) -> float:
         """``|F|`` at structures of this size; 0 where it is not known, and of indicator functions."""
-        F, constraints, alone = self._explicit
-        values = [abs(self._evaluate(F, constraints.variable, unit * probe)) for probe in constraints.probes if alone]
+        F, constraints, _ = self._explicit
+        values = [abs(self._evaluate(F, constraints, unit * probe)) for probe in constraints.probes]
         return max((value for value in values if np.isfinite(value)), default=0.0)
