@@ -58,6 +58,10 @@ class CustomLoss(Loss):
             of_differences=bool(getattr(self.loss, "of_differences", False)),
         )
 
+    @property
+    def user_written(self) -> bool:
+        return True
+
     def fresh(self) -> CustomLoss:
         return CustomLoss(self.loss)
 

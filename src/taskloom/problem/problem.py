@@ -24,6 +24,7 @@ from ..losses import Loss, as_loss
 from ..structures import Structure, as_structure
 from ..structures.base import Ray
 from . import evidence as certify
+from .component_errors import component_error
 from .model import Model, Targets
 
 Array = np.ndarray
@@ -404,14 +405,18 @@ class Problem(Value):
         float
             A lower bound on the minimum.
         """
-        Z = self.correlate(G) if Z is None else Z
-        ridge_part = 0.0
-        if self.ridge > 0 and W is not None:
-            Z2 = 2 * self.ridge * W
-            ridge_part = float(np.vdot(Z2, Z2)) / (4 * self.ridge)
-            Z = Z - Z2
+        return best_scaling(*self._bound_along(G, W, near, self.correlate(G) if Z is None else Z))[0]
+
+    def _structure_root(self, Z: Array, W: Array | None) -> tuple[Array, bool]:
+        """The root of ``S``, what the structure sees of ``Phi'G`` after the ridge took its part; and whether on the features."""
+        Z = Z if W is None or not self.ridge > 0 else Z - 2 * self.ridge * W
         feature_side = self.structure.on_features or (self.structure.either_side and self.n_features < self.n_tasks)
-        root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
+        return (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha)), feature_side
+
+    def _bound_along(self, G: Array, W: Array | None, near: Array | None, Z: Array) -> tuple[Callable[[float], float], float]:
+        """``c -> D(c G)``, and the largest ``c^2`` at which it is finite."""
+        ridge_part = self.ridge * float(np.vdot(W, W)) if self.ridge > 0 and W is not None else 0.0
+        root, feature_side = self._structure_root(Z, W)
         max_scale, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
         obs = self.observations
         gradients = -G / obs.weight
@@ -420,11 +425,30 @@ class Problem(Value):
             conjugate_term = float(obs.weight @ self.loss.conjugate(obs.y, c * gradients))
             return -conjugate_term - conjugate(c * c) - c * c * ridge_part
 
-        return best_scaling(bound, max_scale)
+        return bound, max_scale
+
+    def dual_scale(self, point: certify.DualPoint) -> tuple[Array, float]:
+        """What the structure sees of a dual candidate, on its own side, and the ``c`` at which ``D(c G)`` is largest.
+
+        Parameters
+        ----------
+        point : DualPoint
+            The dual candidate, with the iterate that it was made from.
+
+        Returns
+        -------
+        tuple of (ndarray, float)
+            A root of ``S``, and ``c``.
+        """
+        W, near = (None, None) if point.iterate is None else (point.iterate.W, point.iterate.A)
+        root, feature_side = self._structure_root(point.Z, W)
+        root = root.T if feature_side and not self.structure.on_features else root
+        return root, best_scaling(*self._bound_along(point.G, W, near, point.Z))[1]
 
     evidence = certify.evidence
     evidence_of_constants = certify.evidence_of_constants
     settled = certify.settled
+    component_error = component_error
 
     # --- the gap, relative to the intercept-only model ----------------------------------------------------------
 
@@ -463,15 +487,16 @@ def relative_gap(gap: float, size: float, scale: float, rounding_floor: float) -
 
 def scaled_bound(gain: float, cost: float, ray: Ray) -> float:
     """The best ``D(c G)`` under the squared loss, from ``sum G y``, ``sum G^2 / (4 v)`` (and a ridge), and ``c -> F*(c S)``."""
-    return best_scaling(lambda c: c * gain - c * c * cost - ray.conjugate(c * c), ray.max_scale)
+    return best_scaling(lambda c: c * gain - c * c * cost - ray.conjugate(c * c), ray.max_scale)[0]
 
 
-def best_scaling(bound: Callable[[float], float], max_scale: float) -> float:
-    """The maximum of the concave ``bound(c)`` over ``0 <= c <= 1`` with ``c^2 <= max_scale``."""
+def best_scaling(bound: Callable[[float], float], max_scale: float) -> tuple[float, float]:
+    """The maximum of the concave ``bound(c)`` over ``0 <= c <= 1`` with ``c^2 <= max_scale``, and where it is attained."""
     top, nudge = min(1.0, float(np.sqrt(max_scale))), 1e-15
     while not np.isfinite(best := bound(top)) and top > 1e-300:  # rounding at the boundary of the domain
         top, nudge = top * (1 - nudge), min(2 * nudge, 0.5)
     if bound(top * (1 - 1e-4)) > best:
         inner = minimize_scalar(lambda c: -bound(c), bounds=(0.0, top), method="bounded", options={"xatol": 1e-12 * top})
-        best = max(best, float(-inner.fun))
-    return best
+        if -inner.fun > best:
+            return float(-inner.fun), float(inner.x)
+    return best, top
