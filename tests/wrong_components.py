@@ -141,6 +141,12 @@ def wrong_losses(unit: float) -> list[tuple[str, Case]]:
     def wide(edge: float) -> Any:
         return type("WideDistance", (ExactDistance,), {"edge": edge})()
 
+    def twice_bent(_: Any, y: Any, z: Any) -> Any:
+        return 2 * Bent(unit).gradient(y, z)
+
+    def stepped(factor: float) -> Any:
+        return with_method(Distance, prox=lambda _, y, z, step: Distance().prox(y, z, factor * step))
+
     def square_prox(_: Any, y: Any, z: Any, step: Any) -> Any:
         return (z + 2 * step * y) / (1 + 2 * step)
 
@@ -159,15 +165,15 @@ def wrong_losses(unit: float) -> list[tuple[str, Case]]:
         ("derivative of another loss", Case(with_method(Square, gradient=lambda _, y, z: Bent(unit).gradient(y, z)), squared)),
         (
             "bounded derivative times 2",
-            Case(with_method(Bent, unit, gradient=lambda _, y, z: 2 * Bent(unit).gradient(y, z)), bent),
+            Case(with_method(Bent, unit, gradient=twice_bent), bent),
         ),
         (
             "prox with twice the step",
-            Case(with_method(Distance, prox=lambda _, y, z, t: Distance().prox(y, z, 2 * t)), absolute),
+            Case(stepped(2.0), absolute),
         ),
         (
             "prox with half the step",
-            Case(with_method(Distance, prox=lambda _, y, z, t: Distance().prox(y, z, t / 2)), absolute),
+            Case(stepped(0.5), absolute),
         ),
         ("prox of another loss", Case(with_method(Distance, prox=square_prox), absolute)),
         ("conjugate times 0.9", Case(with_method(ExactSquare, conjugate=lambda _, y, s: 0.9 * (s * y + s**2 / 4)), squared)),
@@ -223,6 +229,12 @@ def wrong_structures() -> list[tuple[str, Case]]:
     def wide(edge: float) -> Any:
         return type("WideTrace", (ExactTrace,), {"edge": edge})()
 
+    def square_prox(_: Any, A: Any, step: float) -> Any:
+        return SquareMethods().prox(A, step)
+
+    def root(_: Any, A: Any) -> float:
+        return np.sqrt(max(float(np.trace(A)), 0))
+
     def square_conjugate(_: Any, S: Any) -> float:
         return 0.9 * float(np.vdot(S, S)) / 4
 
@@ -232,7 +244,7 @@ def wrong_structures() -> list[tuple[str, Case]]:
         ("prox with 1.01 times the step", Case(stepped(1.01), trace)),
         (
             "prox of another penalty",
-            Case(with_method(TraceMethods, prox=lambda _, A, step: SquareMethods().prox(A, step)), trace),
+            Case(with_method(TraceMethods, prox=square_prox), trace),
         ),
         ("prox without the cone", Case(with_method(SquareMethods, prox=lambda _, A, step: A / (1 + 2 * step)), frobenius)),
         ("conjugate times 0.9", Case(with_method(SquareMethods, conjugate=square_conjugate), frobenius)),
@@ -241,6 +253,6 @@ def wrong_structures() -> list[tuple[str, Case]]:
         ("value times 0.5", Case(with_method(TraceMethods, value=lambda _, A: 0.5 * float(np.trace(A))), 0.5 * trace)),
         (
             "value that is not convex",
-            Case(with_method(TraceMethods, value=lambda _, A: np.sqrt(max(float(np.trace(A)), 0))), None),
+            Case(with_method(TraceMethods, value=root), None),
         ),
     ]

@@ -96,13 +96,15 @@ def _structure_errors(problem: Problem, point: Iterate, dual: DualPoint, room: f
     if not isinstance(held, np.ndarray) or max(held.shape) > MAX_SIZE:
         return
     for structure, part, A in _parts(problem.structure, c * root, held):
-        S, size = part.T @ part, float(np.trace(A))
+        S = part.T @ part
+        if not np.any(S):
+            continue
+        size = max(float(np.trace(A)), problem.scale / float(np.trace(S)))  # of structures that the objective can pay for
         for weight, member in structure.summands:
-            if member.user_written and not member.known and np.any(S):
-                length = size if size > 0 else 1.0
-                if weight * of_structures.prox_excess(member, S / weight, A, length) > room:
+            if member.user_written and not member.known:
+                if weight * of_structures.prox_excess(member, S / weight, A, size) > room:
                     yield STRUCTURE_PROX.format(name=_name(member))
-                if weight * of_structures.conjugate_excess(member, S / weight, A, length) > room:
+                if weight * of_structures.conjugate_excess(member, S / weight, A, size) > room:
                     yield STRUCTURE_CONJUGATE.format(name=_name(member))
 
 

@@ -408,7 +408,7 @@ class Problem(Value):
         return best_scaling(*self._bound_along(G, W, near, self.correlate(G) if Z is None else Z))[0]
 
     def _structure_root(self, Z: Array, W: Array | None) -> tuple[Array, bool]:
-        """The root of ``S``, what the structure sees of ``Phi'G`` after the ridge took its part; and whether on the features."""
+        """The root of ``S``, what the structure sees of ``Phi'G`` beside a ridge, and whether on the features."""
         Z = Z if W is None or not self.ridge > 0 else Z - 2 * self.ridge * W
         feature_side = self.structure.on_features or (self.structure.either_side and self.n_features < self.n_tasks)
         return (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha)), feature_side

@@ -199,7 +199,7 @@ class ConicPenalty(Penalty):
         return scaled.penalty_unit * float(problem.value) if self._solve(problem, B) else np.inf
 
     @property
-    def minimum(self) -> tuple[Array, float]:  # type: ignore[override]
+    def minimum(self) -> tuple[Array, float]:
         """In the units of the structures, which are known after the first best structure."""
         with self._lock:
             return self.scaled.minimum
