@@ -67,9 +67,10 @@ def conjugate_excess(loss: Loss, y: Array, s: Array, z: Array, length: float, sl
     """By how much the conjugate at ``s`` is too small: it bounds the minimum of a fit only where it is not."""
     with np.errstate(all="ignore"):
         claimed = loss.conjugate(y, s)
-        noise = 8 * _noise(loss.conjugate, y, s, loss.targets == "numbers")
-        noise = np.minimum(noise, MAX_NOISE * (np.abs(s * z) + np.abs(claimed)))
-    return excess(loss, y, s, z, claimed + np.nan_to_num(noise), length, slope)
+        if not loss.proof:  # a numerical conjugate has its own rounding in it
+            noise = 8 * _noise(loss.conjugate, y, s, loss.targets == "numbers")
+            claimed = claimed + np.nan_to_num(np.minimum(noise, MAX_NOISE * (np.abs(s * z) + np.abs(claimed))))
+    return excess(loss, y, s, z, claimed, length, slope)
 
 
 def gradient_excess(loss: Loss, y: Array, z: Array, length: float) -> Array:
