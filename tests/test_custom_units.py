@@ -62,7 +62,8 @@ def test_constraints_hold_and_bounds_are_true_in_any_units(name):
         assert certificate.dual / unit**2 <= truth + 1e-7 * scale
         value = PENALTIES[name](cp.Constant(found.A / size), 1.0, 1.0)
         if name != "another variable":
-            assert all(np.max(constraint.violation()) <= 1e-6 for constraint in value[1])
+            with np.errstate(all="ignore"):  # CVXPY divides by norms that may be 0
+                assert all(np.max(constraint.violation()) <= 1e-6 for constraint in value[1])
         if name == "band":
             assert np.abs(found.A[FAR]).max() <= 1e-7 * np.abs(found.A).max()
 

@@ -59,9 +59,7 @@ def test_a_wrong_structure_is_labelled(name, unit):
 def test_the_user_is_warned_and_the_method_is_named():
     X, Y = data()
     wrong = dict(components.wrong_losses(1.0))["derivative times 0.5"].component
-    with pytest.warns(
-        ConvergenceWarning, match=r"Not certified: WrongSquare.gradient is not the derivative of WrongSquare.value"
-    ):
+    with pytest.warns(ConvergenceWarning, match=r"Not certified: WrongSquare.gradient is not the derivative"):
         model = MultiTaskRegressor(loss=wrong).fit(X, Y)
     assert model.certificate_.status == "contradiction"
     wrong = dict(components.wrong_structures())["conjugate without a domain"].component

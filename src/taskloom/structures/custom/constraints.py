@@ -69,8 +69,11 @@ class ConstraintUnits:
         """By how much ``A`` violates a constraint, in units of it at the size of ``A``; without other variables."""
         units = self.at(float(np.abs(A).max(initial=0.0)))
         self.variable.save_value(A)
-        pairs = zip(self.constraints, units, strict=True)
-        return max((float(np.max(c.violation() / unit, initial=0.0)) for c, unit in pairs), default=0.0)
+        with np.errstate(all="ignore"):  # CVXPY divides by norms that may be 0
+            violations = [
+                float(np.max(c.violation() / unit, initial=0.0)) for c, unit in zip(self.constraints, units, strict=True)
+            ]
+        return max(violations, default=0.0)
 
 
 def _largest(constraint: Any, sides: list[Array]) -> Array:
