@@ -68,7 +68,7 @@ def _name(component: Any) -> str:
 def _loss_errors(problem: Problem, point: Iterate, dual: DualPoint | None, room: float) -> Iterator[str]:
     obs = problem.observations
     bounded = dual is not None and problem.structure.convex
-    s = -problem.dual_scale(dual)[1] * dual.G / obs.weight if bounded and dual is not None else point.gradients
+    s = -dual.scale * dual.G / obs.weight if bounded and dual is not None else point.gradients
     pieces: Any = problem.loss.pieces if isinstance(problem.loss, Mixed) else [((np.arange(obs.y.size),), problem.loss)]
     for (indices,), loss in pieces:
         if loss.user_written:
@@ -92,10 +92,11 @@ def _errors_of_loss(loss: Loss, y: Array, z: Array, s: Array, weight: Array, roo
 
 
 def _structure_errors(problem: Problem, point: Iterate, dual: DualPoint, room: float) -> Iterator[str]:
-    held, (root, c) = point.structure(problem), problem.dual_scale(dual)
+    held, W = point.structure(problem), np.zeros(()) if dual.iterate is None else dual.iterate.W
+    root = problem.seen_by_structure(dual.scale * (dual.Z - 2 * problem.ridge * W)) / (2 * np.sqrt(problem.alpha))
     if not isinstance(held, np.ndarray) or max(held.shape) > MAX_SIZE:
         return
-    for structure, part, A in _parts(problem.structure, c * root, held):
+    for structure, part, A in _parts(problem.structure, root, held):
         S = part.T @ part
         if not np.any(S):
             continue

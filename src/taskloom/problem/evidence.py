@@ -53,11 +53,12 @@ class Iterate:
 
 
 class DualPoint(NamedTuple):
-    """A dual candidate with ``Z = Phi'G``, and the iterate that it was made from."""
+    """A dual candidate with ``Z = Phi'G``, the iterate that it was made from, and the ``c`` of its bound ``D(c G)``."""
 
     G: Array
     Z: Array
     iterate: Iterate | None = None
+    scale: float = 1.0
 
 
 class Evidence(NamedTuple):
@@ -106,9 +107,9 @@ def evidence(problem: Problem, point: Iterate, tol: float) -> Evidence:
         elif best is not None:
             break
         Z = problem.correlate(G) if Z is None else Z
-        bound = problem.dual(G, point.W, point.A, Z)
+        bound, scale = problem.scaled_dual(G, point.W, point.A, Z)
         if best is None or bound > dual:
-            dual, best = bound, DualPoint(G, Z, point)
+            dual, best = bound, DualPoint(G, Z, point, scale)
         if projected is None or not tol < problem.relative(primal - dual) < MAX_GAP_TO_PROJECT_AGAIN * tol:
             break
     assert Z is not None

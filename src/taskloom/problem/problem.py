@@ -405,18 +405,34 @@ class Problem(Value):
         float
             A lower bound on the minimum.
         """
-        return best_scaling(*self._bound_along(G, W, near, self.correlate(G) if Z is None else Z))[0]
+        return self.scaled_dual(G, W, near, self.correlate(G) if Z is None else Z)[0]
 
-    def _structure_root(self, Z: Array, W: Array | None) -> tuple[Array, bool]:
-        """The root of ``S``, what the structure sees of ``Phi'G`` beside a ridge, and whether on the features."""
-        Z = Z if W is None or not self.ridge > 0 else Z - 2 * self.ridge * W
+    def scaled_dual(self, G: Array, W: Array | None, near: Array | None, Z: Array) -> tuple[float, float]:
+        """The best ``D(c G)`` as ``dual`` gives it, and its ``c``.
+
+        Parameters
+        ----------
+        G : ndarray of shape (n_observations,)
+            A dual candidate.
+        W : ndarray of shape (r, T) or None
+            The primal guess that says how a ridge splits ``Z``.
+        near : ndarray or None
+            The structure that goes with ``W``.
+        Z : ndarray of shape (r, T)
+            ``Phi'G``.
+
+        Returns
+        -------
+        tuple of (float, float)
+            A lower bound on the minimum, and the scale of the candidate that attains it.
+        """
+        ridge_part = 0.0
+        if self.ridge > 0 and W is not None:
+            Z2 = 2 * self.ridge * W
+            ridge_part = float(np.vdot(Z2, Z2)) / (4 * self.ridge)
+            Z = Z - Z2
         feature_side = self.structure.on_features or (self.structure.either_side and self.n_features < self.n_tasks)
-        return (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha)), feature_side
-
-    def _bound_along(self, G: Array, W: Array | None, near: Array | None, Z: Array) -> tuple[Callable[[float], float], float]:
-        """``c -> D(c G)``, and the largest ``c^2`` at which it is finite."""
-        ridge_part = self.ridge * float(np.vdot(W, W)) if self.ridge > 0 and W is not None else 0.0
-        root, feature_side = self._structure_root(Z, W)
+        root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
         max_scale, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
         obs = self.observations
         gradients = -G / obs.weight
@@ -425,25 +441,7 @@ class Problem(Value):
             conjugate_term = float(obs.weight @ self.loss.conjugate(obs.y, c * gradients))
             return -conjugate_term - conjugate(c * c) - c * c * ridge_part
 
-        return bound, max_scale
-
-    def dual_scale(self, point: certify.DualPoint) -> tuple[Array, float]:
-        """What the structure sees of a dual candidate, on its own side, and the ``c`` at which ``D(c G)`` is largest.
-
-        Parameters
-        ----------
-        point : DualPoint
-            The dual candidate, with the iterate that it was made from.
-
-        Returns
-        -------
-        tuple of (ndarray, float)
-            A root of ``S``, and ``c``.
-        """
-        W, near = (None, None) if point.iterate is None else (point.iterate.W, point.iterate.A)
-        root, feature_side = self._structure_root(point.Z, W)
-        root = root.T if feature_side and not self.structure.on_features else root
-        return root, best_scaling(*self._bound_along(point.G, W, near, point.Z))[1]
+        return best_scaling(bound, max_scale)
 
     evidence = certify.evidence
     evidence_of_constants = certify.evidence_of_constants
