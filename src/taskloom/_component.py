@@ -50,6 +50,11 @@ class Component:
             if not (is_number(value) and _COMPARE[sign](value, float(bound))):
                 raise ValueError(f"{type(self).__name__} needs a finite {name} {needed}, got {name}={value!r}")
 
+    @property
+    def user_written(self) -> bool:
+        """Whether a user wrote methods of this component, so that they may contradict each other."""
+        return type(self).__module__.partition(".")[0] != "taskloom"
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name.
 

@@ -58,6 +58,10 @@ class CustomLoss(Loss):
             of_differences=bool(getattr(self.loss, "of_differences", False)),
         )
 
+    @property
+    def user_written(self) -> bool:
+        return True
+
     def fresh(self) -> CustomLoss:
         return CustomLoss(self.loss)
 
@@ -94,7 +98,8 @@ class CustomLoss(Loss):
         if self._method("curvature") is not None:
             return self._call("curvature", y, z)
         h = 1e-5 * np.maximum(np.maximum(np.abs(z), np.abs(y)), numeric.typical_size(y))
-        return np.clip((self.gradient(y, z + h) - self.gradient(y, z - h)) / (2 * h), 0.0, self.max_curvature)
+        with np.errstate(all="ignore"):  # both may have overflowed
+            return np.clip((self.gradient(y, z + h) - self.gradient(y, z - h)) / (2 * h), 0.0, self.max_curvature)
 
     def majorant(self, y: Array, z: Array) -> Array:
         """With an unbounded curvature: the largest one near ``z``; on a linear piece the mean one between ``y`` and ``z``."""

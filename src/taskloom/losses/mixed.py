@@ -40,6 +40,10 @@ class Mixed(Loss):
         vars(self).update(smooth=all(part.smooth for part in self.parts), is_surrogate=surrogate, proof=proof)
 
     @property
+    def user_written(self) -> bool:
+        return any(part.user_written for part in self.parts)
+
+    @property
     def max_curvature(self) -> float:  # type: ignore[override]
         return max(part.max_curvature for _, part in self.pieces)
 

@@ -102,14 +102,14 @@ def _tangents(value: Callable, y: Array, s: Array, lower: tuple[Array, Array], u
 
 
 def interval(gradients: Callable[[Array, Array], Array], y: Array) -> tuple[Array, Array]:
-    """The limits of the gradient on both sides; infinite where it is unbounded."""
+    """The limits of the gradient on both sides; infinite where it is unbounded.
+
+    Gradients increase, so that the largest one of several points is the closest to its limit. The farthest ones may overflow,
+    as ``r / sqrt(1 + r^2)`` does, to zero.
+    """
     edges = []
     for sign in (-1.0, 1.0):
-        edge = np.full(y.shape, np.nan)
-        for size in FAR:
-            missing = np.isnan(edge)
-            if not missing.any():
-                break
-            edge[missing] = gradients(y[missing], np.full(int(missing.sum()), sign * size))
+        found = [sign * gradients(y, np.full(y.shape, sign * size)) for size in FAR]
+        edge = sign * np.fmax.reduce(found)
         edges.append(np.where(np.abs(edge) > UNBOUNDED, sign * np.inf, edge))
     return np.minimum(edges[0], 0.0), np.maximum(edges[1], 0.0)

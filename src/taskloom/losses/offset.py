@@ -17,6 +17,10 @@ class Shifted(Loss):
     def check(self) -> None:
         vars(self).update(smooth=self.loss.smooth, targets=self.loss.targets, max_curvature=self.loss.max_curvature)
 
+    @property
+    def user_written(self) -> bool:
+        return self.loss.user_written
+
     def pick(self, which: Array | tuple[Array, ...]) -> Shifted:
         return Shifted(self.loss.pick(which), self.offset[which])
 

@@ -55,11 +55,12 @@ class Iterate:
 
 
 class DualPoint(NamedTuple):
-    """A dual candidate with ``Z = Phi'G``, and the iterate that it was made from."""
+    """A dual candidate with ``Z = Phi'G``, the iterate that it was made from, and the ``c`` of its bound ``D(c G)``."""
 
     G: Array
     Z: Array
     iterate: Iterate | None = None
+    scale: float = 1.0
 
 
 class Evidence(NamedTuple):
@@ -108,9 +109,9 @@ def evidence(problem: Problem, point: Iterate, tol: float) -> Evidence:
         elif best is not None:
             break
         Z = problem.correlate(G) if Z is None else Z
-        bound = problem.dual(G, point.W, point.A, Z)
+        bound, scale = problem.best_on_line(G, point.W, point.A, Z)
         if best is None or bound > dual:
-            dual, best = bound, DualPoint(G, Z, point)
+            dual, best = bound, DualPoint(G, Z, point, scale)
         if projected is None or not tol < problem.relative(primal - dual) < MAX_GAP_TO_PROJECT_AGAIN * tol:
             break
     assert Z is not None
@@ -129,7 +130,8 @@ def _near_unpenalised(problem: Problem, found: DualPoint, point: Iterate) -> tup
     _, c = problem.best_on_line(found.G, point.W, point.A, found.Z - left, origin)
     G = problem.dual_candidate(-(origin + c * (found.G - origin)) / problem.observations.weight)
     Z = problem.correlate(G)
-    return problem.dual(G, point.W, point.A, Z), DualPoint(G, Z, point)
+    bound, scale = problem.best_on_line(G, point.W, point.A, Z)
+    return bound, DualPoint(G, Z, point, scale)
 
 
 def evidence_of_constants(problem: Problem) -> Evidence:

@@ -24,6 +24,7 @@ from ..losses import Loss, as_loss
 from ..structures import Structure, as_structure
 from ..structures.base import Ray
 from . import evidence as certify
+from .component_errors import component_error
 from .model import Model, Targets
 
 Array = np.ndarray
@@ -450,6 +451,7 @@ class Problem(Value):
     evidence_of_constants = certify.evidence_of_constants
     settled = certify.settled
     excess = certify.excess
+    component_error = component_error
 
     # --- the gap, relative to the intercept-only model ----------------------------------------------------------
 

@@ -42,8 +42,7 @@ STATUS = {
         "objective of the coefficients is another by {off:.1e} (relative; tol={tol:.1e}). Centre X, as by StandardScaler"
     ),
     "contradiction": (
-        "The bound {dual:.10g} lies above the objective {primal:.10g} of a point: no minimum can, so a component is wrong, or "
-        "too inexact in these units, and nothing is proved after {n_iter} iterations. Check components of your own with "
+        "Not certified: {why}. Nothing is proved after {n_iter} iterations. Check components of your own with "
         "taskloom.testing.check_structure and check_loss, and bring y and alpha to units of about 1"
     ),
     "change": (
@@ -57,6 +56,10 @@ STATUS = {
 }
 
 
+ABOVE = (
+    "the bound {dual:.10g} lies above the objective {primal:.10g} of a point: no minimum can, so a component is wrong, or too "
+    "inexact in these units"
+)
 NOT_CONVEX = " The problem is not convex: a converged fit is a stationary point, without a bound on the minimum."
 
 
@@ -68,11 +71,11 @@ def reached(relative_gap: float, stationarity: float | None) -> str:
 
 
 def sentence(
-    status: str, relative_gap: float, stationarity: float | None, n_iter: int, tol: float, solver: str, **bounds: float
+    status: str, relative_gap: float, stationarity: float | None, n_iter: int, tol: float, solver: str, why: str = ""
 ) -> str:
     """The message of a certificate; the solver is named unless the fit is optimal."""
     measure = reached(relative_gap, stationarity)
-    words = STATUS[status].format(n_iter=n_iter, relative_gap=relative_gap, measure=measure, tol=tol, **bounds)
+    words = STATUS[status].format(n_iter=n_iter, relative_gap=relative_gap, measure=measure, tol=tol, why=why)
     named = "" if status == "optimal" else f" ({solver})"
     return f"{words}{named}.{'' if stationarity is None or status == 'stationary' else NOT_CONVEX}"
 

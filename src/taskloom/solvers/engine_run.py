@@ -48,6 +48,10 @@ class RemoteProblem:
     def settled(self, point: Any) -> tuple[Any, float]:
         return point, 0.0
 
+    def component_error(self, point: Any, dual: Any, room: float) -> str:
+        """The loss is the library's own, and the structure one of its spectral ones."""
+        return ""
+
     def enlarged(self, point: Point, tol: float, moved: bool, stalled: bool) -> Any | None:
         """Enlarge the basis of the features, if it is a restriction, and return weights to continue from; else ``None``.
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..problem.evidence import Evidence
-from ..problem.solution import Certificate, History, rounded_gap, sentence
+from ..problem.solution import ABOVE, Certificate, History, rounded_gap, sentence
 
 BOUND_ROUNDING = 1e-9  # relative rounding error that primal and dual values may have
 MAX_STALLED_CERTIFICATES = 300  # certificates without a decrease of the gap after which a fit stops as stalled,
@@ -40,6 +40,10 @@ class Certifiable(Protocol):
 
     @property
     def notes(self) -> Sequence[str]: ...  # remarks for the message of the certificate
+
+    def component_error(self, point: Any, dual: Any, room: float) -> str:
+        """A contradiction between methods of a component that a user wrote; empty if there is none."""
+        ...
 
     def settled(self, point: Any) -> tuple[Any, float]:
         """The point with the best structure for its weights, and by how much its objective is lower."""
@@ -117,8 +121,20 @@ class Record:
             return False
         problem = self.problem
         numeric = 100 if problem.structure.proof or problem.loss.proof else 1  # numerical conjugates are less accurate
-        room = BOUND_ROUNDING * (abs(self.primal) + abs(self.dual)) + 1e-3 * self.tol * problem.scale
-        return self.dual - self.primal > numeric * room + problem.rounding_floor
+        return self.dual - self.primal > numeric * self._room + problem.rounding_floor
+
+    @property
+    def _room(self) -> float:
+        """How wrong the bound may be: what rounding makes of it, and little compared with the tolerance."""
+        sizes = [abs(bound) for bound in (self.primal, self.dual) if np.isfinite(bound)]
+        return BOUND_ROUNDING * sum(sizes) + 1e-3 * self.tol * self.problem.scale
+
+    def _contradiction(self) -> str:
+        """Why nothing is proved: bounds that exclude each other, or a component of the user that contradicts itself."""
+        if self.contradicted:
+            return ABOVE.format(dual=self.dual, primal=self.primal)
+        dual = self.dual_point if self.convex and np.isfinite(self.dual) else None
+        return self.problem.component_error(self.point, dual, self._room + self.problem.rounding_floor)
 
     def status(self, finished: str | None) -> str | None:
         """The status with which the last certificate ends the fit, if it does; ``finished`` is what the solver says."""
@@ -192,10 +208,11 @@ class Record:
         residual = None if self.convex else self.stationarity
         if self.convex and status in ("stalled", "max_iter", "time_limit") and self.relative_gap <= self.tol:
             status = "optimal"  # with the best structure
-        status = "contradiction" if self.contradicted else status
+        why = self._contradiction()
+        status = "contradiction" if why else status
         primal, dual, gap, relative = map(float, (self.primal, self.dual, self.gap, self.relative_gap))
-        message = sentence(status, relative, residual, len(self.history), self.tol, solver, primal=primal, dual=dual)
-        if status == "contradiction":
+        message = sentence(status, relative, residual, len(self.history), self.tol, solver, why)
+        if why:
             dual, gap, relative = -np.inf, np.inf, np.inf
         message = " ".join([message, *self._notes()])
         certificate = Certificate(primal, dual, gap, relative, status, message, residual)

@@ -126,6 +126,10 @@ class Sum(IterativeStructure):
             )
 
     @property
+    def user_written(self) -> bool:
+        return any(member.user_written for member in self.members)
+
+    @property
     def proof(self) -> str:  # type: ignore[override]
         return next((member.proof for member in self.members if member.proof), "")
 

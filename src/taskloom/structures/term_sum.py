@@ -63,6 +63,10 @@ class TermSum(Structure):
                 raise ValueError("every term needs features")
         return cls(list(structures), list(widths), n_tasks)
 
+    @property
+    def user_written(self) -> bool:
+        return any(variable.structure.user_written for variable in self.variables)
+
     def __repr__(self) -> str:
         return f"TermSum({[type(variable).__name__ for variable in self.variables]})"
 
@@ -84,7 +88,7 @@ class TermSum(Structure):
         """The structure of each term, and its variable."""
         return [(m.structure, a) for m, a in zip(self.variables, self.split(A), strict=True)]
 
-    def _by_root(self, R: Array) -> list[tuple[Structure, Array]]:
+    def by_root(self, R: Array) -> list[tuple[Structure, Array]]:
         """The structure of each term, and its weights, or its ``Z``, in the orientation of the structure."""
         return [(m.structure, m.oriented(r)) for m, r in zip(self.variables, self.features_of(R), strict=True)]
 
@@ -92,22 +96,22 @@ class TermSum(Structure):
         return sum(F.value(a) for F, a in self._by_variable(A))
 
     def squared_norm(self, R: Array, A: Array) -> float:
-        return sum(F.squared_norm(r, a) for (F, r), a in zip(self._by_root(R), self.split(A), strict=True))
+        return sum(F.squared_norm(r, a) for (F, r), a in zip(self.by_root(R), self.split(A), strict=True))
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        found = [F.best_of_root(r, floor) for F, r in self._by_root(R)]
+        found = [F.best_of_root(r, floor) for F, r in self.by_root(R)]
         return np.concatenate([a.ravel() for a, _ in found]), float(sum(penalty for _, penalty in found))
 
     def moments(self, R: Array) -> Array:
         """The concatenated second moments of the terms."""
-        return np.concatenate([F.moments(r).ravel() for F, r in self._by_root(R)])
+        return np.concatenate([F.moments(r).ravel() for F, r in self.by_root(R)])
 
     def prox(self, A: Array, step: float) -> Array:
         return np.concatenate([F.prox(a, step).ravel() for F, a in self._by_variable(A)])
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         nearby = [None] * len(self.variables) if near is None else self.split(near)
-        rays = [F.ray_of_root(r, a) for (F, r), a in zip(self._by_root(R), nearby, strict=True)]
+        rays = [F.ray_of_root(r, a) for (F, r), a in zip(self.by_root(R), nearby, strict=True)]
         return Ray(min(ray.max_scale for ray in rays), lambda c: float(sum(ray.conjugate(c) for ray in rays)))
 
     def root(self, A: Array) -> Any:

@@ -11,7 +11,6 @@ from ...problem.evidence import Iterate, stationarity
 from ...problem.solution import Start
 from .base import Reformulation
 
-
 MAX_GAP_SHARE = 0.3  # of the gap of the original problem, at which a smoothed one is solved accurately enough
 
 

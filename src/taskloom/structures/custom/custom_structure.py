@@ -94,6 +94,10 @@ class CustomStructure(Structure):
         return getattr(self.penalty, name, None) if has_methods(self.penalty) else None
 
     @property
+    def user_written(self) -> bool:
+        return has_methods(self.penalty)  # one in CVXPY has no methods that could contradict each other
+
+    @property
     def proof(self) -> str:  # type: ignore[override]
         if self._optional("conjugate") is not None:
             return ""

@@ -34,16 +34,21 @@ class Penalty(Protocol):
 
     @cached_property
     def minimum(self) -> tuple[Array, float]:
-        """A minimiser of ``F`` by the proximal point method, and an upper bound on ``F*(0) = -min F``."""
-        eye = np.eye(self.n_tasks)
-        A, step = self.prox(eye, 1.0), 10.0
-        for _ in range(40):
-            before, A = A, self.prox(A, step)
-            step = min(10 * step, 1e8)
-            if np.linalg.norm(A - before) <= 1e-12 * max(float(np.linalg.norm(A)), 1e-12):
-                break
-        near = [subgradient(self, A + step * ridge * eye, step) for ridge in RIDGES]
-        return A, min((each.conjugate for each in near if np.linalg.eigvalsh(each.N)[0] >= 0), default=np.inf)
+        """A minimiser of ``F``, and an upper bound on ``F*(0) = -min F``."""
+        return proximal_minimum(self, 1.0, 1.0)
+
+
+def proximal_minimum(F: Penalty, unit: float, cost: float) -> tuple[Array, float]:
+    """A minimiser of ``F`` by the proximal point method, and an upper bound on ``F*(0)``; for structures of this size."""
+    start, first = unit * np.eye(F.n_tasks), unit**2 / cost
+    A, step = F.prox(start, first), 10.0
+    for _ in range(40):
+        before, A = A, F.prox(A, first * step)
+        step = min(10 * step, 1e8)
+        if np.linalg.norm(A - before) <= 1e-12 * max(float(np.linalg.norm(A)), 1e-12 * unit):
+            break
+    near = [subgradient(F, A + step * ridge * start, step * first) for ridge in RIDGES]
+    return A, min((each.conjugate for each in near if np.linalg.eigvalsh(each.N)[0] >= 0), default=np.inf)
 
 
 class Subgradient(NamedTuple):
@@ -94,7 +99,7 @@ def _bounds(F: Penalty, S: Array, near: Array) -> Iterator[tuple[float, float]]:
     """Pairs of a scale ``c`` and an upper bound on ``F*(c S)``, until one is tight for ``c = 1``."""
     size_of_S = float(np.abs(np.linalg.eigvalsh(S)).sum())  # in a sum of structures S may be indefinite
     level = size_of_S / len(S)
-    unit = max(float(np.trace(near)), 1e-12) / max(size_of_S, TINY)
+    unit = (float(np.trace(near)) or 1e-12) / max(size_of_S, TINY)
     below = float(np.vdot(S, near)) - F.value(near)
     for size, ridge in STEPS_AND_RIDGES:
         N, P, bound = subgradient(F, near + size * unit * (S + ridge * level * np.eye(len(S))), size * unit)
@@ -174,7 +179,7 @@ def best_candidate(F: Penalty, R: Array, candidates: list[Array]) -> tuple[Array
     values = [penalty_with(F, R, A) for A in candidates]
     if not np.isfinite(min(values)):
         A = next((A for A in candidates if np.isfinite(F.value(A))), candidates[0])
-        level = max(float(np.trace(A)) / len(A), 1e-12)
+        level = float(np.trace(A)) / len(A) or 1e-12
         inside = F.prox(level * np.eye(len(A)), 1e-6 * level)
         candidates = [(1 - share) * A + share * inside for share in (1e-12, 1e-9, 1e-6, 1e-3)]
         values = [penalty_with(F, R, A) for A in candidates]
