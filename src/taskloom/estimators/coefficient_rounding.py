@@ -17,7 +17,7 @@ import numpy as np
 
 from ..features.kernels import LinearFeatures, column_sizes
 from ..problem import Problem
-from ..problem.solution import STATUS, Certificate, Solution, reached
+from ..problem.solution import STATUS, Certificate, Solution, reached, rounded_gap
 from .decision import responses
 from .fitted import FittedState, Prepared
 
@@ -61,7 +61,7 @@ def with_excess(
     if relative(abs(excess)) > tol and kernel:  # the bound is about the kernel before rounding, and no more exact
         dual -= abs(excess)
     primal = max(certificate.primal + excess, dual)
-    gap = max(primal - dual, certificate.gap)
+    gap = rounded_gap(primal, dual)
     changed = replace(certificate, primal=primal, dual=dual, gap=gap, relative_gap=relative(gap, abs(primal)))
     spoiled = changed.relative_gap > tol if certificate.optimal else relative(abs(excess)) > tol
     if not spoiled:

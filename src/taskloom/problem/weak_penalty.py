@@ -58,7 +58,7 @@ def without_correlations(problem: Problem, G: Array, Z: Array) -> tuple[Array, A
         s = np.clip(s + change, s - MAX_ROOM_SHARE * below, s + MAX_ROOM_SHARE * above)
         G = -obs.weight * s
         Z = problem.correlate(G)
-        open_ = np.linalg.norm(Z, axis=0) > goal
+        open_ = ~(np.linalg.norm(Z, axis=0) <= goal)  # gradients of a wrong loss may overflow
         if not open_.any():
             break
     return np.where(open_[obs.task], 0.0, G), np.where(open_, 0.0, Z)
@@ -81,7 +81,10 @@ def _least_change(problem: Problem, room: Array, Z: Array, total: Array) -> Arra
             size = np.maximum(w.sum(axis=1), np.finfo(float).tiny)
             mean, share = times_transposed(X, w) / size[:, None], total[batch.tasks] / size
             X, target = X - mean[:, None, :], target - mean * total[batch.tasks][:, None]
-        values, V = np.linalg.eigh(np.matmul(X.transpose(0, 2, 1), w[:, :, None] * X))
+        K = np.matmul(X.transpose(0, 2, 1), w[:, :, None] * X)
+        if not np.isfinite(K).all():
+            continue
+        values, V = np.linalg.eigh(K)
         kept = values > RELATIVE_ROUNDING * np.maximum(values[:, -1:], np.finfo(float).tiny)
         along = np.divide(times_transposed(V, target), values, out=np.zeros_like(target), where=kept)
         out[batch.place[batch.mask]] = (w * (times(X, times(V, along)) + share[:, None]))[batch.mask]
