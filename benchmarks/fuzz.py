@@ -1,10 +1,12 @@
-"""Fuzz the files that taskloom reads: model files (structured mutations of real ones) and tables (through the commands).
+"""Fuzz the files that taskloom reads: model files (structured mutations of real ones, and ones that ask for far more work or
+memory than their size) and tables (through the commands).
 
     python benchmarks/fuzz.py --mutations 100000 --seed 0
 
 Every file must be used, or refused in one sentence: no other exception, nothing of it runs (pickles in it carry a canary), no
 memory blow-up (the process may grow by 2 GiB of address space), at most ten CPU seconds a case, and of the output the old file
-or the whole new one. Case ``k`` of a seed is always the same; ``--only model:17`` shows one. Files that fail are written to
+or the whole new one. Heavy model files and hostile tables are judged in a process each: loading may take three CPU seconds and
+a gibibyte. Case ``k`` of a seed is always the same; ``--only model:17`` or ``heavy:3`` shows one. Files that fail are written to
 ``--failures``, for a test. Writes benchmarks/results/fuzz.json and fuzz.md as it goes; the same command goes on where a run was
 stopped, ``--anew`` does not.
 """
@@ -31,8 +33,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutations", type=int, default=100_000, help="model files")
     parser.add_argument("--tables", type=int, help="tables; default: a twentieth of the mutations")
+    parser.add_argument("--heavy", type=int, help="heavy model files; default: a fiftieth of the mutations")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", metavar="WHAT:K", help="one case, such as model:17 or table:3")
+    parser.add_argument("--only", metavar="WHAT:K", help="one case, such as model:17, heavy:2 or table:3")
     parser.add_argument("--anew", action="store_true", help="do not go on from the results that are there")
     parser.add_argument("--failures", type=Path, default=HERE / "results" / "fuzz-failures", help="where files that fail go")
     parser.add_argument("--results", type=Path, default=HERE / "results")
@@ -47,6 +50,7 @@ def main() -> int:
             "large tables": len(table_files.LARGE),
             "tables": asked.mutations // 20 if asked.tables is None else asked.tables,
             "model files": asked.mutations,
+            "heavy model files": asked.mutations // 50 if asked.heavy is None else asked.heavy,
         }
         return run(fuzzer, wanted, asked)
 
@@ -75,7 +79,12 @@ def run(fuzzer: fuzzing.Fuzzer, wanted: dict[str, int], asked: argparse.Namespac
         atomic_write(asked.results / "fuzz.md", text.encode())
         return text
 
-    for what in ("model files", "tables", "large tables"):  # the large ones last: they set the peak of the memory
+    for what in (
+        "model files",
+        "heavy model files",
+        "tables",
+        "large tables",
+    ):  # the large ones last: they set the peak of the memory
         before, tally = fuzzing.peak(), tallies[what]
         while tally.done < wanted[what]:
             fuzzer.judge_next(what, tally)
