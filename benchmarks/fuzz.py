@@ -6,7 +6,7 @@ memory than their size) and tables (through the commands).
 Every file must be used, or refused in one sentence: no other exception, nothing of it runs (pickles in it carry a canary), no
 memory blow-up (the process may grow by 2 GiB of address space), at most ten CPU seconds a case, and of the output the old file
 or the whole new one. Heavy model files and hostile tables are judged in a process each: loading may take three CPU seconds and
-a gibibyte. Case ``k`` of a seed is always the same; ``--only model:17`` or ``heavy:3`` shows one. Files that fail are written to
+a gibibyte. Case ``k`` of a seed is always the same; ``--only model:17`` or ``heavy:3`` shows one. Files that fail go to
 ``--failures``, for a test. Writes benchmarks/results/fuzz.json and fuzz.md as it goes; the same command goes on where a run was
 stopped, ``--anew`` does not.
 """
