@@ -33,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutations", type=int, default=100_000, help="model files")
     parser.add_argument("--tables", type=int, help="tables; default: a twentieth of the mutations")
-    parser.add_argument("--heavy", type=int, help="heavy model files; default: a fiftieth of the mutations")
+    parser.add_argument("--heavy", type=int, help="heavy model files; default: a fiftieth; a twentieth as many tables")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", metavar="WHAT:K", help="one case, such as model:17, heavy:2 or table:3")
     parser.add_argument("--anew", action="store_true", help="do not go on from the results that are there")
@@ -49,6 +49,7 @@ def main() -> int:
         wanted = {
             "large tables": len(table_files.LARGE),
             "tables": asked.mutations // 20 if asked.tables is None else asked.tables,
+            "heavy tables": asked.mutations // 1000 if asked.heavy is None else asked.heavy // 20,
             "model files": asked.mutations,
             "heavy model files": asked.mutations // 50 if asked.heavy is None else asked.heavy,
         }
@@ -67,7 +68,7 @@ def run(fuzzer: fuzzing.Fuzzer, wanted: dict[str, int], asked: argparse.Namespac
 
     def write() -> str:
         record: dict[str, Any] = {
-            "command": f"python benchmarks/fuzz.py --mutations {asked.mutations} --seed {asked.seed}",
+            "command": " ".join(["python benchmarks/fuzz.py", *sys.argv[1:]]),
             "seed": asked.seed,
             "wanted": wanted,
             "CPU seconds": round(spent + time.process_time() - began, 1),

@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 import taskloom
 from taskloom import ModelFileError
 
-from . import heavy_files, model_files, table_files
+from . import heavy_files, heavy_tables, model_files, table_files
 from .check import TooSlow, limited
 from .judging import LOADED, REFUSED, SECONDS, fault, is_sentence, judge_command, meant
 
@@ -77,6 +77,20 @@ def apart(judged: Callable[[], tuple[str, str]]) -> tuple[str, str]:
     return outcome, detail
 
 
+def judge_heavy_command(argv: list[str]) -> tuple[str, str]:
+    """What a command makes of a table, if it takes little time and memory."""
+    before = peak()
+    try:
+        with limited(SECONDS):
+            outcome, detail = judge_command(argv)
+    except TooSlow:
+        outcome, detail = "FAILURE(too slow)", f"more than {SECONDS:g} CPU seconds"
+    except BaseException as error:
+        outcome, detail = f"FAILURE({type(error).__name__})", fault(error)
+    grown = peak() - before
+    return (outcome, detail) if grown <= LOAD_ROOM >> 20 else ("FAILURE(memory)", f"{grown:.0f} MiB; {outcome}: {detail}")
+
+
 def _load_and_predict(path: Path) -> tuple[str, str]:
     began, before = time.process_time(), peak()
     try:
@@ -93,7 +107,8 @@ def _load_and_predict(path: Path) -> tuple[str, str]:
     try:
         rows = rows_for(model)
         found = model.predict(rows)
-        if getattr(model, "_training", None) is not None:
+        last = model[-1] if isinstance(model, Pipeline) else model
+        if last._state.training is not None:
             model.predict(rows, return_std=True)
     except ValueError as error:
         return (LOADED, f"predict refuses: {error}") if meant(error) else ("FAILURE(predict)", fault(error))
@@ -191,6 +206,10 @@ class Fuzzer:
         elif what == "heavy model files":
             kind, data = heavy_files.draw(self.seed, k, self.seeds, self.largest)
             good = tally.judge(k, kind, lambda: apart(lambda: self._model(data)), children=True)
+        elif what == "heavy tables":
+            kind, argv = self._heavy_table(k)
+            tally.judge(k, kind, lambda: apart(lambda: judge_heavy_command(argv)), children=True)
+            return
         else:  # one of each: too large to be kept, or to be drawn by the thousand
             kind, make = list(table_files.LARGE.items())[k]
             tally.judge(k, kind, lambda: self._table(make(), [], "fit"))
@@ -198,7 +217,15 @@ class Fuzzer:
         if not good:
             self._keep(f"{what.split()[0]}-{self.seed}-{k}", data)
 
+    def _heavy_table(self, k: int) -> tuple[str, list[str]]:
+        for left in self.desk.iterdir():
+            left.unlink()
+        return heavy_tables.draw(self.seed, k, self.desk / "t.csv", self.model, self.desk / "o.csv")
+
     def one(self, what: str, k: int) -> tuple[str, ...]:
+        if what == "heavy-table":
+            kind, argv = self._heavy_table(k)
+            return kind, *argv, *apart(lambda: judge_heavy_command(argv))
         if what == "heavy":
             kind, data = heavy_files.draw(self.seed, k, self.seeds, self.largest)
             return kind, *apart(lambda: self._model(data))

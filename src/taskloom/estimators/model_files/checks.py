@@ -151,7 +151,8 @@ def _labels(classes: Any, count: int) -> bool:
     if not (isinstance(classes, np.ndarray) and classes.shape == (count,)):
         return False
     if classes.dtype.kind not in "OU":
-        return len(np.unique(classes)) == count
+        ordered = np.sort(classes)
+        return bool((ordered[1:] != ordered[:-1]).all())
     labels = classes.tolist()
     check_keys(labels)
     return len(set(labels)) == count
