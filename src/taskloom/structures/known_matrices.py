@@ -121,7 +121,6 @@ class _MatrixOfTasks(KnownStructure):
         given = self._n_described(n_tasks)
         if given != n_tasks:
             raise ValueError(f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
-        self._known(n_tasks)
 
     def matrix(self, n_tasks: int) -> Array:
         return self._given()
@@ -250,7 +249,11 @@ class TaskGraph(_MatrixOfTasks):
             edges_of(self.adjacency)
 
     def _n_described(self, n_tasks: int) -> int:
-        return super()._n_described(n_tasks) if is_matrix(self.adjacency) else n_tasks
+        if is_matrix(self.adjacency):
+            return super()._n_described(n_tasks)
+        if not set(nodes_of(self.adjacency, edges_of(self.adjacency))) <= set(range(n_tasks)):
+            self._known(n_tasks)  # names the node that is no task
+        return n_tasks
 
     def bind(self, tasks: Any) -> Structure:
         """The adjacency matrix in the order of the tasks, from edges between names or positions."""
