@@ -80,12 +80,8 @@ def run(fuzzer: fuzzing.Fuzzer, wanted: dict[str, int], asked: argparse.Namespac
         atomic_write(asked.results / "fuzz.md", text.encode())
         return text
 
-    for what in (
-        "model files",
-        "heavy model files",
-        "tables",
-        "large tables",
-    ):  # the large ones last: they set the peak of the memory
+    # the large ones last: they set the peak of the memory
+    for what in ("model files", "heavy model files", "heavy tables", "tables", "large tables"):
         before, tally = fuzzing.peak(), tallies[what]
         while tally.done < wanted[what]:
             fuzzer.judge_next(what, tally)
