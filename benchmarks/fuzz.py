@@ -63,7 +63,6 @@ def run(fuzzer: fuzzing.Fuzzer, wanted: dict[str, int], asked: argparse.Namespac
     tallies = {what: fuzzing.Tally(kept.get(what)) for what in wanted}
     spent, grown = kept.get("CPU seconds", 0.0), kept.get("MiB added", {})
     began = time.process_time()
-    fuzzing.limit_memory()
     asked.results.mkdir(parents=True, exist_ok=True)
 
     def write() -> str:
@@ -80,8 +79,10 @@ def run(fuzzer: fuzzing.Fuzzer, wanted: dict[str, int], asked: argparse.Namespac
         atomic_write(asked.results / "fuzz.md", text.encode())
         return text
 
-    # the large ones last: they set the peak of the memory
-    for what in ("model files", "heavy model files", "heavy tables", "tables", "large tables"):
+    # heavy ones first: each has limits of its own, and making it may take more; large ones last: they set the peak
+    for what in ("heavy model files", "heavy tables", "model files", "tables", "large tables"):
+        if what == "model files":
+            fuzzing.limit_memory()
         before, tally = fuzzing.peak(), tallies[what]
         while tally.done < wanted[what]:
             fuzzer.judge_next(what, tally)

@@ -37,7 +37,7 @@ def same_text(path: Path, rng: Rng) -> None:
 
 def packed_texts(path: Path, rng: Rng) -> None:
     """Long texts that differ in a few letters, packed to nearly nothing."""
-    n = 600
+    n = 300
     texts = pa.array([f"{k % 7}" + "x" * 2_000_000 for k in range(n)])
     kind = str(rng.choice(["zstd", "gzip", "brotli"]))
     parquet.write_table(pa.table(columns(rng, n) | {"id": texts}), path, compression=kind, use_dictionary=False)
