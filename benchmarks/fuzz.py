@@ -98,7 +98,8 @@ def as_markdown(record: dict[str, Any], tallies: dict[str, fuzzing.Tally]) -> st
     for what, tally in tallies.items():
         rows, most = tally.rows(), record["MiB added"].get(what, 0)
         lines += ["", f"## {what.capitalize()}", ""]
-        lines += [f"{tally.done} of {record['wanted'][what]} cases; the memory of the process grew by {most} MiB.", ""]
+        apart = "each in a process of its own" if what.startswith("heavy") else f"the memory of the process grew by {most} MiB"
+        lines += [f"{tally.done} of {record['wanted'][what]} cases; {apart}.", ""]
         lines += [f"| {' | '.join(rows[0])} |", "|---" * len(rows[0]) + "|"]
         lines += [f"| {' | '.join(map(str, row.values()))} |" for row in rows]
         lines += ["", f"{len(tally.failures)} failures."]
