@@ -1,10 +1,12 @@
-"""Fuzz the files that taskloom reads: model files (structured mutations of real ones) and tables (through the commands).
+"""Fuzz the files that taskloom reads: model files (structured mutations of real ones, and ones that ask for far more work or
+memory than their size) and tables (through the commands).
 
     python benchmarks/fuzz.py --mutations 100000 --seed 0
 
 Every file must be used, or refused in one sentence: no other exception, nothing of it runs (pickles in it carry a canary), no
 memory blow-up (the process may grow by 2 GiB of address space), at most ten CPU seconds a case, and of the output the old file
-or the whole new one. Case ``k`` of a seed is always the same; ``--only model:17`` shows one. Files that fail are written to
+or the whole new one. Heavy model files and hostile tables are judged in a process each: loading may take three CPU seconds and
+a gibibyte. Case ``k`` of a seed is always the same; ``--only model:17`` or ``heavy:3`` shows one. Files that fail go to
 ``--failures``, for a test. Writes benchmarks/results/fuzz.json and fuzz.md as it goes; the same command goes on where a run was
 stopped, ``--anew`` does not.
 """
@@ -31,8 +33,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutations", type=int, default=100_000, help="model files")
     parser.add_argument("--tables", type=int, help="tables; default: a twentieth of the mutations")
+    parser.add_argument("--heavy", type=int, help="heavy model files; default: a fiftieth; a twentieth as many tables")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", metavar="WHAT:K", help="one case, such as model:17 or table:3")
+    parser.add_argument("--only", metavar="WHAT:K", help="one case, such as model:17, heavy:2 or table:3")
     parser.add_argument("--anew", action="store_true", help="do not go on from the results that are there")
     parser.add_argument("--failures", type=Path, default=HERE / "results" / "fuzz-failures", help="where files that fail go")
     parser.add_argument("--results", type=Path, default=HERE / "results")
@@ -46,7 +49,9 @@ def main() -> int:
         wanted = {
             "large tables": len(table_files.LARGE),
             "tables": asked.mutations // 20 if asked.tables is None else asked.tables,
+            "heavy tables": asked.mutations // 1000 if asked.heavy is None else asked.heavy // 20,
             "model files": asked.mutations,
+            "heavy model files": asked.mutations // 50 if asked.heavy is None else asked.heavy,
         }
         return run(fuzzer, wanted, asked)
 
@@ -58,12 +63,11 @@ def run(fuzzer: fuzzing.Fuzzer, wanted: dict[str, int], asked: argparse.Namespac
     tallies = {what: fuzzing.Tally(kept.get(what)) for what in wanted}
     spent, grown = kept.get("CPU seconds", 0.0), kept.get("MiB added", {})
     began = time.process_time()
-    fuzzing.limit_memory()
     asked.results.mkdir(parents=True, exist_ok=True)
 
     def write() -> str:
         record: dict[str, Any] = {
-            "command": f"python benchmarks/fuzz.py --mutations {asked.mutations} --seed {asked.seed}",
+            "command": " ".join(["python benchmarks/fuzz.py", *sys.argv[1:]]),
             "seed": asked.seed,
             "wanted": wanted,
             "CPU seconds": round(spent + time.process_time() - began, 1),
@@ -75,7 +79,10 @@ def run(fuzzer: fuzzing.Fuzzer, wanted: dict[str, int], asked: argparse.Namespac
         atomic_write(asked.results / "fuzz.md", text.encode())
         return text
 
-    for what in ("model files", "tables", "large tables"):  # the large ones last: they set the peak of the memory
+    # heavy ones first: each has limits of its own, and making it may take more; large ones last: they set the peak
+    for what in ("heavy model files", "heavy tables", "model files", "tables", "large tables"):
+        if what == "model files":
+            fuzzing.limit_memory()
         before, tally = fuzzing.peak(), tallies[what]
         while tally.done < wanted[what]:
             fuzzer.judge_next(what, tally)
@@ -91,7 +98,8 @@ def as_markdown(record: dict[str, Any], tallies: dict[str, fuzzing.Tally]) -> st
     for what, tally in tallies.items():
         rows, most = tally.rows(), record["MiB added"].get(what, 0)
         lines += ["", f"## {what.capitalize()}", ""]
-        lines += [f"{tally.done} of {record['wanted'][what]} cases; the memory of the process grew by {most} MiB.", ""]
+        apart = "each in a process of its own" if what.startswith("heavy") else f"the memory of the process grew by {most} MiB"
+        lines += [f"{tally.done} of {record['wanted'][what]} cases; {apart}.", ""]
         lines += [f"| {' | '.join(rows[0])} |", "|---" * len(rows[0]) + "|"]
         lines += [f"| {' | '.join(map(str, row.values()))} |" for row in rows]
         lines += ["", f"{len(tally.failures)} failures."]

@@ -1,7 +1,9 @@
-"""Judging what becomes of a file: it is used, or refused in one sentence; nothing runs, nothing grows, nothing takes long."""
+"""Judging what becomes of a file: used, or refused in one sentence; nothing runs, nothing grows, nothing takes long."""
 
 from __future__ import annotations
 
+import json
+import os
 import resource
 import sys
 import time
@@ -18,11 +20,14 @@ from sklearn.pipeline import Pipeline
 import taskloom
 from taskloom import ModelFileError
 
-from . import model_files, table_files
+from . import heavy_files, heavy_tables, model_files, table_files
 from .check import TooSlow, limited
 from .judging import LOADED, REFUSED, SECONDS, fault, is_sentence, judge_command, meant
 
 ROOM = 2 << 30  # bytes of address space that all cases together may add
+LOAD_ROOM = 1 << 30  # bytes that loading one file may add
+LOAD_SECONDS = 3.0  # CPU time of loading one file
+LAST_SECONDS = 30  # CPU time after which a case of its own process is ended, wherever it is
 
 
 def limit_memory(room: int = ROOM) -> None:
@@ -53,15 +58,57 @@ def judge_model(path: Path, mark: Path) -> tuple[str, str]:
     return outcome, detail
 
 
+def apart(judged: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """The outcome of a case in a process of its own: one that dies, or that code in C keeps busy, is a failure."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (LAST_SECONDS, LAST_SECONDS))
+            limit_memory(4 * LOAD_ROOM)  # so that a file cannot take the machine; a gibibyte is a failure already
+            os.write(writing, json.dumps([part[:2000] for part in judged()]).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    outcome, detail = json.loads(said) if said else ("FAILURE(died)", f"of {LAST_SECONDS} CPU seconds, or of a signal")
+    return outcome, detail
+
+
+def judge_heavy_command(argv: list[str]) -> tuple[str, str]:
+    """What a command makes of a table, if it takes little time and memory."""
+    before = peak()
+    try:
+        with limited(SECONDS):
+            outcome, detail = judge_command(argv)
+    except TooSlow:
+        outcome, detail = "FAILURE(too slow)", f"more than {SECONDS:g} CPU seconds"
+    except BaseException as error:
+        outcome, detail = f"FAILURE({type(error).__name__})", fault(error)
+    grown = peak() - before
+    return (outcome, detail) if grown <= LOAD_ROOM >> 20 else ("FAILURE(memory)", f"{grown:.0f} MiB; {outcome}: {detail}")
+
+
 def _load_and_predict(path: Path) -> tuple[str, str]:
+    began, before = time.process_time(), peak()
     try:
         model = taskloom.load(path)
     except ModelFileError as error:
-        return (REFUSED, str(error)) if is_sentence(str(error)) else ("FAILURE(no sentence)", str(error)[:300])
+        model, refusal = None, str(error)
+    spent, grown = time.process_time() - began, peak() - before
+    if spent > LOAD_SECONDS:
+        return "FAILURE(too slow)", f"loading took {spent:.1f} CPU seconds"
+    if grown > LOAD_ROOM >> 20:
+        return "FAILURE(memory)", f"loading took {grown:.0f} MiB"
+    if model is None:
+        return (REFUSED, refusal) if is_sentence(refusal) else ("FAILURE(no sentence)", refusal[:300])
     try:
         rows = rows_for(model)
         found = model.predict(rows)
-        if getattr(model, "_training", None) is not None:
+        last = model[-1] if isinstance(model, Pipeline) else model
+        if last._state.training is not None:
             model.predict(rows, return_std=True)
     except ValueError as error:
         return (LOADED, f"predict refuses: {error}") if meant(error) else ("FAILURE(predict)", fault(error))
@@ -91,6 +138,12 @@ def rows_for(model: Any) -> Any:
     return table if names is not None else table.to_numpy()
 
 
+def _spent(children: bool) -> float:
+    """CPU seconds of this process, or of the children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
 class Tally:
     """Outcomes by kind, failures with their cases, and what the slowest took; as JSON, so that a run can go on."""
 
@@ -104,11 +157,11 @@ class Tally:
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("done", "outcomes", "slowest", "failures")}
 
-    def judge(self, k: int, kind: str, judged: Callable[[], tuple[str, str]]) -> bool:
-        """Judge one case; whether it went well."""
-        began = time.process_time()
+    def judge(self, k: int, kind: str, judged: Callable[[], tuple[str, str]], children: bool = False) -> bool:
+        """Judge one case, here or in child processes; whether it went well."""
+        began = _spent(children)
         outcome, detail = judged()
-        self.slowest[kind] = max(self.slowest[kind], round(time.process_time() - began, 2))
+        self.slowest[kind] = max(self.slowest[kind], round(_spent(children) - began, 2))
         self.outcomes[kind][outcome] += 1
         self.done += 1
         if outcome.startswith("FAILURE"):
@@ -132,7 +185,8 @@ class Tally:
 class Fuzzer:
     """Draws the cases of a seed, judges them in a folder, and keeps the files that fail."""
 
-    def __init__(self, folder: Path, seed: int, failures: Path):
+    def __init__(self, folder: Path, seed: int, failures: Path, largest: int = heavy_files.LARGEST):
+        self.largest = largest  # bytes of a heavy file
         self.seed, self.failures, self.folder, self.mark = seed, failures, folder, folder / "mark"
         self.seeds = model_files.write_seeds(folder)
         self.changes = model_files.kinds(self.seeds, self.mark)
@@ -149,6 +203,13 @@ class Fuzzer:
         elif what == "tables":
             kind, data, options, command = table_files.draw(self.seed, k)
             good = tally.judge(k, kind, lambda: self._table(data, options, command))
+        elif what == "heavy model files":
+            kind, data = heavy_files.draw(self.seed, k, self.seeds, self.largest)
+            good = tally.judge(k, kind, lambda: apart(lambda: self._model(data)), children=True)
+        elif what == "heavy tables":
+            kind, argv = self._heavy_table(k)
+            tally.judge(k, kind, lambda: apart(lambda: judge_heavy_command(argv)), children=True)
+            return
         else:  # one of each: too large to be kept, or to be drawn by the thousand
             kind, make = list(table_files.LARGE.items())[k]
             tally.judge(k, kind, lambda: self._table(make(), [], "fit"))
@@ -156,7 +217,18 @@ class Fuzzer:
         if not good:
             self._keep(f"{what.split()[0]}-{self.seed}-{k}", data)
 
+    def _heavy_table(self, k: int) -> tuple[str, list[str]]:
+        for left in self.desk.iterdir():
+            left.unlink()
+        return heavy_tables.draw(self.seed, k, self.desk / "t.csv", self.model, self.desk / "o.csv")
+
     def one(self, what: str, k: int) -> tuple[str, ...]:
+        if what == "heavy-table":
+            kind, argv = self._heavy_table(k)
+            return kind, *argv, *apart(lambda: judge_heavy_command(argv))
+        if what == "heavy":
+            kind, data = heavy_files.draw(self.seed, k, self.seeds, self.largest)
+            return kind, *apart(lambda: self._model(data))
         if what == "model":
             kind, data = model_files.draw(self.seed, k, self.seeds, self.changes)
             return kind, *self._model(data)

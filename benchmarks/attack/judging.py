@@ -27,7 +27,7 @@ def judge_command(argv: list[str]) -> tuple[str, str]:
     line = text.removeprefix("taskloom: ").removesuffix("\n")
     if code != cli.FAILED or line.startswith("unexpected") or not text.startswith("taskloom: ") or not is_sentence(line):
         return "FAILURE(no sentence)", f"exit code {code}: {text[:300]!r}"
-    return REFUSED, line
+    return ("FAILURE(memory)" if line.startswith("not enough memory") else REFUSED), line
 
 
 def is_sentence(text: str) -> bool:

@@ -299,3 +299,16 @@ def test_refusals_are_short_and_printable(name, good, tmp_path):
         taskloom.load(tmp_path / "m")
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) <= 1000
+
+
+def test_standard_deviations_that_overflow_are_refused(good, tmp_path):
+    def change(tree, arrays):
+        name = tree["steps"][1]["training"]["features"]["U"]["name"]
+        arrays[name] = arrays[name].copy()
+        arrays[name].flat[0] = 1e308
+
+    (tmp_path / "m").write_bytes(forge(good, tmp_path / "m", change))
+    model, frame = taskloom.load(tmp_path / "m"), pd.DataFrame(X, columns=list("pq")).assign(kind="x", shop="a")
+    assert np.isfinite(model.predict(frame)).all()
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="covariance of new rows with the training data overflows"):
+        model.predict(frame, return_std=True)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
@@ -14,9 +15,12 @@ from typing import Any
 
 from ..persistence import atomic_path
 from ..tables.fast_csv import DELIMITERS, plain_frame
+from ..tables.parquet import check_rows, opened, parquet_module, parquet_pieces
 from ..tables.preprocessing import repeated
 
 ROWS = 20_000  # in a piece
+PIECE = 1 << 26  # characters of a piece, about
+LONGEST_LINE = 1 << 24  # characters; tables of 100 000 columns have shorter ones
 MOST_COLUMNS = 100_000  # frames take a millisecond for each column; tables this wide are usually transposed
 _MAGIC = {b"PK": "is a spreadsheet or an archive; export it as CSV", b"\x1f\x8b": "is compressed; unpack it first"}
 
@@ -41,24 +45,29 @@ class TableFile:
         if delimiter is not None and len(delimiter) != 1:
             raise ValueError(f"--delimiter needs one character, got {delimiter!r}")
         self.delimiter = delimiter or ("," if self.parquet else self._guess())
-        self.columns = list(_opened(path).schema_arrow.names) if self.parquet else self._header()
+        self.columns = list(opened(path).schema_arrow.names) if self.parquet else self._header()
         self._check_names()
 
-    def pieces(self, rows: int = ROWS, numbers: Set[str] = frozenset()) -> Iterator[Any]:
-        """Data frames of about ``rows`` rows; their index counts rows from 1.
+    def pieces(self, rows: int = ROWS, numbers: Set[str] = frozenset(), without: Set[str] = frozenset()) -> Iterator[Any]:
+        """Data frames of about ``rows`` rows, fewer where cells are long; their index counts rows from 1.
 
-        Cells of a CSV file are text; those of the columns ``numbers`` may be numbers already.
+        Cells of a CSV file are text; those of the columns ``numbers`` may be numbers already. The columns ``without`` are left
+        out; those of a Parquet file are not even decoded.
         """
-        done = 0
-        for frame in self._parquet_pieces(rows) if self.parquet else self._csv_pieces(rows, numbers):
+        done, kept = 0, [name for name in self.columns if name not in without]
+        frames = parquet_pieces(self.path, kept, rows, PIECE) if self.parquet else self._csv_pieces(rows, numbers)
+        for frame in frames:
             if len(frame):
+                frame = frame[kept] if without else frame
                 frame.index = range(done + 1, done + 1 + len(frame))
                 done += len(frame)
                 yield frame
 
-    def read(self) -> Any:
-        """The whole table."""
-        pieces = list(self.pieces())
+    def read(self, without: Set[str] = frozenset()) -> Any:
+        """The whole table, or all of its columns but some."""
+        if self.parquet:
+            check_rows(self.path, len(self.columns) - len(without))
+        pieces = list(self.pieces(without=without))
         if not pieces:
             raise ValueError(f"{self.path} has a header but no rows")
         return pieces[0] if len(pieces) == 1 else import_module("pandas").concat(pieces)
@@ -67,7 +76,7 @@ class TableFile:
         """The types of the columns, for writing them again as they were."""
         if not self.parquet:
             return dict.fromkeys(self.columns, "string")
-        return {field.name: field.type for field in _opened(self.path).schema_arrow}
+        return {field.name: field.type for field in opened(self.path).schema_arrow}
 
     def _check_names(self) -> None:
         if len(self.columns) > MOST_COLUMNS:
@@ -83,11 +92,11 @@ class TableFile:
     # --- CSV --------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _text(self) -> Iterator[Iterable[str]]:
-        """The lines of the file."""
+    def _text(self) -> Iterator[Iterator[str]]:
+        """The lines of the file; of one that is too long, the beginning."""
         try:
             with open(self.path, encoding=self.encoding, newline="") as file:
-                yield file
+                yield iter(partial(file.readline, LONGEST_LINE + 1), "")
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{self.path} is not {error.encoding} (byte 0x{error.object[error.start]:02x}); say which encoding it has, for "
@@ -103,7 +112,21 @@ class TableFile:
     def _rows(self, delimiter: str) -> Iterator[list[str]]:
         """The cells of each line; empty lines are left out."""
         with self._text() as lines:
-            yield from filter(None, _reader(lines, delimiter))
+            yield from filter(None, _reader(self._checked(lines), delimiter))
+
+    def _checked(self, lines: Iterable[str], before: int = 0) -> Iterator[str]:
+        """Lines of text; anything else is no table, and may be larger than the memory."""
+        for number, line in enumerate(lines, before + 1):
+            if "\0" in line:
+                raise ValueError(
+                    f"line {number} of {self.path} holds NUL bytes, which no table has: it is another kind of file, was not "
+                    "written to its end, or has another encoding (--encoding utf-16)"
+                )
+            if len(line) > LONGEST_LINE:
+                raise ValueError(
+                    f"line {number} of {self.path} has more than {LONGEST_LINE} characters; a table has one observation a line"
+                )
+            yield line
 
     def _guess(self) -> str:
         """The delimiter under which the first lines have the most cells, all as many."""
@@ -129,10 +152,10 @@ class TableFile:
         numbers = numbers & set(self.columns)
         with self._text() as file:
             lines = iter(file)
-            header = _reader(lines, self.delimiter)
+            header = _reader(self._checked(lines), self.delimiter)
             next(filter(None, header), None)
             read = header.line_num
-            while some := list(islice(lines, rows)):
+            while some := _some(lines, rows):
                 frame, many = plain_frame(some, self.columns, self.delimiter, numbers) if numbers else None, len(some)
                 if frame is None:
                     frame, many = self._careful_frame(chain(some, lines), many, read)
@@ -141,7 +164,7 @@ class TableFile:
 
     def _careful_frame(self, lines: Iterable[str], many: int, before: int) -> tuple[Any, int]:
         """``many`` lines as a frame of text, and the number of lines read: a quoted cell may go on in the next line."""
-        reader, cells, width = _reader(lines, self.delimiter), [], len(self.columns)
+        reader, cells, width = _reader(self._checked(lines, before), self.delimiter), [], len(self.columns)
         for row in reader:
             if row and len(row) != width:
                 hint = "; is it the right --delimiter?" if width == 1 or len(row) == 1 else ""
@@ -153,33 +176,19 @@ class TableFile:
                 break
         return import_module("pandas").DataFrame(cells, columns=self.columns, dtype=object), reader.line_num
 
-    # --- Parquet ----------------------------------------------------------------------------------------------------------
 
-    def _parquet_pieces(self, rows: int) -> Iterator[Any]:
-        source, types = _opened(self.path), import_module("pyarrow").types
-        for field in source.schema_arrow:
-            if types.is_nested(field.type):
-                raise ValueError(f"column {field.name!r} of {self.path} holds lists or records; flatten it first")
-        for batch in source.iter_batches(batch_size=rows):
-            yield batch.to_pandas(integer_object_nulls=True)  # whole numbers stay whole where some are missing
+def _some(lines: Iterator[str], rows: int) -> list[str]:
+    """So many lines, or fewer that are long."""
+    some: list[str] = []
+    size = 0
+    while len(some) < rows and size < PIECE and (more := list(islice(lines, min(8, rows - len(some))))):
+        some += more
+        size += sum(map(len, more))
+    return some
 
 
 def _reader(lines: Iterable[str], delimiter: str) -> Any:
     return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-
-
-def _parquet() -> Any:
-    try:
-        return import_module("pyarrow.parquet")
-    except ImportError:
-        raise ImportError('Parquet files need pyarrow: python -m pip install "taskloom[frames]"') from None
-
-
-def _opened(path: str) -> Any:
-    try:
-        return _parquet().ParquetFile(path)
-    except ValueError as error:
-        raise ValueError(f"{path} is not readable as Parquet ({str(error).splitlines()[0]})") from None
 
 
 def is_formula(cell: Any) -> bool:
@@ -242,6 +251,6 @@ class TableWriter:
             arrow = import_module("pyarrow")
             piece = arrow.table({name: arrow.array(cells, self.types.get(name)) for name, cells in columns.items()})
             if self._first:
-                self._parquet = self._stack.enter_context(_parquet().ParquetWriter(self._place, piece.schema))
+                self._parquet = self._stack.enter_context(parquet_module().ParquetWriter(self._place, piece.schema))
             self._parquet.write_table(piece)
         self._first = False

@@ -15,6 +15,7 @@ from .output import Output, plain
 from .table_files import TableFile
 
 Array = np.ndarray
+NAMES = 1 << 30  # bytes of the names of all observations
 
 
 @dataclass(eq=False)
@@ -81,8 +82,8 @@ def read_data(
     for name in drop:
         if name in (*predicted, task):
             raise click.UsageError(f"Column {name!r} cannot be dropped: it is a target or the task.")
-    frame = source.read()
-    inputs = frame.drop(columns=[*drop, *predicted])
+    frame = source.read(without=set(drop))
+    inputs = frame.drop(columns=[*predicted])
     data = _roles(output, inputs, frame[[*predicted]], targets is not None, task, categorical, classify)
     what = "class labels, so these are classification tasks" if data.labelled else "numeric, so these are regression tasks"
     why = "" if classify is None else " (as asked)"
@@ -130,12 +131,20 @@ def _roles(
         y = targets.assign(**dict(zip(columns, values, strict=True)))[rows]
         row, of_task = np.nonzero(there[rows])
         return TableRoles(inputs, y, labelled, None, categorical, list(columns), row, of_task, "wide")
-    y = np.array(values[0][rows].tolist()) if labelled else values[0][rows]
-    tasks, code = np.unique(y if task is None else np.array(task_names(inputs[task])), return_inverse=True)
+    y = _as_texts(values[0][rows].tolist(), first[labelled]) if labelled else values[0][rows]
+    tasks, code = np.unique(y if task is None else _as_texts(task_names(inputs[task]), task), return_inverse=True)
     if task is None:
         _check_classes(first[labelled], labelled, tasks.size)
     layout = "classes" if task is None else "long"
     return TableRoles(inputs, y, labelled, task, categorical, tasks.tolist(), np.arange(y.size), code, layout)
+
+
+def _as_texts(names: list[str], column: str) -> Array:
+    """Names as an array, in which they all take the room of the longest."""
+    longest = max(map(len, names), default=0)
+    if 4 * longest * len(names) > NAMES:
+        raise ValueError(f"column {column!r} holds a name of {longest} characters; shorten the names of tasks and classes")
+    return np.array(names)
 
 
 def _check_classes(target: str, labelled: bool, n: int) -> None:

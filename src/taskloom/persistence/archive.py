@@ -6,12 +6,15 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ..labels import plain, shorten
+from . import limits
 from .atomic import atomic_write
+from .refusal import ModelFileError, check
 
 Array = np.ndarray
 FORMAT = "taskloom"
@@ -31,22 +34,6 @@ KINDS = {
     "U8": "|u1",
     "BOOL": "|b1",
 }
-
-
-class ModelFileError(ValueError):
-    """A model file that cannot be used, or a model that cannot be put into one; the message says why.
-
-    It may quote the file, so it is made safe for a terminal: short, on one line, and without control characters.
-    """
-
-    def __init__(self, message: str):
-        super().__init__(shorten(plain(message), 1000))
-
-
-def check(condition: bool, message: str) -> None:
-    """Refuse a file in one sentence."""
-    if not condition:
-        raise ModelFileError(message)
 
 
 def _library() -> Any:
@@ -113,23 +100,35 @@ def read(path: str | os.PathLike) -> tuple[Any, dict[str, Array], dict[str, str]
         entries = library.deserialize(start + header + rest)
     except library.SafetensorError as error:
         raise ModelFileError(f"{path} is damaged or cut short: {error}") from None
-    arrays = {}
-    for name, entry in entries:
-        check(entry["dtype"] in KINDS, f"{path} holds an array of type {entry['dtype']}, which no model has")
-        flat = np.frombuffer(bytearray(entry["data"]), dtype=KINDS[entry["dtype"]])
-        arrays[name] = flat.reshape(entry["shape"])
+    arrays = {name: _array(path, entry) for name, entry in entries}
     same = _checksum(metadata, arrays) == metadata.get("sha256")
     check(same, f"{path} is damaged: its content does not match its checksum; copy or save it again")
-    return strict_json(path, metadata["model"]), arrays, metadata
+    tree = strict_json(path, metadata["model"].encode("utf-8", "surrogatepass"))
+    with _naming(path):
+        limits.check_tree(tree, len(arrays), len(metadata["model"]))
+    return tree, arrays, metadata
+
+
+def _array(path: Any, entry: dict[str, Any]) -> Array:
+    check(entry["dtype"] in KINDS, f"{path} holds an array of type {entry['dtype']}, which no model has")
+    flat = np.frombuffer(bytearray(entry["data"]), dtype=KINDS[entry["dtype"]])
+    with _naming(path):
+        limits.check_shape(entry["shape"], flat.size)
+    return flat.reshape(entry["shape"])
+
+
+@contextmanager
+def _naming(path: Any) -> Iterator[None]:
+    """Refusals of a limit name the file."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(f"{path} is not usable: {error}") from None
 
 
 def _metadata(path: Any, header: bytes) -> dict[str, str]:
     """What the header says about the file, if it is one of ours, of a version that we can read."""
-    try:
-        text = header.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ModelFileError(f"{path} is not a taskloom model file (its header is not text)") from None
-    table = strict_json(path, text)
+    table = strict_json(path, header)
     metadata: Any = table.get("__metadata__") if isinstance(table, dict) else None
     ours = isinstance(metadata, dict) and metadata.get("format") == FORMAT
     check(ours, f"{path} is not a taskloom model file")
@@ -140,11 +139,15 @@ def _metadata(path: Any, header: bytes) -> dict[str, str]:
     check(int(version) <= VERSION, newer)
     complete = all(isinstance(value, str) for value in metadata.values()) and "model" in metadata
     check(complete, f"{path} is damaged: its description is incomplete")
+    small = len(metadata) <= limits.WORDS and len(table) <= limits.ARRAYS + 1
+    check(small, f"{path} is not usable: it has more than {limits.ARRAYS} arrays, or {limits.WORDS} words about itself")
     return metadata
 
 
-def strict_json(path: Any, text: str) -> Any:
-    """JSON without duplicate names, without NaN, and not nested without end."""
+def strict_json(path: Any, data: bytes) -> Any:
+    """JSON without duplicate names, without NaN, of a limited number of values, and not nested without end."""
+    with _naming(path):
+        limits.check_text(data)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
@@ -156,7 +159,9 @@ def strict_json(path: Any, text: str) -> Any:
         raise ValueError(f"{constant} is no JSON")
 
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+        return json.loads(data.decode("utf-8", "surrogatepass"), object_pairs_hook=once, parse_constant=refuse)
+    except UnicodeDecodeError:
+        raise ModelFileError(f"{path} is not a taskloom model file (its header is not text)") from None
     except RecursionError:
         raise ModelFileError(f"{path} is damaged: its description is nested too deeply") from None
     except ValueError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import math
 from collections.abc import Callable
 from importlib import import_module
@@ -12,15 +11,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from . import limits
 from .allowed import PACKAGES, RENAMED, classes
-from .archive import KINDS, ModelFileError
-from .archive import check as check
+from .archive import KINDS
+from .refusal import ModelFileError, check
 
 Array = np.ndarray
 _TIMES = ("datetime64", "timedelta64")
 _UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns")
 _NUMBERS = {np.dtype(code).name: np.dtype(code).type for code in KINDS.values()}
-_MAX_TEXT = 1 << 30  # bytes of an array of strings, which all take the room of the longest
+_ROOM = 1 << 26  # bytes of arrays that stand in lists and in kernels, besides four times those of the file
 
 
 class Decoder:
@@ -38,6 +38,8 @@ class Decoder:
         self.arrays = arrays
         self._fortran: dict[str, Array] = {}
         self._components: dict[str, Any] = {}  # a search has the same structure at every alpha
+        self._keys: dict[int, str] = {}  # of the components, by their identity
+        self._room = _ROOM + 4 * sum(array.nbytes for array in arrays.values())
         self._readers: dict[str, Callable[[dict, Decoder], Any]] = dict(more or {})
 
     def decode(self, node: Any) -> Any:
@@ -59,7 +61,7 @@ class Decoder:
             check(math.isfinite(node), "a number is out of range")
             return node
         if type(node) is list:
-            return [self.decode(entry) for entry in node]
+            return self._named([self.decode(entry) for entry in node])
         check(isinstance(node, dict) and isinstance(node.get("@"), str), "a value has no kind")
         kind = node["@"]
         if kind in self._readers:
@@ -86,17 +88,37 @@ class Decoder:
         check(isinstance(node, dict), "parameters are missing")
         return {name: self.decode(value) for name, value in node.items()}
 
+    def _named(self, values: list) -> list:
+        """Values that may be one array many times, of which NumPy and scikit-learn make copies and texts."""
+        self._room -= sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+        check(self._room >= 0, "it names its arrays too often")
+        return values
+
     def _component(self, kind: str, node: dict) -> Any:
-        key = json.dumps(node, sort_keys=True)
+        name, params = node.get("class"), self.decode_items(node.get("params"))
+        if isinstance(name, str) and (kind, name) in RENAMED:
+            name, new_names = RENAMED[kind, name]
+            params = {new_names.get(param, param): value for param, value in params.items()}
+        cls = classes(kind).get(name) if isinstance(name, str) else None
+        check(cls is not None, f"there is no {kind} {str(name)[:40]!r} that a model file may name")
+        if kind == "kernel":
+            self._named(list(params.values()))
+            check_threads(params.get("pairwise_kernels_kwargs"))
+        key = f"{kind}:{name}:{self._key(params)}"
         if key not in self._components:
-            name, params = node.get("class"), self.decode_items(node.get("params"))
-            if isinstance(name, str) and (kind, name) in RENAMED:
-                name, new_names = RENAMED[kind, name]
-                params = {new_names.get(param, param): value for param, value in params.items()}
-            cls = classes(kind).get(name) if isinstance(name, str) else None
-            check(cls is not None, f"there is no {kind} {str(name)[:40]!r} that a model file may name")
-            self._components[key] = cls(**params)  # type: ignore[misc]
+            made = getattr(cls, "restored", cls)(**params)  # type: ignore[misc]
+            self._components[key], self._keys[id(made)] = made, f"#{len(self._keys)}"
         return self._components[key]
+
+    def _key(self, value: Any) -> str:
+        """A text that is the same for the same value; arrays and components are themselves, so that it stays short."""
+        if isinstance(value, (list, tuple)):
+            return f"{type(value).__name__}({','.join(map(self._key, value))})"
+        if isinstance(value, dict):
+            return "{" + ",".join(f"{self._key(name)}:{self._key(entry)}" for name, entry in value.items()) + "}"
+        if isinstance(value, np.ndarray):
+            return f"@{id(value)}"
+        return self._keys.get(id(value)) or repr(value)
 
     def _read_float(self, node: dict) -> float:
         check(node.get("value") in ("nan", "inf", "-inf"), "a number is not readable")
@@ -109,6 +131,7 @@ class Decoder:
         items = self.decode(_listed(node, "items"))
         check(all(isinstance(item, list) and len(item) == 2 for item in items), "a dictionary is not readable")
         try:
+            limits.check_keys(key for key, _ in items)
             table = dict(items)
         except TypeError:
             raise ModelFileError("a dictionary has a key that cannot be one") from None
@@ -143,7 +166,6 @@ class Decoder:
         values = _listed(node, "values")
         check(all(isinstance(value, str) for value in values), "an array of texts is not readable")
         longest = max(map(len, values), default=0)
-        check(4 * longest * len(values) <= _MAX_TEXT, "an array of texts is too large")
         return np.array(values, dtype=f"U{max(longest, 1)}").reshape(_shape(node, len(values)))
 
     def _read_objects(self, node: dict) -> Array:
@@ -156,7 +178,8 @@ class Decoder:
         parts = [self.decode(node.get(part)) for part in ("data", "indices", "indptr")]
         check(all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts), "a sparse matrix is not readable")
         shape = _sizes(node.get("shape"))
-        check(len(shape) == 2 and len(parts[2]) == shape[0] + 1, "a sparse matrix has the wrong shape")
+        right = len(shape) == 2 and len(parts[2]) == shape[0] + 1 and shape[1] <= limits.COLUMNS
+        check(right, "a sparse matrix has the wrong shape")
         matrix = getattr(scipy.sparse, name)(tuple(parts), shape=shape)
         matrix.check_format(full_check=True)
         return matrix
@@ -192,7 +215,8 @@ def _unit(node: dict) -> str:
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in shape)
+    short = isinstance(shape, list) and len(shape) <= limits.DIMENSIONS
+    whole = short and all(type(size) is int and 0 <= size < 1 << 48 for size in shape)
     check(whole, "a shape is not readable")
     return tuple(shape)
 
@@ -201,3 +225,9 @@ def _shape(node: dict, count: int) -> tuple[int, ...]:
     shape = _sizes(node.get("shape"))
     check(math.prod(shape) == count, f"{count} values do not have the shape {list(shape)}")
     return shape
+
+
+def check_threads(settings: Any) -> None:
+    """A kernel may be computed by some threads, not by millions."""
+    n_jobs = settings.get("n_jobs") if isinstance(settings, dict) else None
+    check(n_jobs is None or (type(n_jobs) is int and n_jobs <= limits.THREADS), f"n_jobs={n_jobs!r} is no number of threads")

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from . import limits
 from .allowed import kind_of, parameters
-from .archive import KINDS, ModelFileError
+from .archive import KINDS
+from .refusal import ModelFileError, check
 
 Array = np.ndarray
 _STORED = {np.dtype(code) for code in KINDS.values()}
@@ -65,6 +67,7 @@ class Encoder:
         if type(value) is tuple:
             return {"@": "tuple", "values": [self.encode(entry, where) for entry in value]}
         if type(value) is dict:
+            limits.check_keys(value)
             items = [[self.encode(key, where), self.encode(entry, f"{where}[{key!r}]")] for key, entry in value.items()]
             return {"@": "dict", "items": items}
         if isinstance(value, datetime.date):
@@ -114,6 +117,7 @@ class Encoder:
     def _sparse(self, matrix: Any, where: str) -> Any:
         if matrix.format != "csr":
             raise ModelFileError(f"{where} is a sparse matrix by {matrix.format!r}, which a model file cannot hold")
+        check(matrix.shape[1] <= limits.COLUMNS, f"{where} has {matrix.shape[1]} columns, too many for a model file")
         parts = {name: self._array(getattr(matrix, name), where) for name in ("data", "indices", "indptr")}
         return {"@": "sparse", "class": type(matrix).__name__, "shape": list(matrix.shape)} | parts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from inspect import signature
 from itertools import combinations, pairwise
 from numbers import Integral
 from typing import Any, ClassVar
@@ -80,9 +81,44 @@ class _MatrixOfTasks(KnownStructure):
     def check(self) -> None:
         self._given()
 
+    @classmethod
+    def restored(cls, **parameters: Any) -> Structure:
+        """The structure of a file: shape and numbers are checked now, what takes the cube of the size in the next fit.
+
+        Parameters
+        ----------
+        **parameters : object
+            Those of the class.
+
+        Returns
+        -------
+        Structure
+            The structure.
+        """
+        given = signature(cls).bind(**parameters)
+        given.apply_defaults()
+        made: Any = object.__new__(cls)
+        vars(made).update(given.arguments)
+        Component.check(made)
+        made._check_entries()
+        return made
+
+    def _check_entries(self) -> None:
+        """A matrix of finite numbers, square if it has a row for each task, too."""
+        M = np.asarray(getattr(self, self.described_by))
+        if not (M.ndim == 2 and M.dtype.kind in "biuf" and (M.shape[0] == M.shape[1] or not self.rows_too)):
+            shown = f"shape {M.shape} and type {M.dtype}"
+            raise ValueError(f"{type(self).__name__} needs a matrix {self.described_by} of numbers, got {shown}")
+        if not np.isfinite(M).all():
+            raise ValueError(f"{type(self).__name__} needs finite entries in {self.described_by}, got NaN or infinity")
+
+    def _n_described(self, n_tasks: int) -> int:
+        """For how many tasks the parameter has a column."""
+        return np.shape(getattr(self, self.described_by))[-1]
+
     def check_tasks(self, n_tasks: int) -> None:
         super().check_tasks(n_tasks)
-        given = len(self._known(n_tasks).A)
+        given = self._n_described(n_tasks)
         if given != n_tasks:
             raise ValueError(f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
 
@@ -205,6 +241,19 @@ class TaskGraph(_MatrixOfTasks):
             self._given()
         else:
             edges_of(self.adjacency)
+
+    def _check_entries(self) -> None:
+        if is_matrix(self.adjacency):
+            super()._check_entries()
+        else:
+            edges_of(self.adjacency)
+
+    def _n_described(self, n_tasks: int) -> int:
+        if is_matrix(self.adjacency):
+            return super()._n_described(n_tasks)
+        if not set(nodes_of(self.adjacency, edges_of(self.adjacency))) <= set(range(n_tasks)):
+            self._known(n_tasks)  # names the node that is no task
+        return n_tasks
 
     def bind(self, tasks: Any) -> Structure:
         """The adjacency matrix in the order of the tasks, from edges between names or positions."""

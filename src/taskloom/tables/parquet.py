@@ -1,11 +1,21 @@
-"""Parquet files as blocks of rows, for data that do not fit in memory."""
+"""Parquet files as blocks of rows, for data that do not fit in memory, and for the command line."""
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
+
+import numpy as np
+
+UNPACKED, TIMES = (
+    1 << 28,
+    20,
+)  # bytes to which a column of a row group may unpack, whatever it takes in the file; or so many times
+LONGEST_BYTES = 1024  # of cells that all have the same number of bytes
+IN_MEMORY, TIMES_IN_MEMORY = 1 << 28, 100  # the same of the cells of a whole table
 
 
 class parquet_blocks:  # noqa: N801 (it is called like a function)
@@ -76,3 +86,93 @@ class parquet_blocks:  # noqa: N801 (it is called like a function)
             y = table.column(self.target).to_numpy() if isinstance(self.target, str) else table.select(self.target)
             weight = [table.column(name).to_numpy() for name in self._weight]
             yield (table.select(self.columns), y, *weight)
+
+
+# --- for the command line -------------------------------------------------------------------------------------------------
+
+
+def parquet_module() -> Any:
+    """``pyarrow.parquet``, or how to install it."""
+    try:
+        return import_module("pyarrow.parquet")
+    except ImportError:
+        raise ImportError('Parquet files need pyarrow: python -m pip install "taskloom[frames]"') from None
+
+
+def opened(path: str, texts: Sequence[str] = ()) -> Any:
+    """A Parquet file; the columns ``texts`` are read with each different text once."""
+    try:
+        return parquet_module().ParquetFile(path, read_dictionary=list(texts))
+    except ValueError as error:
+        raise ValueError(f"{path} is not readable as Parquet ({str(error).splitlines()[0]})") from None
+
+
+def check_rows(path: str, n_columns: int) -> None:
+    """Refuse a table that would take far more memory than its file, such as a billion equal rows."""
+    needed = 8 * n_columns * opened(path).metadata.num_rows
+    if needed > max(IN_MEMORY, TIMES_IN_MEMORY * os.path.getsize(path)):
+        raise ValueError(
+            f"{path} has {os.path.getsize(path)} bytes and would take {needed >> 20} MiB in memory; leave out rows or columns"
+        )
+
+
+def parquet_pieces(path: str, columns: Sequence[str], rows: int, characters: int) -> Iterator[Any]:
+    """Data frames of some columns with at most ``rows`` rows and about so many characters; other columns are not decoded."""
+    types, fields = import_module("pyarrow").types, opened(path).schema_arrow
+    texts, kept = [], set(columns)
+    for field in fields:
+        if field.name not in kept:
+            continue
+        kind = getattr(field.type, "value_type", field.type) if types.is_dictionary(field.type) else field.type
+        if types.is_nested(kind):
+            raise ValueError(f"column {field.name!r} of {path} holds lists or records; flatten it first, or leave it out")
+        if types.is_fixed_size_binary(kind) and kind.byte_width > LONGEST_BYTES:
+            raise ValueError(f"column {field.name!r} of {path} holds cells of {kind.byte_width} bytes; leave it out")
+        if _is_text(kind):
+            texts.append(field.name)
+    source = opened(path, texts)
+    _check_unpacked(path, source.metadata, kept)
+    for batch in source.iter_batches(batch_size=rows, columns=list(columns)):
+        sizes = _sizes(path, batch, texts)
+        frame = batch.to_pandas(integer_object_nulls=True)  # whole numbers stay whole where some are missing
+        for name in texts:
+            frame[name] = frame[name].astype(object)  # equal texts are one object
+        cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // characters)) + 1
+        for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(frame)], strict=True):
+            yield frame.iloc[start:end] if cuts.size else frame
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether cells are texts or bytes of any length."""
+    kind = getattr(kind, "storage_type", kind)  # of an extension
+    types = import_module("pyarrow").types
+    return any(is_one(kind) for is_one in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+
+
+def _check_unpacked(path: str, metadata: Any, kept: set[str]) -> None:
+    """Columns of a few bytes that unpack to many would fill the memory: pages are unpacked as a whole."""
+    for k in range(metadata.num_row_groups):
+        group = metadata.row_group(k)
+        for j in range(group.num_columns):
+            chunk = group.column(j)
+            small, large = chunk.total_compressed_size, chunk.total_uncompressed_size
+            name = chunk.path_in_schema
+            if name in kept and large > max(UNPACKED, TIMES * small):
+                raise ValueError(f"column {name!r} of {path} unpacks from {small} bytes to {large >> 20} MiB; leave it out")
+
+
+def _sizes(path: str, batch: Any, texts: Sequence[str]) -> Any:
+    """The characters of each row, about; a text that is too long for a cell of a CSV file is refused here, too."""
+    sizes, compute = np.zeros(batch.num_rows), import_module("pyarrow.compute")
+    for name in texts:
+        column = batch.column(batch.schema.get_field_index(name))
+        column = column if hasattr(column, "dictionary") else column.dictionary_encode()
+        lengths = compute.binary_length(column.dictionary).to_numpy(zero_copy_only=False)
+        if lengths.max(initial=0) > csv.field_size_limit():
+            raise ValueError(
+                f"column {name!r} of {path} holds a text of {int(lengths.max())} bytes, and a cell may have up to "
+                f"{csv.field_size_limit()}; leave it out, or shorten it"
+            )
+        there = compute.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
+        sizes += lengths[there] if lengths.size else 0
+    return sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Self
 
@@ -167,13 +167,22 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         ndarray of str objects
         """
         check_is_fitted(self, "numeric_")
-        names = []
+        return np.array(list(self.names_out()), dtype=object)
+
+    def names_out(self) -> Iterator[str]:
+        """The names of the columns that ``transform`` gives, one by one.
+
+        Yields
+        ------
+        str
+        """
         for name in self._inputs():
             if name in self.numeric_:
-                names.append(name)
+                yield name
             else:
-                names += [f"{name}={'(missing)' if level is None else level}" for level in self.levels_[name]]
-        return np.array([*names, *([self.task_column] if self.task_column is not None else [])], dtype=object)
+                yield from (f"{name}={'(missing)' if level is None else level}" for level in self.levels_[name])
+        if self.task_column is not None:
+            yield self.task_column
 
 
 def task_names(column: Any) -> list[str]:

@@ -12,6 +12,7 @@ That takes ``A`` as known. A joint prior (``prior.py``) also accounts for the un
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -171,6 +172,7 @@ class _Dense(ABC):
     """Base of the two dense forms."""
 
     degrees_of_freedom: float
+    factor: Any  # the Cholesky factor of the system of the training data
 
     def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         self.alpha, self.n_tasks = problem.alpha, len(prior.R)
@@ -188,6 +190,12 @@ class _Dense(ABC):
             for t in range(self.n_tasks):
                 out[rows, t] = self._of_task(phi[rows], t)
         return out
+
+    def _solved(self, right: Array) -> Array:
+        """The system of the training data for new rows."""
+        if not np.isfinite(right).all():
+            raise ValueError("the covariance of new rows with the training data overflows; rescale X, or leave out return_std")
+        return cho_solve(self.factor, right)
 
     @abstractmethod
     def _of_task(self, phi: Array, t: int) -> Array:
@@ -212,7 +220,7 @@ class _ByWeight(_Dense):
         e = np.zeros((len(phi), self.E.shape[1]))
         e[:, t : t + 1] = 1.0
         joint = np.hstack([x, e])
-        return np.einsum("ij,ji->i", joint, cho_solve(self.factor, joint.T))
+        return np.einsum("ij,ji->i", joint, self._solved(joint.T))
 
 
 class _ByObservation(_Dense):
@@ -232,7 +240,7 @@ class _ByObservation(_Dense):
 
     def _of_task(self, phi: Array, t: int) -> Array:
         k = self.prior.covariance(phi, np.array([t]), self.phi, self.seen.task) / self.alpha  # m x N
-        left = np.einsum("ij,ji->i", k, cho_solve(self.factor, k.T))
+        left = np.einsum("ij,ji->i", k, self._solved(k.T))
         variance = self.prior.variance(phi, t) / self.alpha - left
         rest = -k @ self.through
         rest[:, t : t + 1] += 1.0  # without intercepts there are no columns

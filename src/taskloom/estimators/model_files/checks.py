@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ...features.kernels import KernelFeatures, entries
-from ...persistence.decode import check
+from ...persistence.limits import check_keys
+from ...persistence.refusal import check
 from ...problem.solution import Certificate
 from ...solvers import Solver
 from ...structures import Structure, as_structure
@@ -18,7 +19,7 @@ from ...structures.factored_matrix import FactoredStructure
 from ..fitted import FittedState, Kernel, Training
 from ..target_encoding import TargetScale
 from ..validation import losses_by_task
-from .stored_parts import are_names, map_width
+from .stored_parts import are_names, map_width, try_map
 
 Array = np.ndarray
 TRANSFER = ("alone", "together", "gain", "standard_error")
@@ -38,9 +39,12 @@ def check_fitted(model: Any, kernel: Kernel, found: dict[str, Any], search: dict
     _numbers("intercept_", found["intercept_"], (T,), dtype)
     if "coef_" in found:
         check("dual_coef_" not in found, "the model has both coef_ and dual_coef_")
-        mapped = "feature_map_" in found
-        _numbers("coef_", found["coef_"], (T, map_width(found["feature_map_"], d) if mapped else d), dtype)
-        check(kernel.linear or mapped, "coef_ does not go with this kernel")
+        feature_map = found.get("feature_map_")
+        features = d if feature_map is None else map_width(feature_map, d)
+        _numbers("coef_", found["coef_"], (T, features), dtype)
+        check(kernel.linear or feature_map is not None, "coef_ does not go with this kernel")
+        if feature_map is not None:  # it gives as many features as there are coefficients in the file
+            try_map(feature_map, d, features)
     else:
         check("dual_coef_" in found and "X_fit_" in found, "the model has neither coef_ nor dual_coef_ with X_fit_")
         X = found["X_fit_"]
@@ -109,10 +113,10 @@ def _check_kernel(kernel: Kernel, dual_coef: Any, X: Any) -> None:
     """A kernel that gives a number for a pair of rows."""
     if kernel.precomputed:
         return
-    check(kernel.several == isinstance(dual_coef, list), f"dual_coef_ does not go with kernel={kernel.kernel!r}")
-    check(not kernel.several or len(kernel.kernel) == len(dual_coef), f"kernel={kernel.kernel!r} has another number of kernels")
+    check(kernel.several == isinstance(dual_coef, list), "dual_coef_ does not go with the kernel")
+    check(not kernel.several or len(kernel.kernel) == len(dual_coef), "dual_coef_ has another number of kernels")
     for k in _each(kernel(X[:1], X[:1])):
-        check(np.shape(k) == (1, 1) and bool(np.isfinite(k).all()), f"kernel={kernel.kernel!r} gives no number")
+        check(np.shape(k) == (1, 1) and bool(np.isfinite(k).all()), "the kernel gives no number")
 
 
 def _check_scale(scale: Any, T: int) -> None:
@@ -144,7 +148,14 @@ def _check_names(model: Any, found: dict[str, Any], T: int) -> None:
 
 
 def _labels(classes: Any, count: int) -> bool:
-    return isinstance(classes, np.ndarray) and classes.shape == (count,) and len(set(classes.tolist())) == count
+    if not (isinstance(classes, np.ndarray) and classes.shape == (count,)):
+        return False
+    if classes.dtype.kind not in "OU":
+        ordered = np.sort(classes)
+        return bool((ordered[1:] != ordered[:-1]).all())
+    labels = classes.tolist()
+    check_keys(labels)
+    return len(set(labels)) == count
 
 
 def _check_tables(found: dict[str, Any], search: dict[str, Any]) -> None:
@@ -192,6 +203,6 @@ def check_training(model: Any, state: FittedState, training: Training, scale: An
     inputs = state.n_features_in_ - (model.task_column is not None) if state.coef_ is not None else state.X_fit_.shape[0]
     row = np.zeros((1, inputs))
     if state.feature_map_ is not None:
-        check(np.shape(state.kernel(row, row)) == (1, 1), f"kernel={model.kernel!r} gives no number")
+        check(np.shape(state.kernel(row, row)) == (1, 1), "the kernel gives no number")
     width = np.shape(features.project(row))
     check(width == (1, r), f"the features of a row have the shape {width}, not {(1, r)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from taskloom import __version__
 
 from ...features.approximate import MappedFeatures
 from ...features.kernels import KernelFeatures, LinearFeatures
-from ...persistence import Decoder, Encoder, ModelFileError, read, write
-from ...persistence.decode import check
+from ...persistence import Decoder, Encoder, ModelFileError, limits, read, write
+from ...persistence.refusal import check
 from ...tables.preprocessing import TablePreprocessor
 from ..cross_validation.results import SearchResult
 from ..fitted import FittedState, Training, saved_fields
@@ -72,6 +72,10 @@ def save(model: Any, path: str | os.PathLike, *, training: bool = True) -> None:
         tree = {"@": "pipeline", "names": [name for name, _ in kept], "steps": [*nodes, _estimator(last, encoder, training)]}
     else:
         tree = _estimator(model, encoder, training)
+    try:
+        limits.check_saved(tree, encoder.arrays)
+    except ModelFileError as error:
+        raise ModelFileError(f"this model is too much for a model file: {error}; pickle it") from None
     write(path, tree, encoder.arrays, f"taskloom {__version__}")
 
 
@@ -122,6 +126,7 @@ def _estimator(model: Any, encoder: Encoder, training: bool) -> dict[str, Any]:
     if _estimators().get(cls.__name__) is not cls:
         raise ModelFileError(f"a model file holds an estimator of taskloom, not one of type {cls.__name__}; pickle it")
     check_is_fitted(model)
+    limits.check_keys(model.tasks_.tolist())
     state, search = model._state, vars(model).get("_search")
     found = {name: getattr(part, each.name) for part in (state, search) if part for name, each in saved_fields(part)}
     found = {name: value for name, value in found.items() if value is not None} | {"_pulls": state.contributions}
@@ -229,8 +234,9 @@ def _read_pipeline(node: dict, decoder: Decoder) -> Pipeline:
 
 def _passes_on(first: Any, then: Any) -> bool:
     """Whether one step takes what the other gives: columns by name of a preprocessor, as many of a scaler."""
-    if isinstance(first, TablePreprocessor):
-        return first.get_feature_names_out().tolist() == getattr(then, "feature_names_in_", np.zeros(0)).tolist()
+    if isinstance(first, TablePreprocessor):  # name by name: a long one times many levels is more than the file
+        taken = getattr(then, "feature_names_in_", np.zeros(0)).tolist()
+        return all(gives == takes for gives, takes in zip_longest(first.names_out(), taken))
     return first.n_features_in_ == then.n_features_in_
 
 

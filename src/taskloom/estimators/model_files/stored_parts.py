@@ -10,12 +10,14 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from ...features.approximate import Landmarks, mapped
+from ...features.approximate import BLOCK, Landmarks, mapped
 from ...features.kernels import entries
 from ...persistence import Decoder, Encoder, ModelFileError
-from ...persistence.decode import check
+from ...persistence.decode import check_threads
+from ...persistence.refusal import check
 from ...problem.solution import Certificate
 from ...structures.factored_matrix import FactoredStructure
 from ...tables.preprocessing import TablePreprocessor
@@ -28,7 +30,6 @@ SCALERS: dict[type, tuple[str, ...]] = {
     RobustScaler: ("center_", "scale_"),
     StandardScaler: ("mean_", "var_", "scale_"),
 }
-TRANSFORMERS = ("Nystroem", "PolynomialCountSketch", "RBFSampler", "SkewedChi2Sampler")
 PRIVATE = ("_gamma", "_n_features_out")  # what a fit of theirs leaves besides names that end in an underscore
 
 
@@ -93,7 +94,7 @@ def _part_reader(names: dict[str, str], make: Callable[..., Any]) -> Callable[[d
 def _transformers() -> dict[str, type]:
     from sklearn import kernel_approximation  # slow: only for files
 
-    return {name: getattr(kernel_approximation, name) for name in TRANSFORMERS}
+    return {name: getattr(kernel_approximation, name) for name in _MAP_SHAPES}
 
 
 def step_node(kind: str, step: Any, encoder: Encoder) -> dict[str, Any]:
@@ -164,9 +165,54 @@ def are_names(given: Any, count: Any) -> bool:
 
 
 def map_width(feature_map: Any, n_columns: int) -> int:
-    """How many features a map gives, tried on a row of zeros."""
-    check(isinstance(feature_map, (Landmarks, *_transformers().values())), "the map of the model is not readable")
-    return mapped(feature_map, np.zeros((1, n_columns))).shape[1]
+    """How many features a map gives of rows with so many columns, by the shapes of its arrays."""
+    shapes = {Landmarks: _landmarks_shape, **{cls: _MAP_SHAPES[name] for name, cls in _transformers().items()}}
+    check(type(feature_map) in shapes, "the map of the model is not readable")
+    columns, width = shapes[type(feature_map)](feature_map)
+    check(columns == n_columns, f"the map of the model takes {columns} columns, not {n_columns}")
+    return width
+
+
+def try_map(feature_map: Any, n_columns: int, width: int) -> None:
+    """A row of zeros, sparse where the map has sparse rows of the fit."""
+    rows = getattr(feature_map, "points", getattr(feature_map, "components_", None))
+    zeros = csr_array((1, n_columns)) if issparse(rows) else np.zeros((1, n_columns))
+    shape = mapped(feature_map, zeros).shape
+    check(shape == (1, width), f"the map of the model gives the shape {shape}, not {(1, width)}")
+
+
+def _landmarks_shape(made: Any) -> tuple[int, int]:
+    return made.points.shape[1], made.root.shape[1]
+
+
+def _fourier_shape(made: Any) -> tuple[int, int]:
+    weights, offset, n = made.random_weights_, made.random_offset_, made.n_components
+    check(weights.ndim == 2 and offset.shape == weights.shape[1:] == (n,), "the random weights of a map have the wrong shape")
+    return weights.shape
+
+
+def _nystroem_shape(made: Any) -> tuple[int, int]:
+    rows, root = made.components_, made.normalization_
+    check(rows.ndim == root.ndim == 2 and root.shape[1] == rows.shape[0], "the components of a map have the wrong shape")
+    check_threads({"n_jobs": made.n_jobs})
+    check_threads(made.kernel_params)
+    return rows.shape[1], root.shape[0]
+
+
+def _sketch_shape(made: Any) -> tuple[int, int]:
+    index, bit, n, degree = made.indexHash_, made.bitHash_, made.n_components, made.degree
+    good = index.ndim == 2 and index.shape == bit.shape and len(index) == degree and index.dtype.kind == "i"
+    check(good and type(n) is int and 0 < n * degree <= BLOCK, "the hashes of a map have the wrong shape")
+    check(index.size > 0 and index.min() >= 0 and index.max() < n, "the hashes of a map are out of range")
+    return index.shape[1] - (made.coef0 != 0), n
+
+
+_MAP_SHAPES = {  # of the columns that a map takes, and of the features that it gives
+    "Nystroem": _nystroem_shape,
+    "PolynomialCountSketch": _sketch_shape,
+    "RBFSampler": _fourier_shape,
+    "SkewedChi2Sampler": _fourier_shape,
+}
 
 
 def writers() -> dict[type, Callable[[Any, Encoder], Any]]:

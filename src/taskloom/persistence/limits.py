@@ -1,0 +1,97 @@
+"""Limits on the content of a model file, so that the work and the memory of loading are bounded by its size.
+
+They are checked when a model is saved as they are when a file is read: what is saved can be loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .allowed import PACKAGES
+from .refusal import check
+
+Array = np.ndarray
+VALUES = 1 << 22  # JSON values of a description
+CONTAINERS = 1 << 19  # lists and objects among them: each takes fifty times the memory of its two characters
+DEPTH = 200  # of lists and objects in each other
+COMPONENTS, KERNELS = 100_000, 256  # a loss for each task; parts of kernels, which are evaluated on trial
+ARRAYS = 1 << 16
+SPARE_REFERENCES = 1000  # names of arrays in the description, besides four for each array
+INTEGER = 1 << 127
+TEXT = 1 << 28  # bytes of arrays of texts, which all take the room of the longest, besides eight for each of the description
+ODD_KEYS = 2000  # keys whose hash is the file's choice: tuples, and integers beyond 64 bits
+WORDS = 64  # entries of the metadata
+COLUMNS = 1 << 24  # of a sparse matrix, and of an array without entries
+DIMENSIONS = 32
+THREADS = 256
+
+
+def check_saved(tree: Any, arrays: dict[str, Array]) -> None:
+    """What a file is about to hold."""
+    text = json.dumps(tree).encode()
+    check_text(text)
+    check_tree(tree, len(arrays), len(text))
+    check(len(arrays) <= ARRAYS, f"it has {len(arrays)} arrays, more than {ARRAYS}")
+    for array in arrays.values():
+        check_shape(array.shape, array.size)
+
+
+def check_text(text: bytes) -> None:
+    """The number of values in a JSON text, before it is parsed: marks outside of strings are counted."""
+    codes = np.frombuffer(text.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    outside = np.cumsum(codes == ord('"'), dtype=np.uint8) & 1 == 0  # an even number of quotes before; overflow keeps parity
+    containers = int(np.count_nonzero(((codes == ord("[")) | (codes == ord("{"))) & outside))
+    commas = int(np.count_nonzero((codes == ord(",")) & outside))
+    small = containers <= CONTAINERS and containers + commas <= VALUES
+    check(small, f"its description holds more than {VALUES} values, or {CONTAINERS} lists and objects")
+
+
+def check_tree(tree: Any, n_arrays: int, n_bytes: int) -> None:
+    """The numbers of components, of names of arrays and of texts in a description of ``n_bytes``, level by level."""
+    kinds: Counter[str] = Counter()
+    texts, level, depth = 0, [tree], 0
+    while level:
+        depth += 1
+        check(depth <= DEPTH, f"its description is nested more than {DEPTH} levels deep")
+        nodes = [node for node in level if type(node) in (dict, list)]
+        within = all(-INTEGER < node < INTEGER for node in level if type(node) is int)
+        check(within, "it holds an integer of more than 127 bits, which is out of range")
+        for node in nodes:
+            kind = node.get("@") if type(node) is dict else None
+            if type(kind) is str:
+                kinds[kind] += 1
+                texts += _room(node.get("values")) if kind == "strings" else 0
+        inside = (node.values() if type(node) is dict else node for node in nodes)
+        level = [child for children in inside for child in children if type(child) in (dict, list, int)]
+    components = sum(kinds[kind] for kind in PACKAGES)
+    check(components <= COMPONENTS, f"it has {components} components, more than {COMPONENTS}")
+    check(kinds["kernel"] <= KERNELS, f"its kernels have {kinds['kernel']} parts, more than {KERNELS}")
+    check(kinds["array"] <= SPARE_REFERENCES + 4 * n_arrays, f"it names its {n_arrays} arrays {kinds['array']} times")
+    check(texts <= TEXT + 8 * n_bytes, f"its arrays of texts would take {texts >> 20} MiB; shorten the longest names")
+
+
+def _room(values: Any) -> int:
+    """The bytes of an array of texts."""
+    if type(values) is not list:
+        return 0
+    return 4 * len(values) * max((len(value) for value in values if type(value) is str), default=0)
+
+
+def check_keys(keys: Iterable[Any]) -> None:
+    """Keys of a table may not share one hash: with many of these it would take time that grows with their square."""
+    odd = sum(isinstance(key, tuple) or (type(key) is int and key.bit_length() > 64) for key in keys)
+    check(
+        odd <= ODD_KEYS,
+        f"{odd} keys or labels are tuples or integers of more than 64 bits; take texts",
+    )
+
+
+def check_shape(shape: Any, size: int) -> None:
+    """The shape of an array of ``size`` entries: no more dimensions than models have, none longer than its content."""
+    check(len(shape) <= DIMENSIONS, f"an array has {len(shape)} dimensions, more than {DIMENSIONS}")
+    check(max(shape, default=0) <= max(size, COLUMNS), f"an array without entries has the shape {tuple(shape)}")
