@@ -340,7 +340,7 @@ class FactorNewton(Run):
         dropped = (
             small
             & (size < (tuning.max_dropped_gradient - 2 * share) * squared_norm)
-            & (squared_norm**2 < tuning.max_dropped_column_ratio * before)
+            & (squared_norm**2 / tuning.max_dropped_column_ratio < before)
         )
         return whole, Q @ like(V[:, ~dropped], Q) if dropped.any() else whole
 
