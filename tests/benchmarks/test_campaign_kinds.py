@@ -91,6 +91,19 @@ def test_one_instance_of_each_kind_comes_out_well(k):
     assert entry["outcome"] == OPTIMAL or entry["kind"] == "wrong component", entry
 
 
+# Weights that were rounded after the certificate; constraints that were violated, or failed; wrong components that passed; fits
+# in mixed units that stopped short, divided by zero, or had a primal value below the loss.
+MENDED = "8 24 32 | 81 137 217 249 297 465 | 146 162 250 602 618 | 255 263 399 887 1527 1999 2327"
+
+
+@pytest.mark.parametrize("k", [int(k) for k in MENDED.replace("|", "").split()])
+def test_instances_that_once_failed_come_out_well(k):
+    pytest.importorskip("cvxpy")
+    entry = check(draw(SECOND, k) | {"second": "", "invariances": []})
+    labelled = entry["kind"] == "wrong component" and entry["outcome"] == STOPPED
+    assert entry["outcome"] == OPTIMAL or labelled, entry
+
+
 # --- single precision ----------------------------------------------------------------------------------------------------
 
 
