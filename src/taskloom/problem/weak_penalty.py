@@ -76,6 +76,7 @@ def _least_change(problem: Problem, room: Array, Z: Array, total: Array) -> Arra
     out = np.zeros(room.size)
     for batch in problem.observations.grouping.batches:
         X, w, target = problem.inputs.take(batch), room[batch.place] * batch.mask, Z.T[batch.tasks]
+        w = w / np.maximum(w.max(axis=1, keepdims=True), np.finfo(float).tiny)  # the change does not depend on its unit
         share = np.zeros(len(w))
         if problem.fit_intercept:
             size = np.maximum(w.sum(axis=1), np.finfo(float).tiny)
