@@ -79,7 +79,7 @@ def _least_change(problem: Problem, room: Array, Z: Array, total: Array) -> Arra
         w = w / np.maximum(w.max(axis=1, keepdims=True), np.finfo(float).tiny)  # the change does not depend on its unit
         share = np.zeros(len(w))
         if problem.fit_intercept:
-            size = np.maximum(w.sum(axis=1), np.finfo(float).tiny)
+            size = np.maximum(w.sum(axis=1), 1.0)  # at least that of the largest, unless none has any room
             mean, share = times_transposed(X, w) / size[:, None], total[batch.tasks] / size
             X, target = X - mean[:, None, :], target - mean * total[batch.tasks][:, None]
         K = np.matmul(X.transpose(0, 2, 1), w[:, :, None] * X)
