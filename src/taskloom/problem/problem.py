@@ -8,7 +8,7 @@ D(G)       = - sum_i v_i loss*(y_i, -G_i / v_i) - F*(Z1'Z1 / (4 alpha)) - ||Z2||
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -224,7 +224,7 @@ class Problem(Value):
         Problem
             With the same design.
         """
-        return self.with_targets(Targets(self.design, loss))
+        return self.with_targets(replace(self.targets, loss=loss, original=None))
 
     def with_features(self, features: Matrix) -> Problem:
         """The same observations of other features of the same rows.

@@ -36,7 +36,8 @@ RELATIVE_ROUNDING = 1e-13  # of correlations; and eigenvalues below this share o
 def applies(problem: Problem, penalty: float, gap: float) -> bool:
     """Whether the penalty is small beside the gap, and the systems of all tasks are cheap."""
     above_zero = penalty - problem.model.penalty_at_zero[0]
-    if isinstance(problem.loss, RowLoss) or issparse(problem.features) or not above_zero < MAX_PENALTY_SHARE * gap:
+    wrong_layout = isinstance(problem.loss, RowLoss) or issparse(problem.features) or problem.structure.is_stack
+    if wrong_layout or not above_zero < MAX_PENALTY_SHARE * gap:
         return False
     r, sizes = problem.n_features, problem.observations.counts
     return bool(r <= 2 * sizes.max() and float(r * r * (sizes.sum() + 10 * r * sizes.size)) <= MAX_OPERATIONS)

@@ -144,6 +144,7 @@ class Structure(Component, ABC):
     on_features: ClassVar[bool] = False  # penalises the features (r x r), not the tasks
     keeps_columns: ClassVar[bool] = False  # the features must be the columns of X, not a rotation of them
     is_sum: ClassVar[bool] = False  # a sum of terms, each with its own structure variable
+    is_stack: ClassVar[bool] = False  # ... whose task sides differ: weights are one column
     splits_weights: ClassVar[bool] = False  # splits the weights into several terms on the same features
     task_factor: ClassVar[bool] = False  # parametrised by a factor on the tasks
     zeroes_relations: ClassVar[bool] = False  # sets off-diagonal entries of A to zero

@@ -54,7 +54,8 @@ class StackedTerms(Reformulation):
 
     @classmethod
     def applies(cls, problem: Problem, inside: bool = False) -> bool:
-        return problem.structure.is_sum or problem.model.stacked is not None
+        structure = problem.structure
+        return (structure.is_sum and not structure.is_stack) or problem.model.stacked is not None
 
     def apply(self, problem: Problem, start: Start | None) -> Problem:
         if isinstance(problem.loss, RowLoss):

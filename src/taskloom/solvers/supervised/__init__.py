@@ -4,6 +4,7 @@ from ...design.table_with_gaps import TableWithGaps
 from ...losses import RowLoss
 from ...problem import Problem
 from .sides import FeatureSide, Side, TaskSide
+from .term_stack_side import TermStackSide
 from .term_sum_side import TermSumSide
 
 
@@ -14,6 +15,8 @@ def choose_side(problem: Problem) -> Side:
     steps if one small system holds all tasks. If tasks share most of many rows, products with these are cheaper than a system
     for each task.
     """
+    if problem.structure.is_stack:
+        return TermStackSide(problem)
     if problem.structure.is_sum:
         return TermSumSide(problem)
     if problem.structure.on_features:

@@ -121,11 +121,11 @@ class Batch:
         """
         if self.intercepts is None:
             return None
-        total = limit = self.intercepts.gather(h)
+        total = limit = self.intercepts.curvatures(h)
         if np.isfinite(self.loss.max_curvature):
-            limit = self.intercepts.gather(self.v) * self.loss.max_curvature
+            limit = self.intercepts.curvatures(self.v) * self.loss.max_curvature
         elif not (total > 0).all():
-            limit = np.where(total > 0, total, self.intercepts.gather(self.v * self.loss.majorant(self.y, z)))
+            limit = np.where(total > 0, total, self.intercepts.curvatures(self.v * self.loss.majorant(self.y, z)))
         shares = np.where(total < TUNING.flat_share * limit, TUNING.flat_damping, TUNING.damping)
         return np.maximum(shares * limit, 1e-300)
 

@@ -48,6 +48,8 @@ class OneEach:
         """The sum over the observations of each intercept (``B x k``)."""
         return np.einsum("bm,bm->b", self.mask, x)[:, None]
 
+    curvatures = gather  # of the intercepts, from those of the observations
+
     def dense(self) -> Array:
         """The indicator matrix (``B x m x k``), for dense systems."""
         return self.mask[:, :, None]
@@ -69,6 +71,8 @@ class OnePerTask:
     def gather(self, x: Array) -> Array:
         return np.bincount(self.task, weights=x[0], minlength=self.n_tasks)[None]
 
+    curvatures = gather
+
     def dense(self) -> Array:
         return np.eye(self.n_tasks)[self.task][None]
 
@@ -76,7 +80,29 @@ class OnePerTask:
         return self
 
 
-Intercepts: TypeAlias = OneEach | OnePerTask
+@dataclass(frozen=True, eq=False)
+class FreeColumns:
+    """An intercept of all rows and the columns of unpenalised terms (``n x k``), of a single batch element."""
+
+    E: Array
+
+    def expand(self, b: Array) -> Array:
+        return b @ self.E.T
+
+    def gather(self, x: Array) -> Array:
+        return x @ self.E
+
+    def curvatures(self, h: Array) -> Array:
+        return h @ self.E**2
+
+    def dense(self) -> Array:
+        return self.E[None]
+
+    def pick(self, which: Array) -> FreeColumns:
+        return self
+
+
+Intercepts: TypeAlias = OneEach | OnePerTask | FreeColumns
 # A factored Newton system: maps coefficients and the gradient of the loss to the steps of both.
 Direction: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 

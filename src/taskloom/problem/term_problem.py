@@ -1,0 +1,129 @@
+"""The problem of a sum of terms: a ``Problem`` whose weights are one column, with one intercept for all rows.
+
+    D(G) = - sum_i v_i loss*(y_i, -G_i/v_i) - sum_q F_q*(omega_q Z_q'Z_q / (4 alpha)),    Z_q = sum_i G_i phi_q(x_i) u_q(i)'
+
+For the intercept the ``G_i`` add up to zero, and for unpenalised terms ``Z_q = 0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..design.term_inputs import TermData, TermDesign
+from ..losses import Loss, RowLoss, as_loss
+from ..structures import Structure, as_structure
+from ..structures.base import Array
+from ..structures.known import Independent
+from ..structures.term_stack import PENALISED, UNPENALISED, TermStack
+from ..structures.terms import FeatureMatrix, TaskMatrix, Variable
+from .model import Model, Targets
+from .problem import Problem
+
+MAX_CHANGES = 30  # of a dual candidate, until it is orthogonal to the unpenalised columns
+MAX_ROOM_SHARE = 0.99  # of the way to the edge of the domain of ``loss*`` that one change may take
+MAX_LEFT = 1e-12  # correlation with an unpenalised column, relative to its largest possible size
+
+
+@dataclass(frozen=True, eq=False)
+class PosedTerm:
+    """The data of a term, its structure, its weight, and on which side a structure of eigenvalues is put."""
+
+    data: TermData
+    structure: Structure
+    weight: float = 1.0
+
+    @property
+    def variable(self) -> Variable:
+        """The structure variable: none for independent levels; on the features where that decouples the levels."""
+        if self.data.free:
+            return UNPENALISED
+        if isinstance(self.structure, Independent):
+            return PENALISED
+        if self.structure.on_features or (self.structure.either_side and self.data.r <= self.data.p):
+            return FeatureMatrix(self.structure)
+        return TaskMatrix(self.structure)
+
+    @property
+    def scaled(self) -> TermData:
+        """The features times ``sqrt(omega)``."""
+        return self.data if self.data.free or self.weight == 1 else replace(self.data, phi=np.sqrt(self.weight) * self.data.phi)
+
+
+def term_problem(
+    terms: Sequence[PosedTerm],
+    y: Array,
+    weight: Array,
+    loss: Loss | str = "squared",
+    alpha: float = 0.01,
+    ridge: float = 0.0,
+    fit_intercept: bool = True,
+) -> Problem:
+    """The problem of a sum of terms.
+
+    Parameters
+    ----------
+    terms : sequence of PosedTerm
+        Features, task side, structure and weight of each term.
+    y : ndarray of shape (n,)
+        Targets.
+    weight : ndarray of shape (n,)
+        The weight ``v_i`` of each row in the objective, positive.
+    loss : Loss or str, default="squared"
+        A loss of single outputs.
+    alpha, ridge : float
+        Regularisation strengths.
+    fit_intercept : bool, default=True
+        Whether there is an unpenalised intercept for all rows.
+
+    Returns
+    -------
+    Problem
+        Weights are one column; ``problem.structure.features_of(W)`` are those of each term.
+    """
+    loss = as_loss(loss).fresh()
+    if isinstance(loss, RowLoss):
+        raise ValueError(f"{type(loss).__name__} is a loss of whole rows, and terms need one of single outputs")
+    data = tuple(term.scaled for term in terms)
+    if ridge > 0 and any(each.free for each in data):
+        raise ValueError(f"a ridge penalises all terms, got ridge={ridge!r} and a term with weight=inf; leave one out")
+    design = TermDesign.of(data, y, weight, fit_intercept)
+    structure = TermStack([term.variable for term in terms], [each.r for each in data], 1, tuple(each.p for each in data))
+    for term, each in zip(terms, data, strict=True):
+        if isinstance(term.variable, TaskMatrix):
+            as_structure(term.structure).check_tasks(each.p)
+    return Problem.of(Model(TermTargets(design, loss), structure), alpha, ridge)
+
+
+@dataclass(frozen=True, eq=False)
+class TermTargets(Targets):
+    """Targets of a sum of terms; dual candidates are orthogonal to the unpenalised columns."""
+
+    design: TermDesign
+
+    @property
+    def centering(self) -> None:
+        """Terms are centred before."""
+        return
+
+    def dual_candidate(self, gradients: Array) -> Array:
+        columns = self.design.inputs.free_columns
+        if columns is None:
+            return super().dual_candidate(gradients)
+        obs, v = self.observations, self.observations.weight
+        E = np.column_stack([np.ones(len(v)), columns]) if self.design.fit_intercept else columns
+        lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(obs.y))
+        s = np.clip(gradients, lower, upper)
+        goal = MAX_LEFT * (np.abs(E).T @ v) * float(np.abs(s).max(initial=0.0))
+        for _ in range(MAX_CHANGES):
+            left = E.T @ (v * s)
+            if np.all(np.abs(left) <= goal):
+                return -v * s
+            below, above = np.maximum(s - lower, 0.0), np.maximum(upper - s, 0.0)
+            room = np.minimum(below, above)
+            room = np.where(np.isfinite(room), room, 1.0)
+            change = E @ np.linalg.lstsq(E.T @ ((v * room)[:, None] * E), left, rcond=1e-14)[0]
+            s = np.clip(s - room * change, s - MAX_ROOM_SHARE * below, s + MAX_ROOM_SHARE * above)
+        return np.zeros_like(s)  # the only candidate that is certain to be one

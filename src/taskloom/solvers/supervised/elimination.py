@@ -1,0 +1,178 @@
+"""Newton systems of a sum of terms: the levels of the largest grouping are eliminated, what is left is small.
+
+With coefficients ``beta_0`` of that grouping (a block ``k x k`` for each level) and ``beta_1`` of all else, border included,
+
+    (I + X_0'HX_0) d_0 + C d_1 = r_0,      C'd_0 + (R + X_1'HX_1) d_1 = r_1,      C = X_0'HX_1,
+
+where ``I + X_0'HX_0`` is block diagonal: one small system for each level, at a cost that is linear in their number. What is
+left is ``S = R + X_1'HX_1 - C'(I + X_0'HX_0)^-1 C``: dense, or by conjugate gradients where it is large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, hstack, issparse
+
+from ..._array_api import times
+from ..._linalg import conjugate_gradient, solve_spd
+from .newton_systems import TUNING, BatchDesign, Direction, Intercepts
+
+Array = np.ndarray
+MAX_DENSE = 4000  # unknowns of the remaining system, up to which it is a dense matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """A grouping: features of the rows (``n x k``), and their levels."""
+
+    X: Array
+    codes: Array
+    n_levels: int
+
+    @cached_property
+    def indicator(self) -> csr_array:
+        n = len(self.codes)
+        return csr_array((np.ones(n), (self.codes, np.arange(n))), shape=(self.n_levels, n))
+
+    @cached_property
+    def expanded(self) -> csr_array:
+        """The columns of all levels, as a sparse matrix (``n x levels k``)."""
+        n, k = self.X.shape
+        columns = self.codes[:, None] * k + np.arange(k)
+        return csr_array((self.X.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, self.n_levels * k))
+
+    def sums(self, h: Array, Y: Array) -> Array:
+        """``X'HY`` within each level (``levels x k x m``)."""
+        weighted = h[:, None] * self.X
+        products = (weighted[:, :, None] * Y[:, None, :]).reshape(len(h), -1)
+        return np.asarray(self.indicator @ products).reshape(self.n_levels, self.X.shape[1], Y.shape[1])
+
+    def predict(self, B: Array) -> Array:
+        """``x_i'b`` with the coefficients (``levels x k``) of the level of each row."""
+        return np.einsum("ij,ij->i", self.X, B[self.codes])
+
+    def gather(self, u: Array) -> Array:
+        return np.asarray(self.indicator @ (u[:, None] * self.X))
+
+
+class Eliminated(BatchDesign):
+    """All rows in one batch element: a grouping that is eliminated, and the columns of the other terms.
+
+    Parameters
+    ----------
+    levels : Levels or None
+        The largest grouping.
+    others : array or sparse matrix of shape (n, m)
+        The columns of the other penalised terms.
+    """
+
+    def __init__(self, levels: Levels | None, others: Array | csr_array):
+        self.levels, self.others = levels, others
+        self.size = 0 if levels is None else levels.n_levels * levels.X.shape[1]
+
+    def _split(self, coef: Array) -> tuple[Array | None, Array]:
+        own = None if self.levels is None else coef[0, : self.size].reshape(self.levels.n_levels, -1)
+        return own, coef[0, self.size :]
+
+    def start(self, u: Array) -> Array:
+        own = np.zeros(0) if self.levels is None else self.levels.gather(u[0]).ravel()
+        return np.concatenate([own, self.others.T @ u[0]])[None]
+
+    def predict(self, coef: Array) -> Array:
+        own, rest = self._split(coef)
+        z = self.others @ rest
+        return (z if own is None or self.levels is None else z + self.levels.predict(own))[None]
+
+    def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
+        E = np.zeros((h.shape[1], 0)) if intercepts is None else intercepts.dense()[0]
+        lift = np.zeros(0) if damping is None else damping[0]
+        return EliminatedSystem(self, h[0], E, np.concatenate([np.ones(self.others.shape[1]), lift]))
+
+
+class EliminatedSystem:
+    """The system at curvatures ``h``, with the columns ``E`` of the border and the diagonal ``ridge`` of what is left."""
+
+    def __init__(self, design: Eliminated, h: Array, E: Array, ridge: Array):
+        self.design, self.h, self.E, self.ridge = design, h, E, ridge
+        levels = design.levels
+        if levels is not None:
+            blocks = levels.sums(h, levels.X)
+            blocks[:, np.arange(blocks.shape[1]), np.arange(blocks.shape[1])] += 1.0
+            self.inverse = np.linalg.inv(blocks)
+        self.remaining = self._schur() if len(ridge) <= MAX_DENSE else None
+
+    def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
+        """The Newton step of coefficients and border, ``-H^-1 gradient``."""
+        own, rest = self.design._split(coef)
+        levels, k = self.design.levels, self.E.shape[1]
+        right = -np.concatenate([self.design.others.T @ g[0] + rest, self.E.T @ g[0]])
+        if levels is None or own is None:
+            step = self._solve(right)
+            return step[: len(step) - k][None], step[len(step) - k :][None]
+        first = times(self.inverse, -(levels.gather(g[0]) + own))
+        step = self._solve(right - self._columns_times(self.h * levels.predict(first)))
+        first = first - times(self.inverse, levels.gather(self.h * self._predict(step)))
+        m = len(step) - k
+        return np.concatenate([first.ravel(), step[:m]])[None], step[m:][None]
+
+    def _predict(self, step: Array) -> Array:
+        m = self.design.others.shape[1]
+        return self.design.others @ step[:m] + self.E @ step[m:]
+
+    def _columns_times(self, u: Array) -> Array:
+        return np.concatenate([self.design.others.T @ u, self.E.T @ u])
+
+    def _schur(self) -> Array:
+        """The remaining system as a dense matrix."""
+        others: Any = self.design.others
+        S = self._sparse_schur(others) if issparse(others) else self._dense_schur(np.hstack([others, self.E]))
+        S[np.diag_indices_from(S)] += self.ridge
+        return S
+
+    def _dense_schur(self, X: Array) -> Array:
+        S = X.T @ (self.h[:, None] * X)
+        if self.design.levels is None:
+            return S
+        C = self.design.levels.sums(self.h, X)
+        return S - np.tensordot(C, np.matmul(self.inverse, C), axes=([0, 1], [0, 1]))
+
+    def _sparse_schur(self, others: Any) -> Array:
+        X = hstack([others, csr_array(self.E)], format="csr")
+        weighted = X.multiply(self.h[:, None]).tocsr()
+        S = (X.T @ weighted).toarray()
+        if self.design.levels is None:
+            return S
+        C = self.design.levels.expanded.T @ weighted
+        return S - (C.T @ (self._block_diagonal @ C)).toarray()
+
+    @cached_property
+    def _block_diagonal(self) -> csr_array:
+        n, k, _ = self.inverse.shape
+        columns = (np.arange(n)[:, None, None] * k + np.arange(k)[None, None, :]).repeat(k, axis=1)
+        return csr_array((self.inverse.ravel(), columns.ravel(), np.arange(0, n * k * k + 1, k)), shape=(n * k, n * k))
+
+    def _solve(self, right: Array) -> Array:
+        if self.remaining is not None:
+            return solve_spd(self.remaining[None], right[None, :, None])[0, :, 0] if len(right) else right
+        levels, h = self.design.levels, self.h
+
+        def product(x: Array) -> Array:
+            u = h * self._predict(x)
+            if levels is not None:
+                u = u - h * levels.predict(times(self.inverse, levels.gather(u)))
+            return self._columns_times(u) + self.ridge * x
+
+        others: Any = self.design.others
+        squares = others.multiply(others) if issparse(others) else others**2
+        diagonal = np.concatenate([squares.T @ h, self.E.T**2 @ h]) + self.ridge
+        return conjugate_gradient(
+            product,
+            right,
+            preconditioner=lambda x: x / diagonal,
+            tol=TUNING.relative_residual,
+            max_steps=TUNING.max_cg_steps,
+        )
