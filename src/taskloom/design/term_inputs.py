@@ -1,6 +1,6 @@
 """The data of a sum of terms: features of each term, and what the task of each row looks like to it.
 
-A term predicts ``phi(x_i)' W u(i)``. Its task side ``u`` is the indicator of the row's level (own functions, a second grouping),
+A term predicts ``phi(x_i)' W u(i)``. Its task side ``u`` is the indicator of the row's level (own functions, a grouping),
 1 (a common function), or descriptors of the level. The passes over the data are those of any problem: predict and correlate.
 """
 
@@ -117,7 +117,7 @@ class TermInputs(Inputs):
 class TermDesign(Design):
     """Terms, targets and weights, with one intercept for all rows or none."""
 
-    inputs: TermInputs  # type: ignore[assignment]
+    inputs: TermInputs
 
     @classmethod
     def of(cls, terms: tuple[TermData, ...], y: Array, weight: Array, fit_intercept: bool) -> TermDesign:
@@ -134,7 +134,7 @@ class TermDesign(Design):
         return TermDesign(self.inputs, observations, self.fit_intercept)
 
     @property
-    def shared_inputs(self) -> None:  # type: ignore[override]
+    def shared_inputs(self) -> None:
         """Rows are not shared by tasks here: there is one column of targets."""
         return
 
