@@ -29,7 +29,7 @@ from .progress_bar import progress_report
 from .task_summaries import PooledRows
 from .tasks_by_worker import NOTHING, fit_own
 
-UNUSED = {"approximation", "n_components", "standardize_targets", "device"}  # must have their defaults
+UNUSED = {"approximation", "n_components", "standardize_targets", "device", "common", "terms"}  # must have their defaults
 SETTINGS = {*MultiTaskRegressor._get_param_names()} - UNUSED
 INSTALL = 'taskloom.distributed needs Dask; install it with pip install "taskloom[distributed]"'
 

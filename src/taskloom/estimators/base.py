@@ -39,6 +39,7 @@ from .model_files.save_load import save
 from .parameter_types import Relation
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
+from .terms.fit_sum import fit_sum, is_sum, predict_terms_of, refuse_sum, sum_decision
 from .validation import TargetInfo, as_structures, losses_by_task, names_its_class, new_rows, sample_weights, training_data
 
 Array = np.ndarray
@@ -62,7 +63,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         "approximation": [StrOptions({"nystroem", "leverage", "fourier"}), HasMethods(["fit", "transform"]), None],
         "n_components": [_WHOLE, Interval(RealNotInt, 0, 1, closed="neither"), StrOptions({"auto"})],
         "fit_intercept": ["boolean"],
-        "unseen": [StrOptions({"raise", "mean"})],
+        "unseen": [StrOptions({"auto", "raise", "mean"})],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [_WHOLE],
         "time_limit": [Interval(Real, 0, None, closed="neither"), None],
@@ -133,10 +134,13 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
             The fitted model.
         """
-        device = device_for(self, X) if hasattr(self, "device") and (self.device is not None or on_card(X)) else None
+        on_device = hasattr(self, "device") and (self.device is not None or on_card(X)) and not is_sum(self)
+        device = device_for(self, X) if on_device else None
         watch = Watch.over(self, X, y, self.max_iter) if getattr(self, "_skl_callbacks", None) else None
         if device is not None:
             self._state = fit_on_device(self, X, y, sample_weight, device, watch)
+        elif is_sum(self):
+            self._state = fit_sum(self, X, y, sample_weight)
         else:
             with time_limit(self.time_limit):
                 data = self._prepare(X, y, sample_weight)
@@ -252,10 +256,14 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _decision(self, X):
         """Predicted values, ``n x T`` or one for each row of a long table."""
         state = self._fitted()
+        if state.fitted_terms is not None or state.common_part is not None:
+            return sum_decision(self, state, X)
         return decision_values(state, *new_rows(self, state, X), getattr(self, "device", None))
 
     def predict_terms(self, X: Any) -> list[np.ndarray]:
-        """The term of each kernel, with ``kernel=[k1, k2, ...]``; their sum plus the intercepts is the prediction.
+        """What each term adds to a prediction: of ``terms=``, of ``common=`` (the common and the own part), or of each kernel.
+
+        Their sum plus the intercept (those of the tasks, for several kernels) is the prediction.
 
         Parameters
         ----------
@@ -265,9 +273,11 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         list of ndarray
-            For each kernel ``(n_samples, n_tasks)``, or ``(n_samples,)`` for a long table.
+            For each term ``(n_samples, n_tasks)``, or ``(n_samples,)`` for a long table and for ``terms=``.
         """
         state = self._fitted()
+        if is_sum(self):
+            return predict_terms_of(self, state, X)
         if not state.kernel.several:
             raise ValueError(f"predict_terms needs a list of kernels, got kernel={self.kernel!r}")
         inputs, task = new_rows(self, state, X)
@@ -350,6 +360,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             Whether to keep the training data of a squared-loss fit, which ``predict(X, return_std=True)`` needs. Without them
             the file of a linear model is small and holds no observations; kernel models need their training inputs anyway.
         """
+        refuse_sum(self, "save")
         save(self, path, training=training)
 
     def add_task(self, X: Any, y: Any, name: Any, *, sample_weight: ArrayLike | None = None, relation: Relation = None) -> Self:
@@ -377,6 +388,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
             The model with one more task.
         """
+        refuse_sum(self, "add_task")
         self._state = add_task(self, self._fitted(), X, y, name, sample_weight, relation)
         return self
 
@@ -463,6 +475,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         dict
             The contribution of each task, itself included, largest first; they add up to 1, and may be negative.
         """
+        refuse_sum(self, "explain")
         return relations.explain(self._fitted(), task)
 
     def __sklearn_tags__(self):

@@ -37,7 +37,7 @@ class MultiTaskClassifier(ClassifierMixin, MultiTaskEstimator):
 
     Parameters
     ----------
-    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, unseen, gamma, degree, coef0, \
+    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, common, terms, unseen, gamma, degree, coef0, \
 approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verbose, random_state
         As in :class:`MultiTaskRegressor`.
     loss : Loss or str, default="logistic"
@@ -78,7 +78,9 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         task_weight: TaskWeight = "equal",
         fit_intercept: bool = True,
         task_column: str | int | None = None,
-        unseen: Unseen = "raise",
+        common: Any = None,
+        terms: Any = None,
+        unseen: Unseen = "auto",
         coding: Literal["one_vs_rest", "simplex"] = "one_vs_rest",
         gamma: float | None = None,
         degree: float = 3,

@@ -21,7 +21,7 @@ class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
     structure, structures, alphas, cv, scoring, fallback, n_jobs, random_state
         As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
         accuracy over tasks.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, coding, gamma, degree, coef0, \
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, common, terms, unseen, coding, gamma, degree, coef0, \
 approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskClassifier`.
 
@@ -53,7 +53,9 @@ feature_names_in_
         task_weight: TaskWeight = "equal",
         fit_intercept: bool = True,
         task_column: str | int | None = None,
-        unseen: Unseen = "raise",
+        common: Any = None,
+        terms: Any = None,
+        unseen: Unseen = "auto",
         coding: Literal["one_vs_rest", "simplex"] = "one_vs_rest",
         gamma: float | None = None,
         degree: float = 3,

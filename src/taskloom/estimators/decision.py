@@ -110,6 +110,7 @@ def posterior_of(state: FittedState, noise: float | None, otherwise: str, joint:
     """The posterior for a given or estimated noise level; ``otherwise`` is the message if there is none."""
     many = isinstance(state.structure_, FactoredStructure)
     missing = {
+        "do not know terms= and common= yet": state.fitted_terms is not None or state.common_part is not None,
         "need the rows of the fit, which partial_fit and fit_blocks do not keep": state.statistics is not None,
         "describe the tasks of a fit; fit again with the tasks that were added": state.added_tasks_ is not None,
         "need the training data, which were not saved with this model (save(path, training=True))": state.training_left_out,

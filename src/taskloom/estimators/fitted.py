@@ -149,6 +149,8 @@ class FittedState(InputColumns, TargetInfo):
     outlier_tasks_: Array | None = None
     term_structures: list[Array] | None = field(default=None, metadata=NOT_SAVED)  # of a sum on the same features
     added_tasks_: list | None = None
+    fitted_terms: Any = field(default=None, metadata=NOT_SAVED)  # of ``terms=``
+    common_part: Any = field(default=None, metadata=NOT_SAVED)  # of ``common=``
     # how it was found
     certificate_: Any = None
     n_iter_: int | None = None

@@ -34,4 +34,4 @@ LossParameter: TypeAlias = LossLike | Mapping[Any, LossLike]  # by task
 KernelParameter: TypeAlias = KernelLike | Sequence[KernelLike]
 TaskWeight: TypeAlias = Literal["equal", "size"] | ArrayLike | Mapping[Any, float]
 Relation: TypeAlias = ArrayLike | Mapping[Any, float] | None  # by task
-Unseen: TypeAlias = Literal["raise", "mean"]
+Unseen: TypeAlias = Literal["auto", "raise", "mean"]

@@ -24,6 +24,7 @@ from ..tables.layout import as_table, rows_by_task, shown, sorted_labels
 from .approximate_kernel import approximation_of, mapped_features, reservoir_of
 from .fitted import FittedState, with_state
 from .state_of_fit import fitted_state
+from .terms.fit_sum import is_sum
 from .validation import InputColumns, TargetInfo, entries_by_task, new_inputs, read_targets, sample_weights, training_inputs
 
 Array = np.ndarray
@@ -110,6 +111,8 @@ class Statistics:
 
 def is_incremental(estimator: Any) -> bool:
     """Whether statistics of blocks can be summed; the error says why not."""
+    if is_sum(estimator):
+        raise AttributeError("rows in blocks do not know terms= and common= yet; use fit")
     if hasattr(estimator, "alphas"):
         raise AttributeError("rows in blocks need one alpha: choose it on a part of the rows, then use MultiTaskRegressor")
     if isinstance(estimator.loss, dict) or not as_loss(estimator.loss).quadratic:

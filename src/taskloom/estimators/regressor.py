@@ -54,8 +54,15 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         Whether each task has an unpenalised intercept.
     task_column : str or int, default=None
         Name or position of the column of ``X`` that holds the task of each row (long tables).
-    unseen : {"raise", "mean"}, default="raise"
+    common : bool, str or callable, default=None
+        A common function of all tasks beside their own: ``True`` with the kernel of the own parts, or another kernel. The
+        intercepts of the tasks are then penalised with their functions, and one intercept for all is not.
+    terms : list of Term, default=None
+        The terms of the predictor, in place of ``structure``, ``kernel``, ``common``, ``task_column`` and ``task_weight``:
+        several groupings, fixed effects, descriptors of levels. See :class:`taskloom.Term`.
+    unseen : {"auto", "raise", "mean"}, default="auto"
         What to do with a task that was not seen in training (long tables): refuse it, or predict with the mean of the tasks.
+        ``"auto"`` predicts the common part where there is one, and refuses otherwise.
     standardize_targets : bool, default=False
         Whether to give each task's targets mean 0 and variance 1 during the fit. Predictions, ``coef_`` and ``intercept_``
         are in the units of the targets; ``structure_`` and ``certificate_`` belong to the standardized problem.
@@ -157,7 +164,9 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         task_weight: TaskWeight = "equal",
         fit_intercept: bool = True,
         task_column: str | int | None = None,
-        unseen: Unseen = "raise",
+        common: Any = None,
+        terms: Any = None,
+        unseen: Unseen = "auto",
         standardize_targets: bool = False,
         noise: float | None = None,
         gamma: float | None = None,

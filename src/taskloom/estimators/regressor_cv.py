@@ -40,8 +40,8 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
         Folds that run at the same time, in threads.
     random_state : int, RandomState or None, default=None
         Shuffles the default folds; ``None`` assigns rows to folds in their order.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, unseen, standardize_targets, noise, gamma, degree, coef0, \
-approximation, n_components, solver, tol, max_iter, time_limit, verbose
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, common, terms, unseen, standardize_targets, noise, gamma, \
+degree, coef0, approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskRegressor`.
 
     Attributes
@@ -102,7 +102,9 @@ feature_names_in_
         task_weight: TaskWeight = "equal",
         fit_intercept: bool = True,
         task_column: str | int | None = None,
-        unseen: Unseen = "raise",
+        common: Any = None,
+        terms: Any = None,
+        unseen: Unseen = "auto",
         standardize_targets: bool = False,
         noise: float | None = None,
         gamma: float | None = None,

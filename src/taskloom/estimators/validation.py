@@ -138,7 +138,7 @@ def position_of_tasks(known: TargetInfo, labels: Array | None, unseen: str) -> A
     if labels is None:
         return None
     task = known.positions(labels)
-    if unseen == "raise" and (task < 0).any():
+    if unseen != "mean" and (task < 0).any():
         unknown, names = labels[int(np.argmax(task < 0))], known.tasks_[:10].tolist()
         more = f" and {len(known.tasks_) - 10} more" if len(known.tasks_) > 10 else ""
         raise ValueError(

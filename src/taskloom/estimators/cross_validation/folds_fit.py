@@ -170,7 +170,7 @@ def cross_validate(
     cv_data.variance = dict(zip(tasks.tolist(), variance.tolist(), strict=True))
     labelled = model._labelled(data.targets)
     folds = make_folds(cv_data, seen, n_rows, labelled)
-    if model.unseen == "raise" or model.task_column is None:
+    if model.unseen != "mean" or model.task_column is None:
         check_folds(folds, seen, n_rows, tasks, labelled)
     runs = Parallel(n_jobs=cv_data.n_jobs, prefer="threads", return_as="generator")(
         delayed(_run_fold)(cv_data, candidates, split) for split in folds

@@ -29,6 +29,7 @@ from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared, show_fields
 from ..state_of_fit import fitted_state
 from ..target_encoding import objects
+from ..terms.fit_sum import refuse_sum
 from ..validation import as_structures, names_its_class
 from .folds_fit import CVData, cross_validate, single_task_candidate
 from .results import Candidate, SearchResult, path_table, results_table, transfer_table
@@ -75,6 +76,7 @@ class CrossValidated(MultiTaskEstimator):
             The model with the best setting, fitted to all data.
         """
         self._validate_params()
+        refuse_sum(self, f"{type(self).__name__} (search with GridSearchCV over the plain estimator)")
         if self.task_column is not None and self.kernel == "precomputed":
             raise ValueError(
                 'a kernel matrix with a task column cannot be split by rows and columns: pass the kernel itself (kernel="rbf" '

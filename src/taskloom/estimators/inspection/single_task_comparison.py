@@ -13,6 +13,7 @@ from ..base import MultiTaskEstimator
 from ..cross_validation.folds_fit import CVData, cross_validate, single_task_candidate
 from ..cross_validation.results import Candidate, transfer_table
 from ..cross_validation.search import CrossValidated
+from ..terms.fit_sum import refuse_sum
 from ..validation import as_structures
 
 Array = np.ndarray
@@ -65,6 +66,7 @@ def compare_to_single_task(
             f"compare_to_single_task needs a taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], "
             "and for X what pipe[:-1].transform(X) gives"
         )
+    refuse_sum(model, "compare_to_single_task")
     if isinstance(model, CrossValidated):
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
         found = search.fit(X, y, sample_weight, groups).transfer_

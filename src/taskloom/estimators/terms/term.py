@@ -17,7 +17,7 @@ KERNELS = ("constant", "linear")  # and the kernels of scikit-learn
 class Term(Component):
     """A function of some columns, for all rows or for each level of a grouping: one term of a predictor.
 
-    The predictor is the sum of its terms, ``f(row) = b + sum_q phi_q(x)' W_q u_q(row)``. What ``u`` is decides what a term does:
+    The predictor is the sum of its terms, ``f(row) = b + sum_q phi_q(x)' W_q u_q(row)``. What a term does depends on ``u``:
 
     - without ``by``: 1, one function for all rows (fixed effects with ``weight=np.inf``);
     - with ``by``: the indicator of the row's level, a function for each level (random effects);
@@ -40,7 +40,8 @@ class Term(Component):
     intercept : bool, default=False
         Whether the function has an intercept, which is penalised with it.
     weight : float, default=1.0
-        ``omega``, the scale of the kernel: the penalty is divided by it. ``np.inf`` leaves a linear or constant term unpenalised.
+        ``omega``, the scale of the kernel: the penalty is divided by it. A linear or constant term is not penalised at all with
+        ``np.inf``.
 
     Examples
     --------

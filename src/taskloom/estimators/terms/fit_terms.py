@@ -1,0 +1,112 @@
+"""Fits of sums of terms: the table becomes the data of each term, one problem is solved, and the terms get their weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...design.term_inputs import TermData
+from ...problem import Problem
+from ...problem.solution import Solution
+from ...problem.term_problem import PosedTerm, term_problem
+from ...structures import Independent, as_structure
+from ...structures.term_stack import TermStack
+from ...tables.layout import code_labels, sorted_labels
+from .fitted_terms import FittedTerm, level_descriptors
+from .maps import DescriptorMap, InputMap, KernelMap
+from .table_columns import TableColumns
+from .term import Term
+
+Array = np.ndarray
+
+
+def posed_terms(terms: list[Term], table: TableColumns, weight: Array) -> tuple[list[PosedTerm], list[FittedTerm]]:
+    """The data of each term, and the term as it will predict; ``weight`` is the weight of each row, for centring."""
+    _check_terms(terms)
+    groupings = {table.position(term.by, "by") for term in terms if term.by is not None}
+    described = {
+        table.position(column, "described_by")
+        for term in terms
+        if term.described_by is not None
+        for column in (term.described_by if isinstance(term.described_by, (list, tuple)) else [term.described_by])
+    }
+    free = tuple(j for j in range(table.n_columns) if j not in groupings | described)
+    posed, fitted = [], []
+    for term in terms:
+        columns = free if term.columns is None else tuple(table.position(column, "columns") for column in term.columns)
+        if clash := sorted(set(columns) & groupings):
+            raise ValueError(
+                f"column {table.name(clash[0])!r} is an input and a grouping; leave it out of columns=, or out of by="
+            )
+        data, ready = _posed(term, table, () if term.kernel == "constant" else columns, weight)
+        posed.append(data)
+        fitted.append(ready)
+    _check_rank(posed, terms)
+    return posed, fitted
+
+
+def _posed(term: Term, table: TableColumns, columns: tuple[int, ...], weight: Array) -> tuple[PosedTerm, FittedTerm]:
+    X = table.numbers(columns)
+    constant = term.kernel == "constant" if isinstance(term.kernel, str) else False
+    linear = term.kernel == "linear" if isinstance(term.kernel, str) else False
+    if not constant and not columns:
+        raise ValueError(f"{term!r} has no input columns: every column is a grouping or a descriptor")
+    inputs = InputMap(
+        columns,
+        mean=weight @ X / weight.sum() if linear else None,
+        kernel=None if linear or constant else KernelMap.of(X, term.kernel),
+        constant=constant or term.intercept,
+    )
+    structure = Independent() if term.structure is None else as_structure(term.structure)
+    if term.by is None:
+        fitted, data = FittedTerm(term, inputs), TermData(inputs(X), free=term.free)
+    else:
+        by = table.position(term.by, "by")
+        labels = table.labels(by)
+        levels = sorted_labels(labels)
+        codes = code_labels(labels, levels)
+        described, U = None, None
+        if term.described_by is not None:
+            where, values = level_descriptors(table, term, codes, levels)
+            described = DescriptorMap.of(where, values, term.descriptor_kernel)
+            U = described(values)
+        fitted = FittedTerm(term, inputs, by, levels, described)
+        data = TermData(inputs(X), codes, len(levels), U, free=term.free)
+        if U is None:
+            structure.check_size(len(levels))
+            structure = structure.bind(levels.tolist())
+    return PosedTerm(data, structure, 1.0 if term.free else term.weight), fitted
+
+
+def _check_terms(terms: Any) -> None:
+    if not isinstance(terms, (list, tuple)) or not terms or not all(isinstance(term, Term) for term in terms):
+        raise ValueError(f"terms= takes a list of taskloom.Term, got {terms!r}")
+
+
+def _check_rank(posed: list[PosedTerm], terms: list[Term]) -> None:
+    """Unpenalised columns must be independent of each other and of the intercept."""
+    for one, term in zip(posed, terms, strict=True):
+        if not term.free:
+            continue
+        columns = (one.data.phi[:, :, None] * one.data.side[:, None, :]).reshape(len(one.data.phi), -1)
+        centred = columns - columns.mean(axis=0)
+        if np.linalg.matrix_rank(centred) < columns.shape[1]:
+            raise ValueError(
+                f"the columns of {term!r} are linearly dependent (with each other, or constant): without a penalty their "
+                "weights are not determined; leave one out, or give the term a finite weight"
+            )
+
+
+def fitted_weights(problem: Problem, solution: Solution, posed: list[PosedTerm], fitted: list[FittedTerm]) -> list[FittedTerm]:
+    """The terms with their weights in the units of the features, and their structures."""
+    stack: TermStack = problem.structure  # type: ignore[assignment]
+    parts, structures = stack.features_of(solution.W), stack.split(solution.A)
+    return [
+        term.with_weights(np.sqrt(one.weight) * W, A) for term, one, W, A in zip(fitted, posed, parts, structures, strict=True)
+    ]
+
+
+def problem_of(posed: list[PosedTerm], y: Array, weight: Array, model: Any) -> Problem:
+    """The problem of these terms with the settings of an estimator."""
+    return term_problem(posed, y, weight, model.loss, float(model.alpha), float(model.ridge), bool(model.fit_intercept))

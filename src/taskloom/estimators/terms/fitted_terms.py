@@ -1,0 +1,71 @@
+"""Terms after a fit: what each adds to a prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...tables.layout import TaskPositions, shown
+from .maps import DescriptorMap, InputMap
+from .table_columns import TableColumns
+from .term import Term
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTerm:
+    """A term with its maps, its levels and its weights (``r x p``), in the units of the inputs."""
+
+    term: Term
+    inputs: InputMap
+    by: int | None = None  # position of the grouping
+    levels: Array | None = None
+    descriptors: DescriptorMap | None = None
+    weights: Array | None = None
+    structure: Any = None  # the learned matrix, on the side where it was learned
+
+    @cached_property
+    def positions(self) -> TaskPositions:
+        assert self.levels is not None
+        return TaskPositions(self.levels)
+
+    def with_weights(self, W: Array, structure: Any) -> FittedTerm:
+        return replace(self, weights=W, structure=structure)
+
+    def predict(self, table: TableColumns) -> Array:
+        """What the term adds to each row; 0 for a level that was not seen."""
+        phi, W = self.inputs(table.numbers(self.inputs.columns)), self.weights
+        assert W is not None
+        if self.by is None:
+            return phi @ W[:, 0]
+        if self.descriptors is not None:
+            U = self.descriptors([table.column(position) for position in self.descriptors.columns])
+            return np.einsum("ij,ij->i", phi @ W, U)
+        codes = self.positions(table.labels(self.by))
+        own = np.einsum("ij,ij->i", phi, W.T[codes])
+        return np.where(codes < 0, 0.0, own)
+
+
+def level_descriptors(table: TableColumns, term: Term, codes: Array, levels: Array) -> tuple[tuple[int, ...], list[Array]]:
+    """The descriptors of each level: one array for each column; a descriptor that varies inside a level is refused."""
+    named = term.described_by if isinstance(term.described_by, (list, tuple)) else [term.described_by]
+    columns = tuple(table.position(column, "described_by") for column in named)
+    first = np.full(len(levels), len(codes))
+    np.minimum.at(first, codes, np.arange(len(codes)))
+    values = []
+    for position in columns:
+        column = table.column(position)
+        expected = column[first]
+        varies = np.array([a != b for a, b in zip(column.tolist(), expected[codes].tolist(), strict=True)], dtype=bool)
+        if varies.any():
+            level = levels[codes[int(np.argmax(varies))]]
+            raise ValueError(
+                f"column {table.name(position)!r} describes the levels of {term.by!r}, but varies within level {shown(level)}; "
+                "leave it to the inputs (columns=), or make it constant within each level"
+            )
+        values.append(expected)
+    return columns, values

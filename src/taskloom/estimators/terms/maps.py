@@ -1,0 +1,98 @@
+"""Features and descriptors of a term, as maps that a fit determines and predictions apply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import OneHotEncoder
+
+from ...features.approximate import Approximation, Landmarks
+from ...features.kernels import KernelFeatures, kernel_function, to_dense
+
+Array = np.ndarray
+MAX_EXACT_ROWS = 5000  # of a kernel; beyond that it has landmarks
+LANDMARKS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMap:
+    """The features of a kernel that is neither linear nor constant: exact on the rows of the fit, or from landmarks."""
+
+    kernel: Any
+    points: Array
+    root: Array  # features are k(x, points) root
+    exact: bool
+
+    @classmethod
+    def of(cls, X: Array, kernel: Any, seed: int = 0) -> KernelMap:
+        exact = len(X) <= MAX_EXACT_ROWS
+        if exact:
+            features = KernelFeatures(to_dense(kernel_function(kernel)(X, X)))
+            return cls(kernel, X, features.U * features.inverse_root, True)
+        sample = X[np.random.default_rng(seed).choice(len(X), LANDMARKS, replace=False)]
+        drawn: Any = Approximation("nystroem", LANDMARKS, kernel, {}).draw(sample, seed)[0]
+        assert isinstance(drawn, Landmarks)
+        return cls(kernel, drawn.points, drawn.root, False)
+
+    def __call__(self, X: Array) -> Array:
+        return to_dense(kernel_function(self.kernel)(X, self.points)) @ self.root
+
+
+@dataclass(frozen=True, eq=False)
+class InputMap:
+    """``phi(x)`` from the columns of a term: centred inputs, a constant, or the features of a kernel."""
+
+    columns: tuple[int, ...]
+    mean: Array | None = None  # of linear inputs
+    kernel: KernelMap | None = None
+    constant: bool = False  # whether the last feature is 1
+
+    def __call__(self, X: Array) -> Array:
+        """``n x r``, from the columns of the term."""
+        parts = []
+        if self.kernel is not None:
+            parts.append(self.kernel(X))
+        elif self.mean is not None:
+            parts.append(X - self.mean)
+        if self.constant:
+            parts.append(np.ones((len(X), 1)))
+        return np.hstack(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class DescriptorMap:
+    """Descriptors of levels: numbers as they are, categories one-hot, then perhaps the features of a kernel."""
+
+    columns: tuple[int, ...]
+    encoders: tuple[Any, ...]  # None for numbers
+    kernel: KernelMap | None = None
+
+    @classmethod
+    def of(cls, columns: tuple[int, ...], values: list[Array], kernel: Any) -> DescriptorMap:
+        """From the descriptors of the levels of a fit, one array for each column."""
+        encoders = tuple(_encoder(value) for value in values)
+        plain = cls(columns, encoders)
+        return plain if kernel is None else cls(columns, encoders, KernelMap.of(plain(values), kernel))
+
+    def __call__(self, values: list[Array]) -> Array:
+        parts = [
+            np.asarray(value, dtype=float)[:, None] if encoder is None else encoder.transform(_as_text(value))
+            for value, encoder in zip(values, self.encoders, strict=True)
+        ]
+        described = np.hstack(parts)
+        return described if self.kernel is None else self.kernel(described)
+
+
+def _encoder(values: Array) -> Any:
+    """A one-hot encoder for categories; ``None`` for numbers."""
+    try:
+        np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        return OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(_as_text(values))
+    return None
+
+
+def _as_text(values: Array) -> Array:
+    return np.array([str(value) for value in values.tolist()], dtype=object)[:, None]
