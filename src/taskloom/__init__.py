@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
     from . import structures as structures
     from . import testing as testing
     from .estimators import *  # noqa: F403
+    from .estimators.terms.term import Term as Term
     from .persistence import ModelFileError as ModelFileError
     from .problem import Problem as Problem
     from .report import write_report as write_report
@@ -39,6 +40,7 @@ __version__ = "0.1.0.dev0"
 _NAMES = {
     "estimators": "MultiTaskClassifier MultiTaskClassifierCV MultiTaskRegressor MultiTaskRegressorCV "
     "compare_to_single_task load save stability",
+    "estimators.terms.term": "Term",
     "persistence": "ModelFileError",
     "problem": "Problem",
     "report": "write_report",

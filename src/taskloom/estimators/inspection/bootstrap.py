@@ -13,6 +13,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ...tables.layout import as_table, code_labels, split_table
 from ..base import MultiTaskEstimator
+from ..terms.fit_sum import refuse_sum
 from .task_order import every_pair
 
 Array = np.ndarray
@@ -88,6 +89,7 @@ def stability(
     """
     if not isinstance(model, MultiTaskEstimator):
         raise ValueError(f"stability needs a taskloom estimator, got {type(model).__name__}")
+    refuse_sum(model, "stability")
     if not n_resamples >= 2:
         raise ValueError(f"n_resamples must be at least 2, got {n_resamples!r}")
     if not (0 < level < 1):
