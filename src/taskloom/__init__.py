@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
     from . import distributed as distributed
     from . import equivalences as equivalences
     from . import experiments as experiments
+    from . import formula as formula
     from . import losses as losses
     from . import maps as maps
     from . import methods as methods
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
     from . import structures as structures
     from . import testing as testing
     from .estimators import *  # noqa: F403
+    from .formula import from_formula as from_formula
     from .persistence import ModelFileError as ModelFileError
     from .problem import Problem as Problem
     from .report import write_report as write_report
@@ -39,6 +41,7 @@ __version__ = "0.1.0.dev0"
 _NAMES = {
     "estimators": "MultiTaskClassifier MultiTaskClassifierCV MultiTaskRegressor MultiTaskRegressorCV "
     "compare_to_single_task load save stability",
+    "formula": "from_formula",
     "persistence": "ModelFileError",
     "problem": "Problem",
     "report": "write_report",
@@ -50,7 +53,7 @@ _NAMES = {
     "versions": "show_versions",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = ["datasets", "distributed", "equivalences", "experiments", "losses", "methods", "metrics", "persistence"]
+_MODULES = ["datasets", "distributed", "equivalences", "experiments", "formula", "losses", "methods", "metrics", "persistence"]
 _MODULES += ["plots", "solvers", "structures", "testing"]
 _OLD_NAMES = ("maps",)  # kept for code that was written for them
 
