@@ -79,6 +79,12 @@ def test_design_columns_are_those_of_formulaic(fixed):
     assert X.drop(columns="shop").dtypes.eq(float).all()
 
 
+def test_a_dot_is_all_that_has_no_other_role():
+    some = DATA[["y", "x1", "x2", "n", "shop", "region"]]
+    assert FormulaDesign.build("np.log(n) ~ . + (1 | region:shop)", some).terms[0].columns == ["y", "x1", "x2"]
+    assert FormulaDesign.build("y ~ . - x1 + (1 | shop)", some.drop(columns="region")).terms[0].columns == ["x2", "n"]
+
+
 def test_categories_are_coded_by_hand_the_same():
     X = FormulaDesign.build("y ~ a + a:x1 + (1 | shop)", DATA).transform(DATA)
     np.testing.assert_array_equal(X["a[T.q]"], DATA["a"] == "q")
@@ -147,7 +153,8 @@ def test_targets():
         ("y ~ x1 + (zzz | shop)", "no column 'zzz'; it has"),
         ("why ~ x1", "no column 'why'; did you mean 'y'"),
         ("np.log(why) ~ x1", "no column 'why'; did you mean 'y'"),
-        ("y ~ nonsense(x1)", "no column 'nonsense'"),
+        ("y ~ nonsense(x1)", "name 'nonsense' is not defined"),
+        ("y ~ np.log(x1 +)", "cannot be read as a formula: invalid syntax"),
         ("y ~ shop + (1 | shop)", "'shop' is an input and a grouping"),
         ("y ~ x1 + (C(region) | shop) + (1 | region)", "'region' is an input and a grouping"),
         ("y ~ x1:n + (1 | x1:n)", "'x1:n' is an input and a grouping"),

@@ -78,7 +78,8 @@ class FormulaDesign:
         FormulaDesign
         """
         parsed, frame = parse_formula(formula), as_frame(data)
-        formulas = {text: _formula(text) for text in (parsed.fixed, *(part.inputs for part in parsed.random))}
+        others = _without_role(parsed, frame)
+        formulas = {text: _formula(text, others) for text in (parsed.fixed, *(part.inputs for part in parsed.random))}
         variables = sorted(set().union(*map(_variables, formulas.values())))
         _check_roles(parsed, variables)
         check_columns(frame, [*variables, *(name for part in parsed.random for name in part.by)])
@@ -165,6 +166,14 @@ def _columns_of(spec: Any) -> tuple[list[list[str]], bool]:
     return [names for term, names in places.items() if term != "1"], "1" in places
 
 
+def _without_role(parsed: ParsedFormula, frame: Any) -> list[str]:
+    """What a dot stands for: the columns that are neither target nor part of a grouping."""
+    name = column_name(parsed.target)
+    taken = {name} if name is not None else _variables(_formula(f"0 + {parsed.target}"))
+    taken = taken.union(*(part.by for part in parsed.random))
+    return [name for name in frame.columns if isinstance(name, str) and name not in taken]
+
+
 def _check_roles(parsed: ParsedFormula, variables: list[str]) -> None:
     """Raise for a column that is input, grouping or target at once."""
     target, groupings = column_name(parsed.target), {part.grouping for part in parsed.random}
@@ -206,20 +215,21 @@ def _variables(formula: Any) -> set[str]:
         if factor.eval_method.value == "lookup":
             found.add(factor.expr)
         elif factor.eval_method.value == "python":
-            quoted = re.findall("`([^`]+)`", factor.expr)
-            nodes = [node for node in ast.walk(ast.parse(re.sub("`[^`]+`", "None", factor.expr))) if isinstance(node, ast.Name)]
-            bound = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
-            found |= {*quoted, *({node.id for node in nodes} - bound - known)}
+            nodes = list(ast.walk(ast.parse(re.sub("`[^`]+`", "None", factor.expr))))
+            functions = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+            names = {node.id for node in nodes if isinstance(node, ast.Name)}
+            found |= {*re.findall("`([^`]+)`", factor.expr), *(names - functions - known)}
     return found
 
 
-def _formula(text: str) -> Any:
+def _formula(text: str, available: list[str] | None = None) -> Any:
+    """The formula of formulaic; a dot in it stands for the available columns."""
     try:
         formulaic = import_module("formulaic")
     except ImportError:
         raise ImportError('formulas need formulaic: python -m pip install "taskloom[formula]"') from None
     with _errors_in_a_sentence(text):
-        return formulaic.Formula(text)
+        return formulaic.Formula(text, _context={"__formulaic_variables_available__": available or []})
 
 
 def _evaluate(formula: Any, frame: Any) -> Any:
@@ -241,5 +251,5 @@ def _errors_in_a_sentence(text: str) -> Iterator[None]:
             f"{text!r} has categories that the data of the fit has not: {', '.join(new)}; their effect is not known: leave out "
             "these rows, or make the column a grouping, (1 | column)"
         ) from None
-    except errors.FormulaicError as error:
+    except (errors.FormulaicError, SyntaxError) as error:
         raise ValueError(f"{text!r} cannot be read as a formula: {str(error).splitlines()[0]}") from None

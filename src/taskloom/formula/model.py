@@ -50,6 +50,7 @@ def from_formula(
     -----
     ==========================  ========================================================================================
     ``x1 + x1:x2 + C(a)``       fixed effects, as formulaic codes them: ``Term("linear", columns=[...], weight=np.inf)``
+    ``.``                       every column that is neither target nor part of a grouping
     ``0 + x``, ``x - 1``        no intercept: ``fit_intercept=False``
     ``(1 | shop)``              an intercept for each shop: ``Term("constant", by="shop")``
     ``(x | shop)``              intercept and slope, their covariance learned:
