@@ -54,7 +54,7 @@ LAYERS = [
     {"solvers", "uncertainty", "maps"},
     {"persistence"},
     {"estimators"},
-    {"methods", "datasets", "plots", "report", "distributed"},
+    {"methods", "datasets", "plots", "report", "distributed", "formula"},
     {"experiments"},
     {"cli"},
     {"__main__"},

@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
     from . import distributed as distributed
     from . import equivalences as equivalences
     from . import experiments as experiments
+    from . import formula as formula
     from . import losses as losses
     from . import maps as maps
     from . import methods as methods
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
     from . import testing as testing
     from .estimators import *  # noqa: F403
     from .estimators.terms.term import Term as Term
+    from .formula import from_formula as from_formula
     from .persistence import ModelFileError as ModelFileError
     from .problem import Problem as Problem
     from .report import write_report as write_report
@@ -41,6 +43,7 @@ _NAMES = {
     "estimators": "MultiTaskClassifier MultiTaskClassifierCV MultiTaskRegressor MultiTaskRegressorCV "
     "compare_to_single_task load save stability",
     "estimators.terms.term": "Term",
+    "formula": "from_formula",
     "persistence": "ModelFileError",
     "problem": "Problem",
     "report": "write_report",
@@ -52,7 +55,7 @@ _NAMES = {
     "versions": "show_versions",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = ["datasets", "distributed", "equivalences", "experiments", "losses", "methods", "metrics", "persistence"]
+_MODULES = ["datasets", "distributed", "equivalences", "experiments", "formula", "losses", "methods", "metrics", "persistence"]
 _MODULES += ["plots", "solvers", "structures", "testing"]
 _OLD_NAMES = ("maps",)  # kept for code that was written for them
 

@@ -90,5 +90,8 @@ class Term(Component):
     def __repr__(self) -> str:
         given = {name: value for name, value in self.get_params().items() if name != "kernel"}
         usual = {name: value for name, value in vars(type(self)).items() if name in given}
-        shown = [repr(self.kernel), *(f"{name}={value!r}" for name, value in given.items() if value is not usual[name])]
+        shown = [
+            repr(self.kernel),
+            *(f"{name}={value!r}" for name, value in given.items() if not (value is usual[name] or value == usual[name])),
+        ]
         return f"Term({', '.join(shown)})"

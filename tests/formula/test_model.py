@@ -1,0 +1,103 @@
+"""Models behind formulas: what the estimator gets, and what users can ask."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import taskloom
+from taskloom.formula import FormulaModel
+
+RNG = np.random.default_rng(0)
+DATA = pd.DataFrame({"x": RNG.normal(size=40), "shop": np.tile(list("abcd"), 10)})
+DATA["y"] = 2 * DATA["x"] + 1 + 0.1 * RNG.normal(size=40)
+
+
+class FixedPart(RegressorMixin, BaseEstimator):
+    """Least squares on the unpenalised columns of its terms: an estimator with terms that is easy to check."""
+
+    def __init__(self, terms=None, fit_intercept=True, alpha=0.1):
+        self.terms, self.fit_intercept, self.alpha = terms, fit_intercept, alpha
+
+    def fit(self, X, y, sample_weight=None):
+        self.columns_, self.X_ = self.terms[0].columns, X
+        regression = LinearRegression(fit_intercept=self.fit_intercept).fit(X[self.columns_], y, sample_weight)
+        self.coef_, self.intercept_ = regression.coef_, regression.intercept_
+        return self
+
+    def predict(self, X, scale=1.0):
+        return scale * (X[self.columns_].to_numpy() @ self.coef_ + self.intercept_)
+
+    def predict_terms(self, X):
+        return X[self.columns_] * self.coef_
+
+    def describe(self):
+        return f"alpha={self.alpha}"
+
+
+def fitted(formula="y ~ x + (1 + x | shop)", **settings):
+    return taskloom.from_formula(formula, DATA, model=FixedPart, **settings)
+
+
+def test_the_estimator_gets_terms_table_and_settings():
+    model = fitted("y ~ 0 + x + (1 + x | shop)", alpha=0.5, structure="unit_trace", penalize_fixed=True)
+    fixed, own = model.estimator_.terms
+    assert (fixed.by, fixed.columns, fixed.weight) == (None, ["x"], 1)
+    assert str(own) == "Term('linear', by='shop', structure='unit_trace', columns=['x'], intercept=True)"
+    assert (model.estimator_.fit_intercept, model.alpha) == (False, 0.5)
+    pd.testing.assert_frame_equal(model.X_, DATA[["x", "shop"]])
+
+
+def test_a_fitted_model_takes_data_frames():
+    model = fitted("y ~ I(2 * x) + (1 | shop)")
+    reference = LinearRegression().fit(DATA[["x"]], DATA["y"])
+    new = pd.DataFrame({"shop": ["a", "new"], "x": [0.0, 1.0]})
+    np.testing.assert_allclose(model.predict(new), reference.predict(new[["x"]]))
+    np.testing.assert_allclose(model.predict(new, scale=3.0), 3 * reference.predict(new[["x"]]))
+    np.testing.assert_allclose(model.score(DATA), reference.score(DATA[["x"]], DATA["y"]))
+    np.testing.assert_allclose(model.predict_terms(new)["I(2 * x)"], [0.0, reference.coef_[0]])
+    np.testing.assert_allclose(model.coef_, reference.coef_ / 2)
+    assert model.describe() == "alpha=0.1"
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(new), model.predict(new))
+
+
+def test_fit_without_data_is_the_habit_of_statsmodels():
+    model = fitted()
+    assert model.fit() is model
+    half = model.coef_
+    assert model.fit(DATA.assign(y=2 * DATA["y"])) is model
+    np.testing.assert_allclose(model.coef_, 2 * half)
+    weighted = model.fit(DATA, sample_weight=np.r_[np.ones(20), np.zeros(20)]).coef_
+    np.testing.assert_allclose(weighted, fitted().fit(DATA.head(20)).coef_)
+
+
+def test_searches_of_scikit_learn_take_it():
+    model = FormulaModel("y ~ x + (1 | shop)", FixedPart())
+    scores = cross_val_score(model, DATA, cv=4)
+    assert scores.min() > 0.9
+    search = GridSearchCV(model, {"formula": ["y ~ 0 + x", "y ~ x"], "estimator__alpha": [1.0]}, cv=4).fit(DATA)
+    assert search.best_params_["formula"] == "y ~ x"
+    assert clone(model).get_params()["formula"] == model.formula
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="fit_intercept=False is in the formula"):
+        fitted(fit_intercept=False)
+    with pytest.raises(ValueError, match=r"terms=.* is in the formula"):
+        fitted(terms=[])
+    unfitted = FormulaModel("y ~ x", FixedPart())
+    with pytest.raises(NotFittedError, match=r"call fit\(data\)"):
+        unfitted.fit()
+    with pytest.raises(NotFittedError):
+        unfitted.predict(DATA)
+    with pytest.raises(AttributeError, match="no attribute 'coef_'"):
+        unfitted.coef_  # noqa: B018
+    with pytest.raises(AttributeError, match="nonsense"):
+        fitted().nonsense  # noqa: B018
+    with pytest.raises(NotImplementedError, match="pickle the model"):
+        fitted().save("model")
