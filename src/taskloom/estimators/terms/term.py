@@ -88,10 +88,7 @@ class Term(Component):
         return self.weight == np.inf
 
     def __repr__(self) -> str:
+        usual = vars(type(self))
         given = {name: value for name, value in self.get_params().items() if name != "kernel"}
-        usual = {name: value for name, value in vars(type(self)).items() if name in given}
-        shown = [
-            repr(self.kernel),
-            *(f"{name}={value!r}" for name, value in given.items() if not (value is usual[name] or value == usual[name])),
-        ]
-        return f"Term({', '.join(shown)})"
+        changed = {name: value for name, value in given.items() if not (value is usual[name] or value == usual[name])}
+        return f"Term({', '.join([repr(self.kernel), *(f'{name}={value!r}' for name, value in changed.items())])})"
