@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,14 @@ def decision_values(state: FittedState, inputs: Any, task: Array | None = None, 
     if state.feature_map_ is None and not single:
         return _linear_values(state, inputs, task)
 
+    twin = replace(state, coef_=state.coef_.astype(float))  # a product of mixed precision has no BLAS
+
     def features(rows: slice) -> Any:
         """In double precision: where inputs are far from zero, products in single precision have no digits left."""
         return inputs[rows].astype(float) if state.feature_map_ is None else mapped(state.feature_map_, inputs[rows])
 
     parts = [
-        _linear_values(state, features(rows), None if task is None else task[rows])
+        _linear_values(twin, features(rows), None if task is None else task[rows])
         for rows in pieces(inputs.shape[0], state.coef_.shape[1])
     ]
     return np.concatenate(parts).astype(state.dtype, copy=False)

@@ -14,7 +14,7 @@ from ..problem.solution import ABOVE, Certificate, History, rounded_gap, sentenc
 
 BOUND_ROUNDING = 1e-9  # relative rounding error that primal and dual values may have
 MAX_STALLED_CERTIFICATES = 300  # certificates without a decrease of the gap after which a fit stops as stalled,
-MAX_STALLED_BEFORE_NEXT = 50  # or goes on with another solver
+MAX_STALLED_BEFORE_NEXT = 100  # or goes on with another solver
 
 
 class Certifiable(Protocol):

@@ -213,11 +213,13 @@ class _Attempt:
         start, others = self.chain.start, alternatives(self.stage.problem, self.solver) if self.automatic else []
         turns = [self.solver, *others, self.solver] if others else [self.solver]
         for k, solver in enumerate(turns):
-            self.stage.begin_solver(last=k == len(turns) - 1)
+            last = k == len(turns) - 1
+            self.stage.begin_solver(last)
+            if k > 0:  # another solver may stall at the same point: it begins anew
+                start = Start(self.stage.point.W, self.stage.point.b) if last else None
             self.status, self.solver = iterate(self.stage, solver, start, limits, read), solver
             if self.status != "stalled":
                 break
-            start = None
 
     def _certify(self) -> None:
         """Certify on the problem itself the best weights and the best bound of the stage.

@@ -35,8 +35,7 @@ class NewtonTuning:
     damping_shares: tuple[float, ...] = (1.0, 1e-2, 1e-4)  # smallest curvature of a damped step, as a share of the majorant
     max_stalled_steps: int = 25  # that neither halve the decrement nor lower the value by the next share: only rounding remains
     min_relative_decrease: float = 1e-6  # of the value
-    relative_rounding: float = 1e-15  # of a value; a decrement below is the end, unless it is also below
-    max_final_ratio: float = 1e-2  # this share of the one before
+    relative_rounding: float = 1e-15  # of a value; a decrement below is the end
     armijo_share: float = 1e-4  # of the decrement, by which a full step must lower the value, if values are looked at
     max_end_derivative_share: float = 0.9  # of the first directional derivative, at the end of a full step, if they are not
     max_derivative_share: float = 0.5  # of the first directional derivative, at the end of a shortened step
@@ -274,10 +273,8 @@ class CarefulSteps(NewtonSteps):
         clear = (decrement < 0.5 * least) | (value < lowest - TUNING.min_relative_decrease * np.abs(value))
         self.stalled[active] = np.where(clear, 0, self.stalled[active] + 1)
         self.least[active], self.lowest[active] = np.minimum(least, decrement), np.minimum(lowest, value)
-        rounding = TUNING.relative_rounding * np.maximum(np.abs(value), 1e-300)
-        # Below the rounding of the value, Newton's method still reduces the gradient, which a dual candidate is made of.
-        converging = (decrement > rounding) | (decrement < TUNING.max_final_ratio * least)
-        return (decrement > self.target_decrease) & converging & (self.stalled[active] < TUNING.max_stalled_steps)
+        floor = np.maximum(TUNING.relative_rounding * np.maximum(np.abs(value), 1e-300), self.target_decrease)
+        return (decrement > floor) & (self.stalled[active] < TUNING.max_stalled_steps)
 
 
 def newton(batch: Batch, coef: Array, b: Array) -> Fit:
