@@ -141,7 +141,7 @@ class TaskKFold(BaseCrossValidator):
 
         Parameters
         ----------
-        X, y, groups : object
+        X, y, groups : object, default=None
             Ignored; for compatibility with scikit-learn.
 
         Returns
