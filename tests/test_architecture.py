@@ -17,7 +17,7 @@ SOURCE = Path(taskloom.__file__).parent
 LOSSES = zoo.LOSSES + zoo.ROW_LOSSES
 
 
-ALL_STRUCTURES = zoo.STRUCTURES + zoo.ON_FEATURES + zoo.SUMS + zoo.NON_CONVEX
+ALL_STRUCTURES = zoo.STRUCTURES + zoo.KNOWN_ON_FEATURES + zoo.ON_FEATURES + zoo.SUMS + zoo.NON_CONVEX
 
 
 @pytest.mark.parametrize(("kind", "listed"), [(losses, LOSSES), (structures, ALL_STRUCTURES)], ids=["losses", "structures"])

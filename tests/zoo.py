@@ -80,6 +80,7 @@ LEARNED = [
     structures.Frobenius() + 0.5 * structures.Sparse(0.3),
     structures.Sum([structures.Trace(), structures.LogDet(0.3), structures.UnitTrace()], [1.0, 0.5, 2.0]),
 ]
+KNOWN_ON_FEATURES = [structures.Fixed(_B.T @ _B, side="features")]  # of T features: laws here, problems in tests of their own
 STRUCTURES = KNOWN + LEARNED
 SUMS = [structures.Robust(), structures.Dirty()]  # split the weights into terms: tests/structures/test_terms.py
 ON_FEATURES = [structures.FeatureSelection()]  # sit on the features: laws here, problems in tests of their own

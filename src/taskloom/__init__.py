@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what a type checker sees; at run time the same names are im
     from .tables.layout import unstack as unstack
     from .tables.parquet import parquet_blocks as parquet_blocks
     from .tables.preprocessing import TablePreprocessor as TablePreprocessor
+    from .tables.task_folds import TaskKFold as TaskKFold
     from .versions import show_versions as show_versions
 
 __version__ = "0.1.0.dev0"
@@ -52,6 +53,7 @@ _NAMES = {
     "tables.layout": "stack unstack",
     "tables.parquet": "parquet_blocks",
     "tables.preprocessing": "TablePreprocessor",
+    "tables.task_folds": "TaskKFold",
     "versions": "show_versions",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

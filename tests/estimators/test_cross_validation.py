@@ -28,7 +28,7 @@ from taskloom import (
     structures,
 )
 from taskloom.estimators.cross_validation.folds_fit import N_SINGLE_TASK_ALPHAS
-from taskloom.estimators.cross_validation.splitters import task_folds
+from taskloom.tables.task_folds import task_folds
 
 rng = np.random.default_rng(0)
 n, d, T = 36, 4, 3

@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from taskloom import structures
 
-EVERY = pytest.mark.parametrize("F", zoo.STRUCTURES + zoo.ON_FEATURES, ids=zoo.name)
+EVERY = pytest.mark.parametrize("F", zoo.STRUCTURES + zoo.KNOWN_ON_FEATURES + zoo.ON_FEATURES, ids=zoo.name)
 LEARNED = pytest.mark.parametrize("F", zoo.LEARNED + zoo.ON_FEATURES, ids=zoo.name)
 SPECTRAL = pytest.mark.parametrize("F", [F for F in zoo.LEARNED if F.either_side], ids=zoo.name)
 
@@ -134,6 +134,13 @@ def test_clone_and_parameters(F):
         (lambda: structures.Fixed([[1, 0], [0, -1]]), "smallest eigenvalue is -1"),
         (lambda: structures.Fixed(np.ones((2, 3))), r"square matrix A, got shape \(2, 3\)"),
         (lambda: structures.Fixed([[np.nan]]), "finite"),
+        (lambda: structures.Fixed(np.eye(2), side="inputs"), r'side="tasks" or side="features", got side=\'inputs\''),
+        (lambda: structures.Fixed([[1, 2], [0, 1]], "features"), r"differ by 1.0e\+00 .* pass \(A \+ A.T\) / 2"),
+        (lambda: structures.Fixed([[1, 0], [0, -1]], "features"), "smallest eigenvalue is -1: add 1 to its diagonal"),
+        (
+            lambda: structures.Fixed(np.eye(2), "features").check_tasks(3),
+            "2 features, but the data have 3; give a row",
+        ),
         (lambda: structures.OutputMetric([[1, 0], [0, -2]]), "smallest eigenvalue is -2"),
         (lambda: structures.TaskGraph([[0, -1], [-1, 0]]), "weights >= 0"),
         (lambda: structures.TaskGraph([[0, 1], [1, 0]], gamma=0), "gamma > 0"),

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..estimators import MultiTaskClassifierCV, MultiTaskRegressorCV
-from ..estimators.cross_validation.splitters import task_folds
 from ..structures import Independent, Structure
+from ..tables.task_folds import task_folds
 from .output import FoldProgress, Output
 from .table_roles import TableRoles
 

@@ -70,7 +70,7 @@ class FitContext:
         return bool(self.model.fit_intercept)
 
     def structure(self, targets: TargetInfo) -> Structure:
-        return self.model._coded_structure(as_structure(self.model.structure), targets)
+        return self.model._coded_structure(as_structure(self.model.structure), self.columns, targets)
 
     def task_weights(self, targets: TargetInfo, counts: Array) -> Array:
         """``c_t`` of each task, from its number of observations."""

@@ -24,7 +24,6 @@ from sklearn.utils.validation import check_consistent_length
 from .._component import warn
 from .._linalg import psd_eigh
 from ..design import Observations
-from ..equivalences import implied_tasks
 from ..features.kernels import KernelFeatures
 from ..losses import Loss, as_loss
 from ..losses.offset import Shifted
@@ -36,6 +35,7 @@ from ..tables.layout import as_table, shown
 from .approximate_kernel import map_rows
 from .decision import decision_values
 from .fitted import FittedState, with_state
+from .state_of_fit import tasks_under
 from .target_encoding import TargetScale, objects
 from .validation import InputColumns, entries_by_task, new_inputs, sample_weights
 
@@ -164,8 +164,8 @@ def _inputs_of_task(model: Any, X: Any) -> Any:
     if model.task_column is not None and np.shape(X)[1] != model.n_features_in_:
         names = getattr(model, "feature_names_in_", None)
         if names is not None:
-            at = names.tolist().index(model.task_column) if isinstance(model.task_column, str) else model.task_column
-            names = np.delete(names, at)
+            columns = InputColumns(n_features_in_=model.n_features_in_, feature_names_in_=names)
+            names = np.array(columns.input_names(model.task_column), dtype=names.dtype)
         model = with_state(model, InputColumns(n_features_in_=model.n_features_in_ - 1, feature_names_in_=names))
         model.task_column = None
     return new_inputs(model, X)[0]
@@ -203,11 +203,12 @@ def _under_task_structure(state: FittedState, new: NewTask, relation: Any) -> tu
 
 def _under_feature_structure(state: FittedState, new: NewTask) -> tuple[float, dict[str, Any]]:
     """Under a structure on the features the new task has the same ``D`` and is otherwise independent of the others."""
-    d = np.diag(state.feature_structure_).astype(float)
-    root = np.sqrt(d / (1 + state.ridge / state.alpha * d))
-    W, b = _solve_task(state, np.asarray(new.inputs @ np.diag(root)), new, new.seen, new.loss)
-    weights = root * W[:, 0]
-    A = implied_tasks(np.vstack([state.weights, weights]).T, state.feature_structure_.astype(float))
+    D = state.feature_structure_.astype(float)
+    d, V = psd_eigh(D)
+    root = V * np.sqrt(d / (1 + state.ridge / state.alpha * d))
+    W, b = _solve_task(state, np.asarray(new.inputs @ root), new, new.seen, new.loss)
+    weights = root @ W[:, 0]
+    A = tasks_under(state.learned, np.vstack([state.weights, weights]).T, D)
     coef = np.vstack([state.coef_, weights * new.scale.std])
     return b, {"coef_": coef.astype(state.dtype), "structure_": A.astype(state.dtype)}
 

@@ -190,15 +190,15 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             features.phi,
             observations,
             mixed_loss(losses, observations.task) if isinstance(self.loss, dict) else losses[0],
-            self._coded_structure(structure, targets, features),
+            self._coded_structure(structure, columns, targets, features),
             float(self.alpha),
             float(self.ridge),
             self.fit_intercept,
         )
         return Prepared(columns, targets, inputs, features, problem, scale, kernel)
 
-    def _coded_structure(self, structure: Any, targets: TargetInfo, features: Any = None) -> Structure:
-        """The structure of the problem: bound to the names of the tasks, and to the coding of classes.
+    def _coded_structure(self, structure: Any, columns: Any, targets: TargetInfo, features: Any = None) -> Structure:
+        """The structure of the problem: bound to the names of the tasks and inputs, and to the coding of classes.
 
         With several kernels there is one for each, or the same one for all. With simplex coding the functions of the classes
         add up to zero, and the structure acts on that subspace.
@@ -207,14 +207,14 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         bound = []
         for each in structure if isinstance(structure, list) else [structure] * (len(features.widths) if several else 1):
             each.check_size(len(targets.tasks_))
-            bound.append(each.bind(targets.tasks_.tolist()))
+            bound.append(each.bind(targets.tasks_.tolist()).bind_features(columns.input_names(self.task_column)))
         if targets.one_vs_rest and self.coding == "simplex":
             bound = [SumToZero(each) for each in bound]
         return TermSum.of(bound, features.widths, len(targets.tasks_)) if several else bound[0]
 
     def _under(self, structure: Any, data: Prepared) -> Problem:
         """The problem of the same data under another structure."""
-        return data.problem.with_structure(self._coded_structure(structure, data.targets, data.features))
+        return data.problem.with_structure(self._coded_structure(structure, data.columns, data.targets, data.features))
 
     def _settings(self, data: Prepared, watch: Watch | None = None, last: FittedState | None = None) -> dict[str, Any]:
         """How far to solve, from where (with ``warm_start``: the last fit), and whom to tell about each iteration."""

@@ -16,7 +16,7 @@ from ..equivalences import implied_tasks
 from ..features.approximate import MappedFeatures
 from ..features.kernels import LinearFeatures
 from ..problem.solution import Solution, SolvedTerms
-from ..structures import Robust
+from ..structures import Independent, Robust, Structure
 from ..structures import factored_matrix as factors
 from ..structures.factored_matrix import FactoredStructure
 from .coefficient_rounding import held_model
@@ -67,10 +67,10 @@ def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool =
     if not certificate.converged and certificate.status != "callback":
         warn(certificate.message, ConvergenceWarning)
     A, dtype = solution.A, state.dtype
-    on_features = problem.structure.on_features
-    found: dict[str, Any] = {"structure_": in_precision(implied_tasks(solution.W, A) if on_features else A, dtype)}
-    if on_features:
-        found["feature_structure_"] = in_precision(A, dtype)
+    found: dict[str, Any] = {"structure_": in_precision(A, dtype)}
+    if problem.structure.on_features:
+        tasks = tasks_under(problem.structure, solution.W, A)
+        found = {"structure_": in_precision(tasks, dtype), "feature_structure_": found["structure_"]}
     if solution.terms is not None:
         found |= _fitted_terms(data, solution, dtype)
     if not problem.structure.keeps_columns:  # for explain
@@ -95,6 +95,11 @@ def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool =
         history_=solution.history.as_dict(),
         training_left_out=not rows,
     )
+
+
+def tasks_under(structure: Structure, W: Array, D: Array) -> Any:
+    """The task matrix that goes with ``D`` on the features: the identity if ``D`` is known, for then nothing relates tasks."""
+    return Independent().final_structure(W)[0] if structure.known else implied_tasks(W, D)
 
 
 def in_precision(A: Any, dtype: Any) -> Any:

@@ -35,6 +35,16 @@ class InputColumns:
     n_features_in_: int
     feature_names_in_: Array | None = None
 
+    def input_names(self, task_column: Any) -> list[Any]:
+        """The names of the columns without that of the tasks; positions where they have none."""
+        width = self.n_features_in_ - (task_column is not None)
+        if self.feature_names_in_ is None:
+            return list(range(width))
+        names = self.feature_names_in_.tolist()
+        if task_column is not None:
+            del names[names.index(task_column) if isinstance(task_column, str) else task_column]
+        return names
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TargetInfo:

@@ -19,20 +19,24 @@ GP_KERNELS = """CompoundKernel ConstantKernel DotProduct ExpSineSquared Exponent
     RationalQuadratic Sum WhiteKernel"""
 SPLITTERS = """GroupKFold GroupShuffleSplit KFold LeaveOneGroupOut LeaveOneOut LeavePGroupsOut LeavePOut PredefinedSplit
     ShuffleSplit StratifiedGroupKFold StratifiedKFold StratifiedShuffleSplit TimeSeriesSplit"""
-FOREIGN = {"kernel": ("sklearn.gaussian_process.kernels", GP_KERNELS), "splitter": ("sklearn.model_selection", SPLITTERS)}
-PACKAGES = {kind: package for kind, (package, _) in (OURS | FOREIGN).items()}  # where the classes of a kind come from
+BY_NAME = {
+    "kernel": ("sklearn.gaussian_process.kernels", GP_KERNELS),
+    "splitter": ("sklearn.model_selection", SPLITTERS),
+    "task_splitter": ("taskloom.tables.task_folds", "TaskKFold"),
+}
+PACKAGES = {kind: package for kind, (package, _) in (OURS | BY_NAME).items()}  # where the classes of a kind come from
 # Old names of classes and of their parameters, in files that were written with them.
 RENAMED = {("structure", "Parts"): ("TermSum", {"addends": "structures"})}
 
 
 @cache
 def classes(kind: str) -> dict[str, type]:
-    """The classes of a kind, by name; scikit-learn's are slow to import: only for files that have one."""
+    """The classes of a kind, by name; those that import scikit-learn are slow to import: only for files that have one."""
     if kind in OURS:
         package, base = OURS[kind]
         derived = [cls for cls in _derived(base) if cls.__module__.startswith(f"{package}.")]
         return {cls.__name__: cls for cls in derived if not inspect.isabstract(cls)}
-    module, names = FOREIGN[kind]
+    module, names = BY_NAME[kind]
     theirs = vars(import_module(module))
     return {name: theirs[name] for name in names.split() if name in theirs}
 

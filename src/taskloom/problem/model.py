@@ -194,8 +194,9 @@ class Model(Value):
     structure: Structure
 
     def __post_init__(self) -> None:
-        self.structure.check_size(self.targets.design.n_tasks)
-        self.structure.check_tasks(self.targets.design.n_tasks)
+        design = self.targets.design
+        self.structure.check_size(design.n_tasks)
+        self.structure.check_tasks(design.n_features if self.structure.on_features else design.n_tasks)
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:

@@ -92,8 +92,8 @@ def term_problem(
     design = TermDesign.of(data, y, weight, fit_intercept)
     structure = TermStack([term.variable for term in terms], [each.r for each in data], 1, tuple(each.p for each in data))
     for term, each in zip(terms, data, strict=True):
-        if isinstance(term.variable, TaskMatrix):
-            as_structure(term.structure).check_tasks(each.p)
+        if isinstance(term.variable, (TaskMatrix, FeatureMatrix)):
+            as_structure(term.structure).check_tasks(each.p if isinstance(term.variable, TaskMatrix) else each.r)
     return Problem.of(Model(TermTargets(design, loss), structure), alpha, ridge)
 
 

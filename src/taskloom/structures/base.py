@@ -195,12 +195,12 @@ class Structure(Component, ABC):
     # --- checks and parameters ----------------------------------------------------------------------------------
 
     def check_tasks(self, n_tasks: int) -> None:
-        """Raise ``ValueError`` when the structure cannot describe this many tasks.
+        """Raise ``ValueError`` when the structure cannot describe this many tasks (features, where it sits on these).
 
         Parameters
         ----------
         n_tasks : int
-            The number of tasks.
+            The size of its matrices.
         """
 
     def check_size(self, n_tasks: int) -> None:
@@ -225,6 +225,21 @@ class Structure(Component, ABC):
         ----------
         tasks : sequence
             Names of the tasks, in the order of the data.
+
+        Returns
+        -------
+        Structure
+            The structure in this order.
+        """
+        return self
+
+    def bind_features(self, names: Any) -> Structure:
+        """The structure with its matrices in the order of these feature names; most structures do not depend on names.
+
+        Parameters
+        ----------
+        names : sequence
+            Names of the features, in the order of the data.
 
         Returns
         -------

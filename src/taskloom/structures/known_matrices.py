@@ -1,4 +1,4 @@
-"""Known structures that are given by a matrix or a graph of the tasks."""
+"""Known structures that are given by a matrix, or by a graph of the tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def _square(M: Any, who: str, name: str) -> Array:
     size = max(float(np.abs(A).max(initial=0.0)), np.finfo(float).tiny)
     asymmetry = float(np.abs(A - A.T).max(initial=0.0)) / size
     if not asymmetry <= 1e-8:
-        raise ValueError(f"{who} needs a symmetric {name}; {name} and its transpose differ by {asymmetry:.1e}")
+        differ = f"{name} and its transpose differ by {asymmetry:.1e} of its largest entry"
+        raise ValueError(f"{who} needs a symmetric {name}; {differ}: pass ({name} + {name}.T) / 2")
     return symmetric(A)
 
 
@@ -38,8 +39,8 @@ def _cleaned(A: Array) -> Array:
     return root @ root.T
 
 
-def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) -> Any:
-    """A data frame with task names as a matrix in the order of the tasks; anything else unchanged."""
+def _by_name(given: Any, order: list[Any], side: str, who: str, name: str, rows_too: bool) -> Any:
+    """A data frame with names of tasks (or features) as a matrix in their order; anything else unchanged."""
     if not (hasattr(given, "columns") and hasattr(given, "iloc")):
         return given
     columns, rows = list(given.columns), list(given.index)
@@ -47,18 +48,17 @@ def _by_name(given: Any, tasks: list[Any], who: str, name: str, rows_too: bool) 
     if columns == positions and (not rows_too or rows == positions):
         return given
     for labels in (columns, rows) if rows_too else (columns,):
-        if Counter(labels) != Counter(tasks):
+        if Counter(labels) != Counter(order):
             raise ValueError(
-                f"{who} got a frame {name} with the labels {labels[:5]}, but the tasks are {tasks[:5]}: name the same ones, "
+                f"{who} got a frame {name} with the labels {labels[:5]}, but the {side} are {order[:5]}: name the same ones, "
                 f"once each, or pass {name}.to_numpy() to go by position"
             )
-    across = [columns.index(task) for task in tasks]
-    values = np.asarray(given)[:, across]
-    return values[[rows.index(task) for task in tasks]] if rows_too else values
+    values = np.asarray(given)[:, [columns.index(each) for each in order]]
+    return values[[rows.index(each) for each in order]] if rows_too else values
 
 
 class _MatrixOfTasks(KnownStructure):
-    """A known structure with a parameter that has one row or column per task."""
+    """A known structure with a parameter that has one row or column per task (per feature, where it sits on these)."""
 
     described_by: ClassVar[str]  # the parameter with a row and a column, or just a column, for each task
     rows_too: ClassVar[bool] = True
@@ -69,13 +69,26 @@ class _MatrixOfTasks(KnownStructure):
         A = _square(getattr(self, name), who, name)
         a = np.linalg.eigvalsh(A) if len(A) else np.zeros(1)
         if not (a[0] >= -1e-8 * max(a[-1], 0.0) and a[-1] >= 0):
-            raise ValueError(f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}")
+            remedy = f"add {max(-a[0], 0):.3g} to its diagonal, or set its negative eigenvalues to zero"
+            raise ValueError(f"{who} needs a positive semidefinite {name}; its smallest eigenvalue is {a[0]:.3g}: {remedy}")
         return _cleaned(A)
+
+    @property
+    def _described(self) -> str:
+        """What the rows and columns stand for."""
+        return "features" if self.on_features else "tasks"
 
     def bind(self, tasks: Any) -> Structure:
         """Reorder a data frame by the names of the tasks."""
+        return self if self.on_features else self._in_order(list(tasks))
+
+    def bind_features(self, names: Any) -> Structure:
+        """Reorder a data frame by the names of the features."""
+        return self._in_order(list(names)) if self.on_features else self
+
+    def _in_order(self, names: list[Any]) -> Structure:
         given = getattr(self, self.described_by)
-        ordered = _by_name(given, list(tasks), type(self).__name__, self.described_by, self.rows_too)
+        ordered = _by_name(given, names, self._described, type(self).__name__, self.described_by, self.rows_too)
         return self if ordered is given else type(self)(**{**self.get_params(), self.described_by: ordered})
 
     def check(self) -> None:
@@ -120,7 +133,9 @@ class _MatrixOfTasks(KnownStructure):
         super().check_tasks(n_tasks)
         given = self._n_described(n_tasks)
         if given != n_tasks:
-            raise ValueError(f"{type(self).__name__} describes {given} tasks, but the data have {n_tasks}")
+            what = f"{type(self).__name__} describes {given} {self._described}, but the data have {n_tasks}"
+            remedy = "; give a row for each input column, and a last one for the constant of a Term with intercept=True"
+            raise ValueError(what + (remedy if self.on_features else ""))
 
     def matrix(self, n_tasks: int) -> Array:
         return self._given()
@@ -128,16 +143,45 @@ class _MatrixOfTasks(KnownStructure):
 
 @dataclass(eq=False, repr=False)
 class Fixed(_MatrixOfTasks):
-    """A given positive semidefinite matrix ``A``; weights outside its range are zero.
+    """A given positive semidefinite matrix ``A``, of the tasks or of the features; weights outside its range are zero.
+
+    On the features it is the covariance of the slopes of a mixed model: the tasks are independent of each other given it, and
+    the penalty is ``alpha tr(A^+ W W')``.
 
     Parameters
     ----------
-    A : array-like or data frame of shape (n_tasks, n_tasks)
-        Symmetric positive semidefinite. The rows and columns of a data frame are matched to task names.
+    A : array-like or data frame of shape (n_tasks, n_tasks), or (n_features, n_features) with ``side="features"``
+        Symmetric positive semidefinite. The rows and columns of a data frame are matched to the names of the tasks, or of the
+        input columns. In a ``Term`` with ``intercept=True`` the constant is the last feature, and its name is ``"intercept"``.
+    side : {"tasks", "features"}, default="tasks"
+        What the rows and columns of ``A`` stand for.
     """
 
     A: Any
+    side: str = "tasks"
     described_by: ClassVar[str] = "A"
+
+    @property
+    def on_features(self) -> bool:  # type: ignore[override]
+        """Whether ``A`` is a matrix of the features."""
+        return self.side == "features"
+
+    @property
+    def keeps_columns(self) -> bool:  # type: ignore[override]
+        """As ``on_features``: the features are the columns of ``X``."""
+        return self.on_features
+
+    def check(self) -> None:
+        self._check_side()
+        super().check()
+
+    def _check_entries(self) -> None:
+        self._check_side()
+        super()._check_entries()
+
+    def _check_side(self) -> None:
+        if not (isinstance(self.side, str) and self.side in ("tasks", "features")):
+            raise ValueError(f'Fixed needs side="tasks" or side="features", got side={self.side!r}')
 
 
 @dataclass(eq=False, repr=False)

@@ -56,7 +56,7 @@ class TermSum(Structure):
         for structure, width in zip(structures, widths, strict=True):
             if structure.splits_weights:
                 raise ValueError(f"{type(structure).__name__} is a sum already and cannot be one term of another")
-            structure.check_tasks(n_tasks)
+            structure.check_tasks(width if structure.on_features else n_tasks)
             if not structure.convex:
                 raise ValueError(f"{type(structure).__name__} is not convex and cannot be one term of a sum")
             if width < 1:

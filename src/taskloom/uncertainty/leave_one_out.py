@@ -1,4 +1,4 @@
-"""Leave-one-out predictions in closed form, for the squared loss and a known structure.
+"""Leave-one-out predictions in closed form, for the squared loss and a known structure on the tasks.
 
 With ``C = (1/alpha) K o R + diag(1/v)`` over the observations and ``P`` its inverse with the intercepts projected out, the fit
 without observation ``i`` has the residual ``(P y)_i / P_ii``. Leaving an observation out also changes the weights of the
@@ -30,7 +30,7 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
     """
     seen = problem.observations
     n, T = problem.features.shape[0], problem.n_tasks
-    known = problem.structure.known and not problem.structure.is_sum
+    known = problem.structure.known and not (problem.structure.is_sum or problem.structure.on_features)
     if not (known and problem.loss.quadratic and isinstance(problem.features, np.ndarray)):
         return None
     first = seen.weight[np.minimum(seen.starts[:-1], seen.y.size - 1)]

@@ -22,6 +22,7 @@ from ...structures.terms import FeatureMatrix, TaskMatrix
 from ...tables.layout import as_table, code_labels
 from ..callbacks import show
 from ..fitted import FittedState
+from ..state_of_fit import tasks_under
 from ..target_encoding import TargetScale
 from ..validation import (
     InputColumns,
@@ -34,7 +35,7 @@ from ..validation import (
     training_weights,
 )
 from .common_part import CommonPart
-from .fit_terms import fitted_weights, posed_terms, problem_of
+from .fit_terms import bound_to, fitted_weights, posed_terms, problem_of
 from .table_columns import TableColumns
 
 Array = np.ndarray
@@ -171,9 +172,8 @@ def _fit_common(model: Any, X: Any, y: Any, sample_weight: Any) -> FittedState:
     seen = observations(targets, Y, task, weights, one_class_is_fine, model.task_weight)
     kernel = model.kernel if model.common is True else model.common
     part = CommonPart.of(inputs, seen, kernel, model.kernel, model.fit_intercept)
-    structure = as_structure(model.structure)
-    structure.check_size(len(targets.tasks_))
-    posed = part.posed(inputs, seen, structure.bind(targets.tasks_.tolist()))
+    structure = bound_to(as_structure(model.structure), part.own, columns.input_names(model.task_column), targets.tasks_)
+    posed = part.posed(inputs, seen, structure)
     problem = problem_of(posed, seen.y, seen.weight, model)
     solution = _solved(model, problem)
     stack: TermStack = problem.structure  # type: ignore[assignment]
@@ -195,9 +195,7 @@ def _task_matrix(problem: Problem, W: Array, A: Array) -> Any:
     if isinstance(variable, TaskMatrix):
         return A
     if isinstance(variable, FeatureMatrix) and not variable.structure.either_side:
-        from ...equivalences import implied_tasks
-
-        return implied_tasks(W, A)
+        return tasks_under(variable.structure, W, A)
     return as_structure(variable.structure if isinstance(variable, FeatureMatrix) else "independent").final_structure(
         np.sqrt(problem.alpha) * W
     )[0]

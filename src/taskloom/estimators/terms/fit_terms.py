@@ -10,7 +10,7 @@ from ...design.term_inputs import TermData
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...problem.term_problem import PosedTerm, term_problem
-from ...structures import Independent, as_structure
+from ...structures import Independent, Structure, as_structure
 from ...structures.term_stack import TermStack
 from ...tables.layout import code_labels, sorted_labels
 from .fitted_terms import FittedTerm, level_descriptors
@@ -59,6 +59,7 @@ def _posed(term: Term, table: TableColumns, columns: tuple[int, ...], weight: Ar
         constant=constant or term.intercept,
     )
     structure = Independent() if term.structure is None else as_structure(term.structure)
+    described = None
     if term.by is None:
         fitted, data = FittedTerm(term, inputs), TermData(inputs(X), free=term.free)
     else:
@@ -66,17 +67,28 @@ def _posed(term: Term, table: TableColumns, columns: tuple[int, ...], weight: Ar
         labels = table.labels(by)
         levels = sorted_labels(labels)
         codes = code_labels(labels, levels)
-        described, U = None, None
+        U = None
         if term.described_by is not None:
             where, values = level_descriptors(table, term, codes, levels)
             described = DescriptorMap.of(where, values, term.descriptor_kernel)
             U = described(values)
         fitted = FittedTerm(term, inputs, by, levels, described)
         data = TermData(inputs(X), codes, len(levels), U, free=term.free)
-        if U is None:
-            structure.check_size(len(levels))
-            structure = structure.bind(levels.tolist())
+    names = [table.name(column) for column in columns]
+    structure = bound_to(structure, inputs, names, fitted.levels if described is None else None)
     return PosedTerm(data, structure, 1.0 if term.free else term.weight), fitted
+
+
+def bound_to(structure: Structure, inputs: InputMap, names: list[Any], levels: Array | None) -> Structure:
+    """The structure in the order of the levels, or of the input columns and the constant."""
+    if structure.keeps_columns and inputs.kernel is not None:
+        raise ValueError(
+            f"{structure!r} acts on the input columns and needs a linear or constant term, got kernel={inputs.kernel.kernel!r}"
+        )
+    if levels is not None:
+        structure.check_size(len(levels))
+        structure = structure.bind(levels.tolist())
+    return structure.bind_features([*names, *(["intercept"] if inputs.constant else [])])
 
 
 def _check_terms(terms: Any) -> None:
