@@ -91,7 +91,7 @@ class Case:
 
 
 def for_oracle(term: PosedTerm) -> OracleTerm:
-    """The term as the oracle sees it. Functions of the eigenvalues stay on the side of the tasks there, whatever taskloom does."""
+    """The term as the oracle sees it: functions of the eigenvalues are on the side of the tasks, whatever taskloom does."""
     data, n = term.data, len(term.data.phi)
     if data.codes is None:
         u = np.ones((n, 1))

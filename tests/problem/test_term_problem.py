@@ -227,7 +227,7 @@ def test_free_terms_alone_are_least_squares(v):
 def test_free_terms_of_every_loss(loss, fit_intercept):
     """Fixed effects with an own part, with and without an intercept, and fixed effects alone."""
     rng = np.random.default_rng(4)
-    X, codes, free = free_terms(rng)
+    X, _, free = free_terms(rng)
     y = X @ [0.4, 0.0, -0.3] + rng.standard_t(3, size=60)
     y = np.where(y > 0, 1.0, -1.0) if loss.targets == "signs" else y
     own = PosedTerm(TermData(X, rng.integers(0, 5, 60), 5), structures.Trace())
