@@ -11,6 +11,7 @@ from term_cases import LAYOUTS, LOSSES, STRUCTURES, Case, case
 
 from taskloom import losses, solve, structures
 from taskloom.design.term_inputs import TermData, TermInputs
+from taskloom.problem.evidence import Iterate
 from taskloom.problem.term_problem import PosedTerm, term_problem
 from taskloom.solvers.supervised import elimination
 from taskloom.solvers.supervised.elimination import Eliminated, Levels
@@ -233,6 +234,52 @@ def test_free_terms_of_every_loss(loss, fit_intercept):
     own = PosedTerm(TermData(X, rng.integers(0, 5, 60), 5), structures.Trace())
     for terms in ([*free[:1], own], free[: 1 if fit_intercept else 2]):
         check_optimum(Case(terms, y, np.full(60, 1 / 60), loss, fit_intercept=fit_intercept))
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_free_columns_far_from_zero_and_in_small_units(loss, offset):
+    """A year, or a price in millions: the same problem as with centred columns of size 1."""
+    rng = np.random.default_rng(5)
+    X, codes, (free, _) = free_terms(rng)
+    y = X @ [1.0, 2.0, 0.0] + rng.normal(size=60)
+    y = np.where(y > 0, 1.0, -1.0) if loss.targets == "signs" else y
+    own, v = PosedTerm(TermData(X, codes, 4), structures.Independent()), np.full(60, 1 / 60)
+    far = PosedTerm(TermData(1e-3 * X + [0.0, offset / 1e3, 0.0], free=True), structures.Independent())
+    expected = solve(term_problem([free, own], y, v, loss), tol=1e-6).certificate
+    found = solve(term_problem([far, own], y, v, loss), tol=1e-6).certificate
+    assert found.status == "optimal"
+    assert found.primal == pytest.approx(expected.primal, abs=2e-6 * found.primal)
+
+
+def test_the_bound_beside_free_columns_is_that_of_its_candidate():
+    """Far from the optimum, under the squared loss without intercepts, as well."""
+    rng = np.random.default_rng(6)
+    X, codes, free = free_terms(rng)
+    own = PosedTerm(TermData(X, codes, 4), structures.Independent())
+    problem = term_problem([*free, own], rng.normal(size=60), np.full(60, 1 / 60), alpha=0.1, fit_intercept=False)
+    W, b = rng.normal(size=(problem.n_features, 1)), np.zeros(1)
+    z = problem.predict(W, b)
+    gradients = problem.loss.gradient(problem.observations.y, z)
+    point = Iterate(W, b, z, gradients, Z=problem.correlate(-problem.observations.weight * gradients))
+    found = problem.evidence(point, 1e-6)
+    assert np.allclose(found.dual_point.Z, problem.correlate(found.dual_point.G), atol=1e-12)
+    assert found.dual == pytest.approx(problem.dual(problem.dual_candidate(gradients), W), rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_free_columns_that_depend_on_each_other(loss):
+    """Constants of all levels beside an intercept, and the same column twice: the objective is that without the copies."""
+    rng = np.random.default_rng(7)
+    X, _, (free, constants) = free_terms(rng)
+    y = X @ [0.4, 0.0, -0.3] + rng.standard_t(3, size=60)
+    y = np.where(y > 0, 1.0, -1.0) if loss.targets == "signs" else y
+    own, v = PosedTerm(TermData(X, np.arange(60) % 7, 7), structures.Independent()), np.full(60, 1 / 60)
+    twice = PosedTerm(TermData(np.hstack([X, 1e3 * X[:, :1]]), free=True), structures.Independent())
+    found = solve(term_problem([twice, constants, own], y, v, loss), tol=1e-6).certificate
+    expected = solve(term_problem([free, constants, own], y, v, loss, fit_intercept=False), tol=1e-6).certificate
+    assert found.status == "optimal"
+    assert found.primal == pytest.approx(expected.primal, rel=4e-6)
 
 
 def test_a_ridge_beside_a_free_term_is_an_error():

@@ -24,7 +24,7 @@ from .problem import Problem
 
 MAX_CHANGES = 30  # of a dual candidate, until it is orthogonal to the unpenalised columns
 MAX_ROOM_SHARE = 0.99  # of the way to the edge of the domain of ``loss*`` that one change may take
-MAX_LEFT = 1e-12  # correlation with an unpenalised column, relative to its largest possible size
+MAX_LEFT = 1e-12  # correlation with a column of the basis of unpenalised ones, relative to its largest possible size
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +109,10 @@ class TermTargets(Targets):
         return
 
     def dual_candidate(self, gradients: Array) -> Array:
-        columns = self.design.inputs.free_columns
-        if columns is None:
+        basis = self.design.free_basis
+        if basis is None or self.design.inputs.free_columns is None:
             return super().dual_candidate(gradients)
-        obs, v = self.observations, self.observations.weight
-        E = np.column_stack([np.ones(len(v)), columns]) if self.design.fit_intercept else columns
+        obs, v, E = self.observations, self.observations.weight, basis.E
         lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(obs.y))
         s = np.clip(gradients, lower, upper)
         goal = MAX_LEFT * (np.abs(E).T @ v) * float(np.abs(s).max(initial=0.0))
@@ -127,3 +126,7 @@ class TermTargets(Targets):
             change = E @ np.linalg.lstsq(E.T @ ((v * room)[:, None] * E), left, rcond=1e-14)[0]
             s = np.clip(s - room * change, s - MAX_ROOM_SHARE * below, s + MAX_ROOM_SHARE * above)
         return np.zeros_like(s)  # the only candidate that is certain to be one
+
+    def shifted_correlations(self, gradients: Array, G: Array, Z: Array) -> Array | None:
+        """``None`` beside unpenalised columns: what makes a candidate orthogonal to them is not a constant."""
+        return super().shifted_correlations(gradients, G, Z) if self.design.inputs.free_columns is None else None
