@@ -288,6 +288,30 @@ def test_a_ridge_beside_a_free_term_is_an_error():
         term_problem(free, np.zeros(60), np.full(60, 1 / 60), ridge=0.1)
 
 
+@pytest.mark.parametrize(
+    ("structure", "message"),
+    [
+        (structures.Robust(), "Robust is a sum already and cannot be one term of another"),
+        (structures.LowRank(2), "LowRank is not convex and cannot be one term of a sum"),
+        (structures.Fixed(np.eye(3)), "Fixed describes 3 tasks, but the data have 4"),
+    ],
+    ids=str,
+)
+def test_a_structure_that_cannot_be_that_of_a_term_is_an_error(structure, message):
+    X, codes, _ = free_terms(np.random.default_rng(0))
+    with pytest.raises(ValueError, match=message):
+        term_problem([PosedTerm(TermData(X, codes, 4), structure)], np.zeros(60), np.full(60, 1 / 60))
+
+
+def test_one_structure_may_serve_several_terms():
+    """Of different sizes: what a structure holds for one problem must not be taken for that of another term."""
+    X, codes, _ = free_terms(np.random.default_rng(8))
+    y, v, loss = X[:, 0] + np.random.default_rng(9).normal(size=60), np.full(60, 1 / 60), losses.Huber(0.7)
+    for structure in (structures.SharedMean(2.0), structures.Clusters(2), structures.LogDet(0.3), structures.Trace()):
+        terms = [PosedTerm(TermData(X, codes, 4), structure), PosedTerm(TermData(X, np.arange(60) % 7, 7), structure, 0.5)]
+        check_optimum(Case(terms, y, v, loss))
+
+
 def test_a_weight_is_the_scale_of_the_features():
     some = case(losses.Logistic(), "clusters", "crossed")
     scaled = [replace(t, weight=1.0, data=replace(t.data, phi=np.sqrt(t.weight) * t.data.phi)) for t in some.terms]

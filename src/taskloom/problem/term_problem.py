@@ -14,10 +14,11 @@ import numpy as np
 
 from ..design.term_inputs import TermData, TermDesign
 from ..losses import Loss, RowLoss, as_loss
-from ..structures import Structure, as_structure
+from ..structures import Structure
 from ..structures.base import Array
 from ..structures.known import Independent
 from ..structures.term_stack import PENALISED, UNPENALISED, TermStack
+from ..structures.term_sum import check_term
 from ..structures.terms import FeatureMatrix, TaskMatrix, Variable
 from .model import Model, Targets
 from .problem import Problem
@@ -86,14 +87,13 @@ def term_problem(
     loss = as_loss(loss).fresh()
     if isinstance(loss, RowLoss):
         raise ValueError(f"{type(loss).__name__} is a loss of whole rows, and terms need one of single outputs")
+    for term in terms:
+        check_term(term.structure, term.data.r if isinstance(term.variable, FeatureMatrix) else term.data.p)
     data = tuple(term.scaled for term in terms)
     if ridge > 0 and any(each.free for each in data):
         raise ValueError(f"a ridge penalises all terms, got ridge={ridge!r} and a term with weight=inf; leave one out")
     design = TermDesign.of(data, y, weight, fit_intercept)
     structure = TermStack([term.variable for term in terms], [each.r for each in data], 1, tuple(each.p for each in data))
-    for term, each in zip(terms, data, strict=True):
-        if isinstance(term.variable, TaskMatrix):
-            as_structure(term.structure).check_tasks(each.p)
     return Problem.of(Model(TermTargets(design, loss), structure), alpha, ridge)
 
 
