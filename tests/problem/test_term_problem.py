@@ -65,6 +65,34 @@ def test_optimum_of_every_sum_of_terms(loss, own, layout, fit_intercept):
     check_optimum(case(loss, own, layout, seed=seed, **settings(layout, seed) | {"fit_intercept": fit_intercept}))
 
 
+def rescaled(some: Case, kind: str) -> Case:
+    """A case at the edge of what floating-point numbers allow."""
+    rng = np.random.default_rng(0)
+    scales = 10 ** rng.uniform(-3, 3, size=3)
+    if kind == "units":
+        terms = [replace(t, data=replace(t.data, phi=t.data.phi * scales[: t.data.r])) for t in some.terms]
+    elif kind == "far from zero":
+        terms = [replace(t, data=replace(t.data, phi=t.data.phi + 50.0)) for t in some.terms]
+    elif kind == "weights":
+        terms = [replace(t, weight=float(10 ** rng.uniform(-4, 4))) for t in some.terms]
+    else:
+        terms = some.terms
+    return replace(some, terms=terms, alpha={"weak": 1e-8, "strong": 1e3}.get(kind, some.alpha))
+
+
+@pytest.mark.parametrize("kind", ["weak", "strong", "units", "far from zero", "weights"])
+@pytest.mark.parametrize("own", ["independent", "shared mean", "trace", "log det"])
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_weak_and_strong_penalties_and_mixed_units(loss, own, kind):
+    """The gap is proved, and true: here the oracle has six digits."""
+    some = rescaled(case(loss, own, "crossed"), kind)
+    problem = some.problem
+    found = solve(problem, tol=1e-6).certificate
+    expected = terms_oracle.optimum(some.oracle_terms, some.y, some.v, some.loss, **some.settings).value
+    assert found.status == "optimal"
+    assert found.dual - 1e-6 * problem.scale <= expected <= found.primal + 1e-6 * problem.scale
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_objective_is_the_one_that_is_written_down(layout):
     """``J`` row by row, in the weights of the user and the structures on their side."""
