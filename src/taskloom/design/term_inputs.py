@@ -17,6 +17,27 @@ from .inputs import Inputs
 from .observations import Grouping, Observations, Value
 
 Array = np.ndarray
+MIN_SINGULAR_VALUE = 1e-13  # of the unpenalised columns at equal size, relative to the largest; smaller ones are rounding
+
+
+@dataclass(frozen=True, eq=False)
+class FreeBasis(Value):
+    """A basis ``E`` of the unpenalised columns, the intercept first: ``E'VE = I``, and ``columns back = E``.
+
+    Columns in units of their own or far from zero would lose in their products the digits that tell them apart.
+    """
+
+    E: Array
+    back: Array
+
+    @classmethod
+    def of(cls, columns: Array, weight: Array) -> FreeBasis:
+        size = np.sqrt(weight @ columns**2)
+        size[size == 0] = 1.0
+        root = np.sqrt(weight)[:, None]
+        U, s, Vt = np.linalg.svd(root * columns / size, full_matrices=False)
+        kept = s > MIN_SINGULAR_VALUE * s.max(initial=0.0)
+        return cls(U[:, kept] / root, Vt[kept].T / s[kept] / size[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +150,14 @@ class TermDesign(Design):
         zero = np.zeros(n, dtype=int)
         seen = Observations(np.arange(n), zero, y, weight, 1, Grouping(np.arange(n), zero, 1))
         return cls(TermInputs(np.zeros((n, 0)), seen.grouping, terms), seen, fit_intercept)
+
+    @cached_property
+    def free_basis(self) -> FreeBasis | None:
+        """Of the intercept and the columns of the unpenalised terms; ``None`` where there are neither."""
+        free = self.inputs.free_columns
+        one = np.ones((self.n_rows, int(self.fit_intercept)))
+        columns = one if free is None else np.hstack([one, free])
+        return FreeBasis.of(columns, self.observations.weight) if columns.shape[1] else None
 
     def with_observations(self, observations: Observations) -> TermDesign:
         return TermDesign(self.inputs, observations, self.fit_intercept)

@@ -14,17 +14,18 @@ import numpy as np
 
 from ..design.term_inputs import TermData, TermDesign
 from ..losses import Loss, RowLoss, as_loss
-from ..structures import Structure, as_structure
+from ..structures import Structure
 from ..structures.base import Array
 from ..structures.known import Independent
 from ..structures.term_stack import PENALISED, UNPENALISED, TermStack
+from ..structures.term_sum import check_term
 from ..structures.terms import FeatureMatrix, TaskMatrix, Variable
 from .model import Model, Targets
 from .problem import Problem
 
 MAX_CHANGES = 30  # of a dual candidate, until it is orthogonal to the unpenalised columns
 MAX_ROOM_SHARE = 0.99  # of the way to the edge of the domain of ``loss*`` that one change may take
-MAX_LEFT = 1e-12  # correlation with an unpenalised column, relative to its largest possible size
+MAX_LEFT = 1e-12  # correlation with a column of the basis of unpenalised ones, relative to its largest possible size
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +87,13 @@ def term_problem(
     loss = as_loss(loss).fresh()
     if isinstance(loss, RowLoss):
         raise ValueError(f"{type(loss).__name__} is a loss of whole rows, and terms need one of single outputs")
+    for term in terms:
+        check_term(term.structure, term.data.r if isinstance(term.variable, FeatureMatrix) else term.data.p)
     data = tuple(term.scaled for term in terms)
     if ridge > 0 and any(each.free for each in data):
         raise ValueError(f"a ridge penalises all terms, got ridge={ridge!r} and a term with weight=inf; leave one out")
     design = TermDesign.of(data, y, weight, fit_intercept)
     structure = TermStack([term.variable for term in terms], [each.r for each in data], 1, tuple(each.p for each in data))
-    for term, each in zip(terms, data, strict=True):
-        if isinstance(term.variable, (TaskMatrix, FeatureMatrix)):
-            as_structure(term.structure).check_tasks(each.p if isinstance(term.variable, TaskMatrix) else each.r)
     return Problem.of(Model(TermTargets(design, loss), structure), alpha, ridge)
 
 
@@ -109,11 +109,10 @@ class TermTargets(Targets):
         return
 
     def dual_candidate(self, gradients: Array) -> Array:
-        columns = self.design.inputs.free_columns
-        if columns is None:
+        basis = self.design.free_basis
+        if basis is None or self.design.inputs.free_columns is None:
             return super().dual_candidate(gradients)
-        obs, v = self.observations, self.observations.weight
-        E = np.column_stack([np.ones(len(v)), columns]) if self.design.fit_intercept else columns
+        obs, v, E = self.observations, self.observations.weight, basis.E
         lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(obs.y))
         s = np.clip(gradients, lower, upper)
         goal = MAX_LEFT * (np.abs(E).T @ v) * float(np.abs(s).max(initial=0.0))
@@ -127,3 +126,7 @@ class TermTargets(Targets):
             change = E @ np.linalg.lstsq(E.T @ ((v * room)[:, None] * E), left, rcond=1e-14)[0]
             s = np.clip(s - room * change, s - MAX_ROOM_SHARE * below, s + MAX_ROOM_SHARE * above)
         return np.zeros_like(s)  # the only candidate that is certain to be one
+
+    def shifted_correlations(self, gradients: Array, G: Array, Z: Array) -> Array | None:
+        """``None`` beside unpenalised columns: what makes a candidate orthogonal to them is not a constant."""
+        return super().shifted_correlations(gradients, G, Z) if self.design.inputs.free_columns is None else None

@@ -18,6 +18,15 @@ from .base import Array, Ray, Structure
 from .terms import FeatureMatrix, TaskMatrix, Term, Variable
 
 
+def check_term(structure: Structure, size: int) -> None:
+    """Raise ``ValueError`` for a structure that cannot be that of one term, with a matrix of this size."""
+    if structure.splits_weights:
+        raise ValueError(f"{type(structure).__name__} is a sum already and cannot be one term of another")
+    structure.check_tasks(size)
+    if not structure.convex:
+        raise ValueError(f"{type(structure).__name__} is not convex and cannot be one term of a sum")
+
+
 @dataclass(eq=False, repr=False)
 class TermSum(Structure):
     """The structure of stacked terms: ``A`` is the concatenation of their flattened variables.
@@ -54,11 +63,7 @@ class TermSum(Structure):
         if len(structures) != len(widths):
             raise ValueError(f"{len(widths)} kernels need one structure, or one for each, got {len(structures)} structures")
         for structure, width in zip(structures, widths, strict=True):
-            if structure.splits_weights:
-                raise ValueError(f"{type(structure).__name__} is a sum already and cannot be one term of another")
-            structure.check_tasks(width if structure.on_features else n_tasks)
-            if not structure.convex:
-                raise ValueError(f"{type(structure).__name__} is not convex and cannot be one term of a sum")
+            check_term(structure, width if structure.on_features else n_tasks)
             if width < 1:
                 raise ValueError("every term needs features")
         return cls(list(structures), list(widths), n_tasks)

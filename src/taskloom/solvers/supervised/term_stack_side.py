@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 
-from ...design.term_inputs import TermData, TermInputs
+from ...design.term_inputs import FreeBasis, TermData, TermInputs
 from ...problem import Problem
 from ...structures.term_stack import TermStack, stacked
 from ...structures.terms import FeatureMatrix, TaskMatrix
@@ -84,12 +84,16 @@ class TermStackSide(Side):
         self.stack: TermStack = problem.structure  # type: ignore[assignment]
         self.inputs: TermInputs = problem.inputs  # type: ignore[assignment]
         self.dim = max([1, *(F.shape(*s)[0] for F, s in zip(self.stack.variables, self.stack.shapes, strict=True))])
-        free = self.inputs.free_columns
-        self.n_free = 0 if free is None else free.shape[1]
-        one = np.ones((problem.n_rows, 1)) if problem.fit_intercept else np.zeros((problem.n_rows, 0))
-        border = one if free is None else np.hstack([one, free])
-        self.border = FreeColumns(border) if border.shape[1] else None
-        self._free = np.zeros(self.n_free)
+        self.basis: FreeBasis | None = problem.design.free_basis  # type: ignore[attr-defined]
+        self.border = None if self.basis is None else FreeColumns(self.basis.E)
+        self._ends = self._first_ends()
+
+    def _first_ends(self) -> Array:
+        """Coefficients of the basis of intercept and unpenalised columns: those of the best constant."""
+        if self.basis is None:
+            return np.zeros(0)
+        z = np.full(self.problem.n_rows, float(self._b[0]))
+        return (self.problem.observations.weight * z) @ self.basis.E
 
     def moment_root(self, W: Array) -> Array:
         return W
@@ -122,19 +126,19 @@ class TermStackSide(Side):
         design = Eliminated(None if first is None else first.levels, joined)
         loss = problem.loss.pick(np.arange(obs.y.size)[None])
         batch = Batch(loss, obs.y[None], obs.weight[None], design, self.border, self.tolerance)
-        b = np.concatenate([self._b if problem.fit_intercept else np.zeros(0), self._free])[None]
-        fit = newton(batch, design.start(self._dual[None]), b)
+        fit = newton(batch, design.start(self._dual[None]), self._ends[None])
         betas, at = {}, 0
         for metric in ([] if first is None else [first]) + others:
             size = metric.shape[0] * metric.shape[1]
             betas[id(metric)], at = metric.beta_of(fit.coef[0, at : at + size]), at + size
-        ends = fit.b[0]
-        intercept, self._free = (ends[:1], ends[1:]) if problem.fit_intercept else (np.zeros(1), ends)
+        self._ends = fit.b[0]
+        ends = np.zeros(0) if self.basis is None else self.basis.back @ self._ends
+        intercept, free = (ends[:1], ends[1:]) if problem.fit_intercept else (np.zeros(1), ends)
         W, used = [], 0
         for metric in metrics:
             if metric.term.free:
                 size = metric.term.r * metric.term.p
-                W.append(self._free[used : used + size].reshape(metric.term.r, metric.term.p))
+                W.append(free[used : used + size].reshape(metric.term.r, metric.term.p))
                 used += size
             else:
                 W.append(metric.weights(betas[id(metric)]))
