@@ -139,7 +139,28 @@ def test_a_weight_of_two_shrinks_the_noise_of_a_row():
     assert not np.isclose(one.residual_variance, some.residual_variance, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("n_inputs", "kinds"), [(2, ["full"]), (6, ["diagonal", "full"]), (15, ["scale", "full"])])
+def test_a_common_part_has_the_components_of_its_two_terms():
+    """In long and wide tables, with sample weights, whatever the weights of the tasks."""
+    X, y = simulated(12)
+    s = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    expected = MultiTaskRegressor(terms=terms()).fit(X, y, sample_weight=s).summary()
+    groups, Y = np.unique(X["group"]), np.full((len(y), 12), np.nan)
+    keep = np.arange(len(y)) >= 3  # tasks of different sizes
+    Y[np.arange(len(y)), np.searchsorted(groups, X["group"])] = y
+    long = MultiTaskRegressor(common=True, task_column="group").fit(X, y, sample_weight=s).summary()
+    wide = MultiTaskRegressor(common=True).fit(X[["x"]], Y, sample_weight=s).summary()
+    for found in (long, wide):
+        slopes = [each.variance_components[0].covariance[1, 1] for each in (found, expected)]  # the centres are not the same
+        assert np.isclose(*slopes, rtol=1e-4)
+        assert np.isclose(found.residual_variance, expected.residual_variance, rtol=1e-4)
+        assert np.isclose(found.log_likelihood, expected.log_likelihood, atol=1e-5)
+        assert np.allclose([each.gls for each in found.coefficients], [each.gls for each in expected.coefficients], rtol=1e-5)
+    fewer = MultiTaskRegressor(common=True, task_column="group").fit(X[keep], y[keep]).summary()
+    same = MultiTaskRegressor(terms=terms()).fit(X[keep], y[keep]).summary()
+    assert np.isclose(fewer.residual_variance, same.residual_variance, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("n_inputs", "kinds"), [(2, ["full"]), (6, ["full", "diagonal"]), (15, ["full", "scale"])])
 def test_covariances_have_fewer_parameters_for_more_inputs(n_inputs, kinds):
     rng = np.random.default_rng(0)
     X, task = rng.normal(size=(600, n_inputs)), rng.integers(0, 20, 600)
@@ -148,7 +169,8 @@ def test_covariances_have_fewer_parameters_for_more_inputs(n_inputs, kinds):
     model = MultiTaskRegressor(common=True, task_column=-1).fit(np.column_stack([X, task]), y)
     found = model.summary().variance_components
     assert [each.kind for each in found] == kinds
-    slopes = np.diag(found[0].covariance)[1 if n_inputs == 2 else 0 :]
+    assert found[0].features[0] == "intercept"
+    slopes = np.diag(found[-1].covariance)[1 if n_inputs == 2 else 0 :]
     assert np.isclose(slopes.mean(), 0.25, rtol=0.35)
     assert "20" in str(model.summary())
 
@@ -205,6 +227,9 @@ def test_plain_models_have_one_own_term():
     assert summary.groups == {"group": 10}
     assert summary.n_observations == len(y)
     assert "common=True" in str(summary)
+    assert MultiTaskRegressor(task_column="group", loss="huber").fit(X, y).summary().n_observations == len(y)
+    assert MultiTaskClassifier().fit(X[["x"]], np.arange(len(y)) % 3).summary().n_observations == len(y)
+    assert "not counted" in str(MultiTaskRegressor(task_column="group").partial_fit(X, y).summary())
     assert "rbf(x)" in MultiTaskRegressor(task_column="group", kernel="rbf").fit(X, y).summary().terms[0]
 
 

@@ -42,6 +42,8 @@ def _rows(model: Any, state: FittedState) -> list[tuple[str, Any, Any, str, floa
     Terms see centred inputs, so that a level of a linear term has an intercept even if the term has none.
     """
     rows: list[tuple[str, Any, Any, str, float]] = []
+    if state.term_rows is None:
+        raise ValueError("coef_frame of terms needs the data of the fit, which this model does not hold; refit it")
     total = float(state.intercept_[0])
     for term, fitted, data in zip(described_terms(model, state), state.fitted_terms, state.term_rows.terms, strict=True):
         if term.features is None:

@@ -90,7 +90,7 @@ def _is_fixed(term: DescribedTerm) -> bool:
 def _refused(terms: list[DescribedTerm], rows: RowsOfFit | None) -> str:
     """Why there are no variance components; empty if there are."""
     if rows is None:
-        return "Without common= or terms= there is no mixed model: own functions have neither variance components nor errors."
+        return "Variance components and standard errors need the data of the fit, which this model does not hold; refit it."
     if not rows.loss.quadratic:
         return f"Variance components and standard errors need loss='squared'; this fit has {type(rows.loss).__name__}."
     if any(term.by is not None and term.features is None and not term.described for term in terms):
@@ -188,7 +188,8 @@ def _components(parts: list[_Part], found: Components) -> list[VarianceComponent
             order = np.roll(np.arange(len(names)), int(_constant(term)))
             D, names = D[np.ix_(order, order)], [names[j] for j in order]
         components.append(VarianceComponent(term.text, term.by or "all rows", names, D, part.kind))
-    return components
+    place = {text: j for j, text in enumerate(dict.fromkeys(each.term for each in components))}
+    return sorted(components, key=lambda each: (place[each.term], each.features != [INTERCEPT]))
 
 
 def _origin(fixed: list[DescribedTerm]) -> Array:

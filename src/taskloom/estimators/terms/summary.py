@@ -30,7 +30,7 @@ class Summary:
     alpha : float
         The strength of the penalty.
     n_observations : int or None
-        Observed targets of positive weight; ``None`` if the data of the fit are not at hand.
+        Observed targets of positive weight; ``None`` if they were not counted (a loaded model, ``partial_fit``).
     terms : list of str
         Formula-like text of each term.
     structures : list of str
@@ -79,7 +79,7 @@ class Summary:
     __repr__ = __str__
 
     def _head(self) -> list[str]:
-        n = "not kept" if self.n_observations is None else f"{self.n_observations}"
+        n = "not counted" if self.n_observations is None else f"{self.n_observations}"
         groups = ", ".join(f"{by} {levels}" for by, levels in self.groups.items()) or "none"
         likelihood = [] if self.log_likelihood is None else [f"REML log likelihood: {self.log_likelihood:.2f}"]
         facts = [f"{self.model}: {self.loss} loss", f"observations: {n}", f"alpha: {self.alpha:.4g}", f"groups: {groups}"]
@@ -135,7 +135,8 @@ def summary_of(model: Any, state: FittedState) -> Summary:
     intercept = float(state.intercept_[0]) if state.common_part is None else state.common_part.intercept
     is_sum = state.fitted_terms is not None or state.common_part is not None
     found = mixed_model(terms if is_sum else [], rows, intercept) if is_sum else MixedModel([], None, [], None, _plain())
-    n = len(rows.y) if rows is not None else state.training.y.size if state.training is not None else None
+    n = state.n_observations if rows is None else len(rows.y)
+    n = n // state.n_tasks if n is not None and state.one_vs_rest else n  # every row is an observation of each class
     return Summary(
         type(model).__name__,
         _loss(model, state),

@@ -196,7 +196,7 @@ def _best(deviance: ProfiledDeviance) -> Array:
             jac=lambda theta: deviance.gradient(theta) / n,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"ftol": 1e-13, "gtol": 1e-8, "maxiter": 200},
+            options={"ftol": 1e-11, "gtol": 1e-7, "maxiter": 200},
         )
         return float(found.fun), found.x
 
