@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from taskloom import MultiTaskClassifier, MultiTaskRegressor, Term
+from taskloom import MultiTaskClassifier, MultiTaskRegressor, Term, load
 from taskloom.estimators.terms import mixed_model
 from taskloom.estimators.terms.variance_components import CovarianceShape, RandomEffects, variance_components
 
@@ -219,7 +219,7 @@ def test_other_losses_have_no_components_and_a_reason():
         assert [each.name for each in summary.coefficients] == ["intercept", "x"]
 
 
-def test_plain_models_have_one_own_term():
+def test_plain_models_have_one_own_term(tmp_path):
     X, y = simulated(10)
     model = MultiTaskRegressor(task_column="group").fit(X, y)
     summary = model.summary()
@@ -229,6 +229,8 @@ def test_plain_models_have_one_own_term():
     assert "common=True" in str(summary)
     assert MultiTaskRegressor(task_column="group", loss="huber").fit(X, y).summary().n_observations == len(y)
     assert MultiTaskClassifier().fit(X[["x"]], np.arange(len(y)) % 3).summary().n_observations == len(y)
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").summary().n_observations == len(y)
     assert "not counted" in str(MultiTaskRegressor(task_column="group").partial_fit(X, y).summary())
     assert "rbf(x)" in MultiTaskRegressor(task_column="group", kernel="rbf").fit(X, y).summary().terms[0]
 

@@ -30,7 +30,7 @@ class Summary:
     alpha : float
         The strength of the penalty.
     n_observations : int or None
-        Observed targets of positive weight; ``None`` if they were not counted (a loaded model, ``partial_fit``).
+        Observed targets of positive weight; ``None`` if they were not counted (``partial_fit``, a model file without data).
     terms : list of str
         Formula-like text of each term.
     structures : list of str
@@ -136,6 +136,7 @@ def summary_of(model: Any, state: FittedState) -> Summary:
     is_sum = state.fitted_terms is not None or state.common_part is not None
     found = mixed_model(terms if is_sum else [], rows, intercept) if is_sum else MixedModel([], None, [], None, _plain())
     n = state.n_observations if rows is None else len(rows.y)
+    n = state.training.y.size if n is None and state.training is not None else n  # a loaded model
     n = n // state.n_tasks if n is not None and state.one_vs_rest else n  # every row is an observation of each class
     return Summary(
         type(model).__name__,
