@@ -39,7 +39,9 @@ from .model_files.save_load import save
 from .parameter_types import Relation
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
+from .terms import frames
 from .terms.fit_sum import fit_sum, is_sum, predict_terms_of, refuse_sum, sum_decision
+from .terms.summary import Summary, summary_of
 from .validation import TargetInfo, as_structures, losses_by_task, names_its_class, new_rows, sample_weights, training_data
 
 Array = np.ndarray
@@ -419,6 +421,41 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         ndarray of shape (n_tasks, n_tasks), or FactoredStructure where ``structure_`` is one
         """
         return relations.task_correlation(self._fitted())
+
+    def summary(self) -> Summary:
+        """Terms, groups, variance components, coefficients of the common part, and certificate, as a table to print.
+
+        Variance components are from the restricted likelihood of the Gaussian mixed model (squared loss, ``common=`` or
+        ``terms=``), not from the learned structure, whose scale depends on alpha.
+
+        Returns
+        -------
+        Summary
+            ``print`` shows it; its attributes hold the numbers.
+        """
+        return summary_of(self, self._fitted())
+
+    def coef_frame(self) -> Any:
+        """The coefficients of a linear model as a data frame, in the units of the inputs.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each task, with a column for each input and ``"intercept"``: totals, common and own. With ``terms=`` one
+            row for each coefficient: ``term``, ``by``, ``level``, ``feature``, ``coefficient``, of linear and constant terms.
+        """
+        return frames.coef_frame(self, self._fitted())
+
+    def relations_frame(self) -> Any:
+        """The learned relations as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame, or dict of them
+            The correlations of the tasks. With ``terms=`` one frame for each penalised grouping, by the text of the term: the
+            learned matrix of its features or of its levels, or the mean square of its weights over levels if none is learned.
+        """
+        return frames.relations_frame(self, self._fitted())
 
     def task_clusters(self, n: int | None = None) -> Array:
         """Groups of tasks that are alike, by average linkage of ``1 - correlation``.

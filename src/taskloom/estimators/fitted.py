@@ -151,7 +151,9 @@ class FittedState(InputColumns, TargetInfo):
     added_tasks_: list | None = None
     fitted_terms: Any = field(default=None, metadata=NOT_SAVED)  # of ``terms=``
     common_part: Any = field(default=None, metadata=NOT_SAVED)  # of ``common=``
+    term_rows: Any = field(default=None, metadata=NOT_SAVED)  # of both: the data of the fit, for ``summary``
     # how it was found
+    n_observations: int | None = field(default=None, metadata=NOT_SAVED)  # of the fit; added tasks are not counted
     certificate_: Any = None
     n_iter_: int | None = None
     history_: dict[str, Array] | None = None

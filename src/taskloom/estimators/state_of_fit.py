@@ -78,6 +78,8 @@ def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool =
             found["dual"] = features.coef(problem.correlate(solution.G) if solution.Z is None else solution.Z)
         else:
             found["dual"] = problem.observations.scatter(solution.G, problem.n_rows)
+    if rows:
+        found["n_observations"] = problem.observations.y.size
     if rows and problem.loss.quadratic and not isinstance(A, FactoredStructure):  # for the posterior
         seen, settings = problem.observations, dict[str, Any](loss=problem.loss, structure=problem.structure)
         settings.update(alpha=problem.alpha, ridge=problem.ridge, fit_intercept=problem.fit_intercept)

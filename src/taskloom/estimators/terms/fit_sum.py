@@ -36,6 +36,7 @@ from ..validation import (
 )
 from .common_part import CommonPart
 from .fit_terms import bound_to, fitted_weights, posed_terms, problem_of
+from .rows_of_fit import RowsOfFit
 from .table_columns import TableColumns
 
 Array = np.ndarray
@@ -141,7 +142,9 @@ def _fit_terms(model: Any, X: Any, y: Any, sample_weight: Any) -> FittedState:
     kernels = [term.inputs.kernel for term in terms if term.inputs.kernel is not None]
     note = "" if all(kernel.exact for kernel in kernels) else "Kernels on more than 5000 rows have 400 landmarks."
     columns = InputColumns(n_features_in_=table.n_columns, feature_names_in_=table.feature_names)
-    return _state(model, columns, targets, solution, note, intercept_=solution.b.copy(), fitted_terms=tuple(terms))
+    rows = RowsOfFit.of(posed, Y[seen, 0], s[seen], problem)
+    found = {"intercept_": solution.b.copy(), "fitted_terms": tuple(terms), "term_rows": rows}
+    return _state(model, columns, targets, solution, note, **found)
 
 
 def term_values(model: Any, state: FittedState, X: Any) -> tuple[TableColumns, list[Array]]:
@@ -181,6 +184,8 @@ def _fit_common(model: Any, X: Any, y: Any, sample_weight: Any) -> FittedState:
     part = replace(part, common_weights=shared[:, 0], own_weights=own, intercept=float(solution.b[0]))
     note = "" if part.exact else "Kernels on more than 5000 rows have 400 landmarks."
     found: dict[str, Any] = {"common_part": part, "structure_": _task_matrix(problem, own, stack.split(solution.A)[1])}
+    s = np.ones(len(seen.y)) if weights is None else weights[seen.row, seen.task if task is None else 0]
+    found["term_rows"] = RowsOfFit.of(posed, seen.y, s, problem)
     total = part.coef()
     if total is None:
         found["intercept_"] = np.full(len(targets.tasks_), part.intercept)

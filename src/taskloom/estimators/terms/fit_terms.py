@@ -12,6 +12,7 @@ from ...problem.solution import Solution
 from ...problem.term_problem import PosedTerm, term_problem
 from ...structures import Independent, Structure, as_structure
 from ...structures.term_stack import TermStack
+from ...structures.terms import FeatureMatrix
 from ...tables.layout import code_labels, sorted_labels
 from .fitted_terms import FittedTerm, level_descriptors
 from .maps import DescriptorMap, InputMap, KernelMap
@@ -115,7 +116,8 @@ def fitted_weights(problem: Problem, solution: Solution, posed: list[PosedTerm],
     stack: TermStack = problem.structure  # type: ignore[assignment]
     parts, structures = stack.features_of(solution.W), stack.split(solution.A)
     return [
-        term.with_weights(np.sqrt(one.weight) * W, A) for term, one, W, A in zip(fitted, posed, parts, structures, strict=True)
+        term.with_weights(np.sqrt(one.weight) * W, A, isinstance(one.variable, FeatureMatrix))
+        for term, one, W, A in zip(fitted, posed, parts, structures, strict=True)
     ]
 
 

@@ -27,14 +27,15 @@ class FittedTerm:
     descriptors: DescriptorMap | None = None
     weights: Array | None = None
     structure: Any = None  # the learned matrix, on the side where it was learned
+    on_features: bool = False  # that side
 
     @cached_property
     def positions(self) -> TaskPositions:
         assert self.levels is not None
         return TaskPositions(self.levels)
 
-    def with_weights(self, W: Array, structure: Any) -> FittedTerm:
-        return replace(self, weights=W, structure=structure)
+    def with_weights(self, W: Array, structure: Any, on_features: bool) -> FittedTerm:
+        return replace(self, weights=W, structure=structure, on_features=on_features)
 
     def predict(self, table: TableColumns) -> Array:
         """What the term adds to each row; 0 for a level that was not seen."""
