@@ -93,6 +93,19 @@ def test_weak_and_strong_penalties_and_mixed_units(loss, own, kind):
     assert found.dual - 1e-6 * problem.scale <= expected <= found.primal + 1e-6 * problem.scale
 
 
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (100.0, 0.01), (0.01, 100.0)], ids=str)
+@pytest.mark.parametrize("loss", ["huber", "squared", "logistic"])
+def test_two_learned_structures_of_different_size_converge_fast(loss, weights):
+    """A trace of any size beside a trace of at most 1: each has a step length of its own."""
+    some = case(losses.as_loss(loss), "trace", "common", alpha=1e-3)
+    X, codes = some.terms[1].data.phi, np.random.default_rng(1).integers(0, 3, len(some.y))
+    own = replace(some.terms[1], weight=weights[0])
+    other = PosedTerm(TermData(X, codes, 3), structures.UnitTrace(), weights[1])
+    solution = solve(replace(some, terms=[some.terms[0], own, other]).problem, tol=1e-6)
+    assert solution.certificate.status == "optimal"
+    assert len(solution.history.objective) <= 100
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_objective_is_the_one_that_is_written_down(layout):
     """``J`` row by row, in the weights of the user and the structures on their side."""
