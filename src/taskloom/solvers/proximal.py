@@ -19,6 +19,7 @@ from ..design.shared_inputs import DiagonalInputs
 from ..problem import Problem
 from ..problem.evidence import Iterate
 from ..problem.solution import Start
+from ..structures.term_sum import TermSum
 from .base import Run, Solver, needs_convex
 from .supervised import choose_side
 from .supervised.sides import Side, Supervised, TaskSide
@@ -38,6 +39,7 @@ class ProximalTuning:
     iterative_alternation_factor: int = 4  # how much rarer such alternating steps are
     min_trace_share: float = 1e-3  # of the objective; structures with a smaller trace take steps as if they had this one
     certificate_gap_share: float = 0.5  # share of the tolerance at which the estimated gap is worth a certificate
+    max_relative_length: float = 1e4  # of the step of one term of a sum, and its inverse the smallest
     relative_rounding: float = 1e-14  # eigenvalues below this share of the largest are set to zero
 
 
@@ -81,6 +83,50 @@ class _Point:
     candidate: tuple[Array, Array] | None = None  # the factors of the dual candidate, without a fit
 
 
+class TermLengths:
+    """Step lengths of the terms of a sum relative to the common one: Barzilai and Borwein's for each, averaged over the steps.
+
+    Terms differ in the size and the curvature of their structures, and one length for all would be that of the shortest.
+    """
+
+    def __init__(self, sizes: list[int]):
+        self.sizes, self.relative = sizes, np.ones(len(sizes))
+
+    @property
+    def of_entries(self) -> Array:
+        return np.repeat(self.relative, self.sizes)
+
+    def step(self, problem: Problem, here: _Point, length: float) -> Array:
+        return problem.structure.prox(here.A - length * self.of_entries * here.gradient, length * self.relative)  # type: ignore[arg-type]
+
+    def update(self, move: Array, change: Array) -> None:
+        """From a step and the change of the gradient; the geometric mean stays."""
+        ends = np.cumsum(self.sizes)[:-1]
+        squares, curvatures = (
+            np.array([float(m @ x) for m, x in zip(np.split(move, ends), np.split(other, ends), strict=True)])
+            for other in (move, change)
+        )
+        seen = (squares > 0) & (curvatures > 0)
+        if np.count_nonzero(seen) < 2:
+            return
+        logs, best = np.log(self.relative[seen]), np.log(squares[seen] / curvatures[seen])
+        averaged = (logs - logs.mean() + best - best.mean()) / 2
+        limit = np.log(TUNING.max_relative_length)
+        self.relative[seen] = np.exp(np.clip(averaged + logs.mean(), -limit, limit))
+
+
+class OneLength:
+    """The step length of a problem with one structure."""
+
+    of_entries = 1.0
+
+    def step(self, problem: Problem, here: _Point, length: float) -> Array:
+        return problem.structure.proximal_step(here.A, here.gradient, length)
+
+    def update(self, move: Array, change: Array) -> None:
+        pass
+
+
 class _ProximalRun(Run):
     def __init__(self, settings: Proximal, problem: Problem, start: Start | None, tol: float):
         self.settings, self.problem = settings, problem
@@ -104,6 +150,7 @@ class _ProximalRun(Run):
         self.here = self._at(A)
         gradient_norm = float(np.linalg.norm(self.here.gradient))
         self.length = length or (float(np.linalg.norm(A)) / gradient_norm if gradient_norm > 0 and np.any(A) else 1.0)
+        self.relative = TermLengths(problem.structure.sizes) if isinstance(problem.structure, TermSum) else OneLength()
         self.values = [self.here.value]
         self.first_step = not length  # certify the starting point, except on a path
         self.moves = 0
@@ -188,10 +235,10 @@ class _ProximalRun(Run):
             if not self.length > 0:
                 self.finished = "stalled"
                 return
-            A = self.problem.structure.proximal_step(here.A, here.gradient, self.length)
-            move = A - here.A
+            move = (A := self.relative.step(self.problem, here, self.length)) - here.A
             there = self._at(A)
-            size, curvature = float(np.vdot(move, move)), float(np.vdot(move, there.gradient - here.gradient))
+            change = there.gradient - here.gradient
+            size, curvature = float(np.vdot(move, move / self.relative.of_entries)), float(np.vdot(move, change))
             if there.value <= worst - 1e-4 * size / (2 * self.length):
                 break
             # Where rounding hides the decrease, the gradients tell whether the quadratic bound holds along the step.
@@ -203,6 +250,7 @@ class _ProximalRun(Run):
             return
         best = size / curvature if curvature > 0 else 2 * self.length
         self.length = min(max(best, 1e-2 * self.length), 1e2 * self.length)
+        self.relative.update(move, change)
         self.here = there
         self.values.append(there.value)
 

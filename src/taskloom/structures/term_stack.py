@@ -117,10 +117,9 @@ class TermStack(TermSum):
         ends = np.cumsum([r * p for r, p in self.shapes])[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(np.ravel(R), ends), self.shapes, strict=True)]
 
-    def split(self, A: Array) -> list[Array]:
-        shapes = [variable.shape(*shape) for variable, shape in zip(self.variables, self.shapes, strict=True)]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        return [part.reshape(shape) for part, shape in zip(np.split(A, ends[:-1]), shapes, strict=True)]
+    @property
+    def _variable_shapes(self) -> list[tuple[int, ...]]:
+        return [variable.shape(*shape) for variable, shape in zip(self.variables, self.shapes, strict=True)]
 
     def terms(self, width: int, n_tasks: int) -> tuple[Term, ...]:
         ends = np.cumsum([0, *(r * p for r, p in self.shapes)])

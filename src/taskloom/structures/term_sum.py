@@ -83,11 +83,14 @@ class TermSum(Structure):
         """The rows of stacked weights, or of ``Z``, that belong to each term."""
         return np.split(R, np.cumsum(self.widths)[:-1])
 
+    @property
+    def _variable_shapes(self) -> list[tuple[int, ...]]:
+        return [m.shape(r, self.n_tasks) for m, r in zip(self.variables, self.widths, strict=True)]
+
     def split(self, A: Array) -> list[Array]:
         """The variable of each term, in its shape."""
-        shapes = [m.shape(r, self.n_tasks) for m, r in zip(self.variables, self.widths, strict=True)]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        return [part.reshape(shape) for part, shape in zip(np.split(A, ends[:-1]), shapes, strict=True)]
+        ends = np.cumsum(self.sizes)
+        return [part.reshape(shape) for part, shape in zip(np.split(A, ends[:-1]), self._variable_shapes, strict=True)]
 
     def _by_variable(self, A: Array) -> list[tuple[Structure, Array]]:
         """The structure of each term, and its variable."""
@@ -111,8 +114,15 @@ class TermSum(Structure):
         """The concatenated second moments of the terms."""
         return np.concatenate([F.moments(r).ravel() for F, r in self.by_root(R)])
 
-    def prox(self, A: Array, step: float) -> Array:
-        return np.concatenate([F.prox(a, step).ravel() for F, a in self._by_variable(A)])
+    @property
+    def sizes(self) -> list[int]:
+        """The number of entries of the variable of each term."""
+        return [int(np.prod(shape)) for shape in self._variable_shapes]
+
+    def prox(self, A: Array, step: Any) -> Array:
+        """The step length may be one for each term."""
+        steps = np.broadcast_to(step, len(self.variables))
+        return np.concatenate([F.prox(a, float(t)).ravel() for (F, a), t in zip(self._by_variable(A), steps, strict=True)])
 
     def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
         nearby = [None] * len(self.variables) if near is None else self.split(near)
