@@ -65,8 +65,29 @@ def test_what_is_dropped_is_not_decoded(model, tmp_path):
     assert mebibytes < 600
     mebibytes, code, said = measured("predict", model, path, "-o", tmp_path / "o.csv")
     assert code == cli.FAILED
-    assert "holds a text of 10000000 bytes, and a cell may have up to 131072" in said
+    assert "holds a text of 10000000 bytes, and a cell may have up to 131072; leave it out (--drop text)" in said
     assert mebibytes < 600
+    mebibytes, code, said = measured("predict", model, path, "--drop", "text", "--quiet", "-o", tmp_path / "o.csv")
+    assert (code, said) == (0, "")
+    assert mebibytes < 600
+    assert pd.read_csv(tmp_path / "o.csv").columns.tolist() == ["shop", "y", "prediction"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_predict_leaves_columns_out(ending, model, tmp_path, capsys):
+    path, out = tmp_path / f"t.{ending}", tmp_path / "o.csv"
+    frame = pd.DataFrame(columns() | {"note": "n"})
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    assert cli.run(["predict", str(model), str(path), "--drop", "note,y", "-o", str(out)]) == 0
+    assert pd.read_csv(out).columns.tolist() == ["shop", "prediction"]
+    for name, words in (
+        ("p", "the model was fitted with it"),
+        ("shop", "the model was fitted with it"),
+        ("nothing", "nothing"),
+    ):
+        capsys.readouterr()
+        assert cli.run(["predict", str(model), str(path), "--drop", name]) != 0
+        assert words in capsys.readouterr().err
 
 
 @linux

@@ -15,8 +15,8 @@ from sklearn.kernel_approximation import PolynomialCountSketch
 from sklearn.pipeline import make_pipeline
 
 import taskloom
-from taskloom import ModelFileError, MultiTaskRegressor, TablePreprocessor, cli, structures
-from taskloom.persistence import read, write
+from taskloom import ModelFileError, MultiTaskRegressor, MultiTaskRegressorCV, TablePreprocessor, cli, structures
+from taskloom.persistence import limits, read, write
 
 pytest.importorskip("safetensors")
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is counted in other units elsewhere")
@@ -117,6 +117,10 @@ def smaller_integers_of_one_hash(tree, arrays):
     tree["fitted"]["tasks_"] = {"@": "objects", "shape": [len(values)], "values": values}
 
 
+def tuple_of_one_hash(k):
+    return {"@": "tuple", "values": [k * ((1 << 61) - 1)]}
+
+
 def part(k):
     return {"@": "kernel", "class": "RBF", "params": {"length_scale": 1.0 + k}}
 
@@ -153,6 +157,26 @@ def same_matrix(tree, arrays):
     tree["params"]["structure"] = many
 
 
+def empty_arrays(arrays, count):
+    arrays |= {f"empty {k}": np.zeros(0, np.uint8) for k in range(count)}
+
+
+def one_graph_of_many_strengths(tree, arrays):
+    arrays["A"] = np.ones((1700, 1700), np.float32)
+    empty_arrays(arrays, 15_000)
+    one = {"adjacency": {"@": "array", "name": "A"}}
+    many = [{"@": "structure", "class": "TaskGraph", "params": one | {"gamma": k}} for k in range(1, 60_000)]
+    tree["params"]["structure"] = many
+
+
+def one_sparse_matrix_often(tree, arrays):
+    n = 1_000_000
+    arrays |= {"data": np.ones(n, np.int8), "indices": np.arange(n, dtype=np.int32), "indptr": np.array([0, n], np.int32)}
+    empty_arrays(arrays, 36_000)
+    parts = {part: {"@": "array", "name": part} for part in ("data", "indices", "indptr")}
+    tree["params"]["loss"] = [{"@": "sparse", "class": "csr_array", "shape": [1, n], **parts}] * 48_000
+
+
 def threads(tree, arrays):
     more = {"@": "dict", "items": [["n_jobs", 10**6]]}
     tree["params"]["kernel"] = {"@": "kernel", "class": "PairwiseKernel", "params": {"pairwise_kernels_kwargs": more}}
@@ -176,6 +200,16 @@ HEAVY = {
     "a code of many outputs": ("linear", one_row_many_columns),
     "one matrix under many names": ("linear", same_matrix),
     "a sparse matrix of many columns": ("kernel", sparse),
+    "one graph of many strengths": ("linear", one_graph_of_many_strengths),
+    "one sparse matrix very often": ("linear", one_sparse_matrix_often),
+    "texts of many dimensions": (
+        "linear",
+        on("params", "loss", to=[{"@": "strings", "shape": [1] * 32, "values": ["a"]}] * 100_000),
+    ),
+    "tuples of one hash": (
+        "linear",
+        on("params", "loss", to={"@": "dict", "items": [[tuple_of_one_hash(k), 1] for k in range(30_000)]}),
+    ),
     "a product of a million sizes": (
         "linear",
         on("fitted", "tasks_", to={"@": "strings", "shape": [(1 << 47) + 1] * 200_000, "values": ["a"]}),
@@ -269,3 +303,29 @@ def test_a_known_matrix_of_a_file_is_checked_in_the_next_fit(tmp_path):
         write(tmp_path / "m", tree, arrays | {name: wrong}, "a forger")
         with pytest.raises(ModelFileError, match=words):
             taskloom.load(tmp_path / "m")
+
+
+def test_one_matrix_in_many_candidates_of_a_search(tmp_path):
+    """A valid file names one array in each candidate: a structure with its own strength at every alpha."""
+    graph = np.ones((3, 3)) - np.eye(3)
+    candidates = [structures.TaskGraph(graph, gamma=g) for g in np.geomspace(0.1, 10, 30).tolist()]
+    model = MultiTaskRegressorCV(structures=candidates, alphas=[0.1, 1.0], cv=2).fit(X, Y)
+    big = np.zeros((2000, 2000))
+    model.save(tmp_path / "m")
+    tree, small, _ = read(tmp_path / "m")
+    limits.check_tree(tree, {name: big if array.shape == (3, 3) else array for name, array in small.items()}, 10**6)
+    twin = taskloom.load(tmp_path / "m")
+    assert np.array_equal(twin.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("count", [2500, 10_000])
+def test_many_tasks_with_tuples_as_names(count, tmp_path):
+    names = [("shop", k // 7, k % 7) for k in range(count)]
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.normal(size=(5, 2)), pd.DataFrame(rng.normal(size=(5, count)))
+    targets.columns = pd.Index(names, tupleize_cols=False)
+    model = MultiTaskRegressor(structures.Frobenius()).fit(inputs, targets)
+    model.save(tmp_path / "m")
+    twin = taskloom.load(tmp_path / "m")
+    assert twin.tasks_.tolist() == model.tasks_.tolist() == names
+    assert np.array_equal(twin.predict(inputs), model.predict(inputs))

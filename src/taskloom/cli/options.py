@@ -76,13 +76,14 @@ reading = combined(
     click.option("--delimiter", metavar="CHAR", help="Delimiter of a CSV file; default: detected."),
     click.option("--encoding", default="utf-8", help="Encoding of a CSV file, such as latin-1."),
 )
+drop = click.option("--drop", type=Names(), default=(), help='Columns to leave out, such as identifiers; "a, b" is one name.')
 data = combined(
     click.argument("table", type=click.Path()),
     click.option("--target", metavar="COLUMN", help="Column to predict, in a long table (one row per observation)."),
     click.option("--task", metavar="COLUMN", help="Column that names the task of each row, in a long table."),
     click.option("--targets", type=Names(), help="Columns to predict, in a wide table: one per task, empty where unobserved."),
     click.option("--categorical", type=Names(), default=(), help="Numeric columns to treat as categorical."),
-    click.option("--drop", type=Names(), default=(), help='Columns to leave out, such as identifiers; "a, b" is one name.'),
+    drop,
     click.option(
         "--classify/--regress", default=None, help="Classification or regression; default: by the type of the targets."
     ),

@@ -21,6 +21,7 @@ CELLS = 2_000_000  # read and written at a time, however many columns and tasks 
     "--unseen", type=click.Choice(["raise", "mean"]), help="A task not seen in training: raise an error, or predict the mean."
 )
 @click.option("--keep-inputs", is_flag=True, help="Keep the inputs beside the predictions.")
+@options.drop
 @click.option(
     "--escape-formulas",
     is_flag=True,
@@ -36,6 +37,7 @@ def predict(
     output: str | None,
     unseen: str | None,
     keep_inputs: bool,
+    drop: tuple[str, ...],
     escape_formulas: bool,
     rows: int,
     delimiter: str | None,
@@ -44,8 +46,8 @@ def predict(
 ) -> int:
     """Predict the rows of TABLE (CSV or Parquet) with a model that fit --save wrote.
 
-    Writes every column that is not an input (the task, identifiers) and `prediction`; for classifiers also probabilities. Files
-    may be larger than memory.
+    Writes every column that is not an input (the task, identifiers), but those of --drop, which are not read, and `prediction`;
+    for classifiers also probabilities. Files may be larger than memory.
     """
     from sklearn.pipeline import Pipeline
 
@@ -54,6 +56,7 @@ def predict(
     from ..tables.preprocessing import TablePreprocessor
     from .output import Output
     from .table_files import TableFile, TableWriter
+    from .table_roles import check_known
 
     check_apart({"the predictions": output}, {"the model": model, "the table": table})
     ending = Path(output).suffix.lower() if output is not None else ""
@@ -68,14 +71,18 @@ def predict(
     if unseen is not None:
         estimator.set_params(unseen=unseen)
     source = TableFile(table, delimiter, encoding)
+    for name in drop:
+        check_known(name, source)
+        if name in preprocessor.feature_names_in_:
+            raise click.UsageError(f"Column {name!r} cannot be dropped: the model was fitted with it.")
     inputs = {*preprocessor.numeric_, *preprocessor.levels_}
-    kept = [name for name in source.columns if keep_inputs or name not in inputs]
+    kept = [name for name in source.columns if name not in drop and (keep_inputs or name not in inputs)]
     n_outputs = len(estimator.tasks_) if estimator.task_column is None else 1
     rows = max(1, min(rows, CELLS // (len(source.columns) + n_outputs)))
     numbers = set(preprocessor.numeric_) - set(kept)  # columns that are kept are written as they were
     done, notes = 0, Output(quiet)
     with TableWriter(output, source.arrow_types(), escape_formulas) as writer:
-        for piece in source.pieces(rows, numbers):
+        for piece in source.pieces(rows, numbers, without=set(drop)):
             found = _predictions(estimator, preprocessor.transform(piece))
             clash = [name for name in found if name in kept]
             if clash:

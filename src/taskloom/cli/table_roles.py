@@ -76,7 +76,7 @@ def read_data(
         output.note(f"{table}: delimiter {source.delimiter!r}")
     predicted = targets or (str(target),)
     for name in (*predicted, *filter(None, [task]), *categorical, *drop):
-        _known(name, source)
+        check_known(name, source)
     if task in predicted:
         raise click.UsageError(f"Column {task!r} cannot be both --target and --task.")
     for name in drop:
@@ -97,7 +97,7 @@ def read_data(
     return data
 
 
-def _known(name: str, source: TableFile) -> None:
+def check_known(name: str, source: TableFile) -> None:
     if name in source.columns:
         return
     close = difflib.get_close_matches(name, source.columns, 1)

@@ -105,7 +105,7 @@ def read(path: str | os.PathLike) -> tuple[Any, dict[str, Array], dict[str, str]
     check(same, f"{path} is damaged: its content does not match its checksum; copy or save it again")
     tree = strict_json(path, metadata["model"].encode("utf-8", "surrogatepass"))
     with _naming(path):
-        limits.check_tree(tree, len(arrays), len(metadata["model"]))
+        limits.check_tree(tree, arrays, len(metadata["model"]))
     return tree, arrays, metadata
 
 

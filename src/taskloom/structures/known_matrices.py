@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from itertools import combinations, pairwise
 from numbers import Integral
@@ -16,6 +17,8 @@ from .._linalg import psd_root, symmetric
 from .base import Array, Structure
 from .graphs import adjacency_of, branches, edges_of, is_matrix, nodes_of, shared_branch
 from .known import KnownStructure
+
+_signature = cache(signature)  # a file may hold a structure for each of many candidates
 
 
 def _square(M: Any, who: str, name: str) -> Array:
@@ -108,7 +111,7 @@ class _MatrixOfTasks(KnownStructure):
         Structure
             The structure.
         """
-        given = signature(cls).bind(**parameters)
+        given = _signature(cls).bind(**parameters)
         given.apply_defaults()
         made: Any = object.__new__(cls)
         vars(made).update(given.arguments)

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-UNPACKED, TIMES = (
-    1 << 28,
-    20,
-)  # bytes to which a column of a row group may unpack, whatever it takes in the file; or so many times
+UNPACKED = 1 << 28  # bytes to which a column of a row group may unpack, whatever it takes in the file
+TIMES = 20  # or so many times what it takes there
 LONGEST_BYTES = 1024  # of cells that all have the same number of bytes
 IN_MEMORY, TIMES_IN_MEMORY = 1 << 28, 100  # the same of the cells of a whole table
 
@@ -125,9 +123,14 @@ def parquet_pieces(path: str, columns: Sequence[str], rows: int, characters: int
             continue
         kind = getattr(field.type, "value_type", field.type) if types.is_dictionary(field.type) else field.type
         if types.is_nested(kind):
-            raise ValueError(f"column {field.name!r} of {path} holds lists or records; flatten it first, or leave it out")
+            raise ValueError(
+                f"column {field.name!r} of {path} holds lists or records; flatten it first, or leave it out "
+                f"(--drop {field.name})"
+            )
         if types.is_fixed_size_binary(kind) and kind.byte_width > LONGEST_BYTES:
-            raise ValueError(f"column {field.name!r} of {path} holds cells of {kind.byte_width} bytes; leave it out")
+            raise ValueError(
+                f"column {field.name!r} of {path} holds cells of {kind.byte_width} bytes; leave it out (--drop {field.name})"
+            )
         if _is_text(kind):
             texts.append(field.name)
     source = opened(path, texts)
@@ -158,7 +161,9 @@ def _check_unpacked(path: str, metadata: Any, kept: set[str]) -> None:
             small, large = chunk.total_compressed_size, chunk.total_uncompressed_size
             name = chunk.path_in_schema
             if name in kept and large > max(UNPACKED, TIMES * small):
-                raise ValueError(f"column {name!r} of {path} unpacks from {small} bytes to {large >> 20} MiB; leave it out")
+                raise ValueError(
+                    f"column {name!r} of {path} unpacks from {small} bytes to {large >> 20} MiB; leave it out (--drop {name})"
+                )
 
 
 def _sizes(path: str, batch: Any, texts: Sequence[str]) -> Any:
@@ -171,7 +176,7 @@ def _sizes(path: str, batch: Any, texts: Sequence[str]) -> Any:
         if lengths.max(initial=0) > csv.field_size_limit():
             raise ValueError(
                 f"column {name!r} of {path} holds a text of {int(lengths.max())} bytes, and a cell may have up to "
-                f"{csv.field_size_limit()}; leave it out, or shorten it"
+                f"{csv.field_size_limit()}; leave it out (--drop {name}), or shorten it"
             )
         there = compute.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
         sizes += lengths[there] if lengths.size else 0
