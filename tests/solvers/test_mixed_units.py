@@ -108,3 +108,15 @@ def test_another_solver_takes_over_where_the_first_one_stalls():
     assert not stuck.certificate_.optimal
     assert model.fit(X, Y).certificate_.optimal
     assert model.n_iter_ < stuck.n_iter_
+
+
+def test_a_history_holds_bounds_of_the_problem_itself():
+    """Attempts at larger strengths have bounds of their own, which may lie above the minimum."""
+    rng = np.random.default_rng(0)
+    X = 1e5 * rng.normal(size=(30, 6))
+    Y = 1e-6 * (1e-5 * X @ rng.normal(size=(6, 3)) + rng.standard_t(2, size=(30, 3)))
+    for alpha in (1e-8, 1e-6, 1e-4):
+        found = solve(Problem(X, Y, "quantile", structures.Robust(0.8), alpha))
+        history = found.history
+        assert max(history.dual) <= found.certificate.primal * (1 + 1e-9)
+        assert min(history.objective) >= found.certificate.dual * (1 - 1e-9)

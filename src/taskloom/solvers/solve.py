@@ -202,7 +202,8 @@ class _Attempt:
         self.factor *= TUNING.strength_factor
         self.chain = Chain(problem.at(self.factor * problem.alpha), None, (Centring,))
         self.solver = as_solver("auto", self.chain.inner)
-        self.stage = Record(self.chain.inner, record.tol, history=record.history, began=record.began)
+        # its own bounds are not those of the problem
+        self.stage = Record(self.chain.inner, record.tol, 0.0, record.history, record.began, original_dual=record.dual)
         return True
 
     def run(self, limits: Limits, read: Callable[[Any], tuple[Array, Array]]) -> None:

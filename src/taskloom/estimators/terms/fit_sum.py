@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_feature_names, check_consistent_length
 
 from ..._component import warn
@@ -131,8 +132,6 @@ def _fit_terms(model: Any, X: Any, y: Any, sample_weight: Any) -> FittedState:
         raise ValueError("y holds nothing but NaN: nothing was observed")
     seen = s > 0
     if not seen.all():
-        from sklearn.utils import _safe_indexing
-
         table = TableColumns(_safe_indexing(table.X, np.flatnonzero(seen)))
     weight = s[seen] / s.sum()
     posed, fitted = posed_terms(model.terms, table, weight)
