@@ -207,20 +207,14 @@ class _Attempt:
         return True
 
     def run(self, limits: Limits, read: Callable[[Any], tuple[Array, Array]]) -> None:
-        """Iterate until a stopping criterion holds.
-
-        Where the solver of ``"auto"`` stalls, others are tried in turn, and at last the first one again, with more patience.
-        """
+        """Iterate until a stopping criterion holds; where the solver of ``"auto"`` stalls, others are tried in turn."""
         start, others = self.chain.start, alternatives(self.stage.problem, self.solver) if self.automatic else []
-        turns = [self.solver, *others, self.solver] if others else [self.solver]
-        for k, solver in enumerate(turns):
-            last = k == len(turns) - 1
-            self.stage.begin_solver(last)
-            if k > 0:  # another solver may stall at the same point: it begins anew
-                start = Start(self.stage.point.W, self.stage.point.b) if last else None
+        for solver in (self.solver, *others):
+            self.stage.stalled_certificates = 0
             self.status, self.solver = iterate(self.stage, solver, start, limits, read), solver
             if self.status != "stalled":
                 break
+            start = None  # from the point of a solver that stalled another one may stall as well
 
     def _certify(self) -> None:
         """Certify on the problem itself the best weights and the best bound of the stage.
