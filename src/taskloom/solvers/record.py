@@ -13,7 +13,8 @@ from ..problem.evidence import Evidence
 from ..problem.solution import ABOVE, Certificate, History, rounded_gap, sentence
 
 BOUND_ROUNDING = 1e-9  # relative rounding error that primal and dual values may have
-MAX_STALLED_CERTIFICATES = 300  # certificates without a decrease of the gap after which a solver counts as stalled
+MAX_STALLED_CERTIFICATES = 300  # certificates without a decrease of the gap after which a solver counts as stalled;
+MAX_STALLED_BEFORE_NEXT = 150  # the same where another one follows
 
 
 class Certifiable(Protocol):
@@ -98,6 +99,7 @@ class Record:
         self.length: Any = None  # of the last step, for a warm start
         self.found = False  # whether a solver has made a point
         self.stalled_certificates, self._least_gap = 0, np.inf
+        self.patience = MAX_STALLED_CERTIFICATES
 
     @property
     def gap(self) -> float:
@@ -140,7 +142,7 @@ class Record:
             return "contradiction"
         if self.residual <= self.tol and finished != "change":
             return "optimal" if self.convex else "stationary"
-        return "stalled" if self.stalled_certificates >= MAX_STALLED_CERTIFICATES else None
+        return "stalled" if self.stalled_certificates >= self.patience else None
 
     def constants_are_optimal(self) -> bool:
         """Whether the intercept-only model fits up to rounding; solvers need a positive scale and must not start."""

@@ -17,7 +17,7 @@ from ..problem.evidence import Iterate
 from ..problem.solution import History, Solution, Start
 from .auto import alternatives, as_solver
 from .base import Run, Solver
-from .record import Record
+from .record import MAX_STALLED_BEFORE_NEXT, Record
 from .reformulations import ATTEMPTS, EQUIVALENT, Centring, Chain, Smoothing
 from .reformulations.subspaces import AllFeatures
 
@@ -210,7 +210,7 @@ class _Attempt:
         """Iterate until a stopping criterion holds; where the solver of ``"auto"`` stalls, others are tried in turn."""
         start, others = self.chain.start, alternatives(self.stage.problem, self.solver) if self.automatic else []
         for solver in (self.solver, *others):
-            self.stage.stalled_certificates = 0
+            self.stage.stalled_certificates, self.stage.patience = 0, MAX_STALLED_BEFORE_NEXT if others else self.stage.patience
             self.status, self.solver = iterate(self.stage, solver, start, limits, read), solver
             if self.status != "stalled":
                 break
