@@ -39,7 +39,7 @@ from .model_files.save_load import save
 from .parameter_types import Relation
 from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
-from .terms import frames
+from .terms import coefficient_frames
 from .terms.fit_sum import fit_sum, is_sum, predict_terms_of, refuse_sum, sum_decision
 from .terms.summary import Summary, summary_of
 from .validation import TargetInfo, as_structures, losses_by_task, names_its_class, new_rows, sample_weights, training_data
@@ -444,7 +444,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             One row for each task, with a column for each input and ``"intercept"``: totals, common and own. With ``terms=`` one
             row for each coefficient: ``term``, ``by``, ``level``, ``feature``, ``coefficient``, of linear and constant terms.
         """
-        return frames.coef_frame(self, self._fitted())
+        return coefficient_frames.coef_frame(self, self._fitted())
 
     def relations_frame(self) -> Any:
         """The learned relations as a data frame.
@@ -455,7 +455,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             The correlations of the tasks. With ``terms=`` one frame for each penalised grouping, by the text of the term: the
             learned matrix of its features or of its levels, or the mean square of its weights over levels if none is learned.
         """
-        return frames.relations_frame(self, self._fitted())
+        return coefficient_frames.relations_frame(self, self._fitted())
 
     def task_clusters(self, n: int | None = None) -> Array:
         """Groups of tasks that are alike, by average linkage of ``1 - correlation``.

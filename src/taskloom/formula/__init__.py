@@ -6,8 +6,8 @@ interactions, the coding of categories. A formula is code, so take none from str
 
 from __future__ import annotations
 
-from .design import FormulaDesign
-from .model import FormulaModel, from_formula
+from .formula_design import FormulaDesign
+from .formula_model import FormulaModel, from_formula
 from .parsing import ParsedFormula, RandomPart, parse_formula
 
 __all__ = ["FormulaDesign", "FormulaModel", "ParsedFormula", "RandomPart", "from_formula", "parse_formula"]

@@ -14,7 +14,7 @@ from ...design import Observations
 from ...design.term_inputs import TermData
 from ...problem.term_problem import PosedTerm
 from ...structures import Independent
-from .maps import InputMap, KernelMap
+from .term_features import InputMap, KernelMap
 
 Array = np.ndarray
 

@@ -15,7 +15,7 @@ from ...structures import as_structure
 from ...tables.layout import shown
 from ..fitted import FittedState
 from .fitted_terms import FittedTerm
-from .maps import InputMap
+from .term_features import InputMap
 
 Array = np.ndarray
 SHOWN_INPUTS = 6

@@ -15,9 +15,9 @@ from ...structures.term_stack import TermStack
 from ...structures.terms import FeatureMatrix
 from ...tables.layout import code_labels, sorted_labels
 from .fitted_terms import FittedTerm, level_descriptors
-from .maps import DescriptorMap, InputMap, KernelMap
 from .table_columns import TableColumns
 from .term import Term
+from .term_features import DescriptorMap, InputMap, KernelMap
 
 Array = np.ndarray
 

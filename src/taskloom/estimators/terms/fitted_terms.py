@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...tables.layout import TaskPositions, shown
-from .maps import DescriptorMap, InputMap
 from .table_columns import TableColumns
 from .term import Term
+from .term_features import DescriptorMap, InputMap
 
 Array = np.ndarray
 

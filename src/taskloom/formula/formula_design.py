@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..estimators.terms.term import Term
-from .frames import as_frame, check_columns, check_complete, levels
+from .data_columns import as_frame, check_columns, check_complete, levels
 from .parsing import ParsedFormula, RandomPart, column_name, parse_formula
 
 Array = np.ndarray

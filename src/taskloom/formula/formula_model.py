@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators import MultiTaskRegressor
-from .design import FormulaDesign
+from .formula_design import FormulaDesign
 
 
 def from_formula(
