@@ -65,6 +65,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         "approximation": [StrOptions({"nystroem", "leverage", "fourier"}), HasMethods(["fit", "transform"]), None],
         "n_components": [_WHOLE, Interval(RealNotInt, 0, 1, closed="neither"), StrOptions({"auto"})],
         "fit_intercept": ["boolean"],
+        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
         "unseen": [StrOptions({"auto", "raise", "mean"})],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [_WHOLE],

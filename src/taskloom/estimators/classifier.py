@@ -37,8 +37,8 @@ class MultiTaskClassifier(ClassifierMixin, MultiTaskEstimator):
 
     Parameters
     ----------
-    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, common, terms, unseen, gamma, degree, coef0, \
-approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verbose, random_state
+    structure, kernel, alpha, ridge, task_weight, fit_intercept, task_column, common, terms, intercept_scaling, unseen, \
+gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verbose, random_state
         As in :class:`MultiTaskRegressor`.
     loss : Loss or str, default="logistic"
         Also ``"hinge"``, ``"squared_hinge"``, and the losses of numbers, applied to -1 and +1. ``"softmax"`` and
@@ -80,6 +80,7 @@ approximation, n_components, solver, tol, max_iter, time_limit, warm_start, verb
         task_column: str | int | None = None,
         common: Any = None,
         terms: Any = None,
+        intercept_scaling: float = 1.0,
         unseen: Unseen = "auto",
         coding: Literal["one_vs_rest", "simplex"] = "one_vs_rest",
         gamma: float | None = None,

@@ -21,8 +21,8 @@ class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
     structure, structures, alphas, cv, scoring, fallback, n_jobs, random_state
         As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
         accuracy over tasks.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, common, terms, unseen, coding, gamma, degree, coef0, \
-approximation, n_components, solver, tol, max_iter, time_limit, verbose
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, common, terms, intercept_scaling, \
+unseen, coding, gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskClassifier`.
 
     Attributes
@@ -55,6 +55,7 @@ feature_names_in_
         task_column: str | int | None = None,
         common: Any = None,
         terms: Any = None,
+        intercept_scaling: float = 1.0,
         unseen: Unseen = "auto",
         coding: Literal["one_vs_rest", "simplex"] = "one_vs_rest",
         gamma: float | None = None,

@@ -54,12 +54,16 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         Whether each task has an unpenalised intercept.
     task_column : str or int, default=None
         Name or position of the column of ``X`` that holds the task of each row (long tables).
-    common : bool, str or callable, default=None
-        A common function of all tasks beside their own: ``True`` with the kernel of the own parts, or another kernel. The
-        intercepts of the tasks are then penalised with their functions, and one intercept for all is not.
+    common : bool, str, callable or Term, default=None
+        A common function of all tasks beside their own: ``True`` with the kernel of the own parts, another kernel, or a
+        :class:`taskloom.Term` with a kernel and a weight beside the own parts, whose weight is 1. The intercepts of the tasks
+        are then penalised with their functions, and one intercept for all is not.
     terms : list of Term, default=None
         The terms of the predictor, in place of ``structure``, ``kernel``, ``common``, ``task_column`` and ``task_weight``:
         several groupings, fixed effects, descriptors of levels. See :class:`taskloom.Term`.
+    intercept_scaling : float, default=1.0
+        With ``common=``, the constant feature whose weights are the intercepts of the tasks: the larger, the less they are
+        shrunk beside the slopes of the own parts.
     unseen : {"auto", "raise", "mean"}, default="auto"
         What to do with a task that was not seen in training (long tables): refuse it, or predict with the mean of the tasks.
         ``"auto"`` predicts the common part where there is one, and refuses otherwise.
@@ -166,6 +170,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         task_column: str | int | None = None,
         common: Any = None,
         terms: Any = None,
+        intercept_scaling: float = 1.0,
         unseen: Unseen = "auto",
         standardize_targets: bool = False,
         noise: float | None = None,

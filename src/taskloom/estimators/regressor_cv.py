@@ -40,8 +40,9 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
         Folds that run at the same time, in threads.
     random_state : int, RandomState or None, default=None
         Shuffles the default folds; ``None`` assigns rows to folds in their order.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, common, terms, unseen, standardize_targets, noise, gamma, \
-degree, coef0, approximation, n_components, solver, tol, max_iter, time_limit, verbose
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, common, terms, intercept_scaling, \
+unseen, standardize_targets, noise, gamma, degree, coef0, approximation, n_components, solver, tol, \
+max_iter, time_limit, verbose
         As in :class:`MultiTaskRegressor`.
 
     Attributes
@@ -104,6 +105,7 @@ feature_names_in_
         task_column: str | int | None = None,
         common: Any = None,
         terms: Any = None,
+        intercept_scaling: float = 1.0,
         unseen: Unseen = "auto",
         standardize_targets: bool = False,
         noise: float | None = None,

@@ -5,7 +5,7 @@ These are two terms, with the weights of the observations that the plain problem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ...design import Observations
 from ...design.term_inputs import TermData
 from ...problem.term_problem import PosedTerm
 from ...structures import Independent
+from .term import Term
 from .term_features import InputMap, KernelMap
 
 Array = np.ndarray
@@ -21,30 +22,41 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class CommonPart:
-    """The features of both parts; after a fit also their weights and the intercept of all rows."""
+    """The features of both parts and the weight of the common one; after a fit also their weights and the free intercept."""
 
     common: InputMap
     own: InputMap
+    weight: float = 1.0  # of the common part, beside own parts of weight 1
     common_weights: Array | None = None  # r
     own_weights: Array | None = None  # r x T
     intercept: float = 0.0
 
     @classmethod
-    def of(cls, inputs: Array, seen: Observations, common: Any, own: Any, fit_intercept: bool) -> CommonPart:
+    def of(cls, inputs: Array, seen: Observations, common: Term, model: Any) -> CommonPart:
         """Linear inputs are centred at their weighted mean over all observations."""
         mean = seen.weight @ inputs[seen.row] / seen.weight.sum()
         columns = tuple(range(inputs.shape[1]))
+        parameters = model._kernel().parameters
 
-        def features(kernel: Any, constant: bool) -> InputMap:
-            linear = isinstance(kernel, str) and kernel == "linear"
-            return InputMap(columns, mean if linear else None, None if linear else KernelMap.of(inputs, kernel), constant)
+        def features(kernel: Any, constant: float) -> InputMap:
+            if isinstance(kernel, str) and kernel == "linear":
+                return InputMap(columns, mean, None, constant)
+            return InputMap(columns, None, KernelMap.of(inputs, kernel, parameters), constant)
 
-        return cls(features(common, False), features(own, fit_intercept))
+        own = features(model.kernel, float(model.intercept_scaling) if model.fit_intercept else 0.0)
+        same = common.kernel is model.kernel or (isinstance(common.kernel, str) and common.kernel == model.kernel)
+        shared = replace(own, constant=0.0) if same else features(common.kernel, 0.0)
+        return cls(shared, own, float(common.weight))
 
     def posed(self, inputs: Array, seen: Observations, structure: Any) -> list[PosedTerm]:
         """Both terms over the observations."""
-        phi, own = self.common(inputs)[seen.row], self.own(inputs)[seen.row]
-        return [PosedTerm(TermData(phi), Independent()), PosedTerm(TermData(own, seen.task, seen.n_tasks), structure)]
+        free = self.weight == np.inf
+        phi = self.common(inputs)
+        same = self.common.kernel is self.own.kernel and self.common.mean is self.own.mean
+        ones = np.full((len(phi), int(self.own.constant != 0)), self.own.constant)
+        own = np.hstack([phi, ones]) if same else self.own(inputs)
+        shared = PosedTerm(TermData(phi[seen.row], free=free), Independent(), 1.0 if free else self.weight)
+        return [shared, PosedTerm(TermData(own[seen.row], seen.task, seen.n_tasks), structure)]
 
     @property
     def exact(self) -> bool:
@@ -59,7 +71,7 @@ class CommonPart:
         assert self.common_weights is not None
         d = len(mean)
         coef = (self.common_weights[:, None] + self.own_weights[:d]).T
-        shrunk = self.own_weights[d] if self.own.constant else np.zeros(coef.shape[0])
+        shrunk = self.own.constant * self.own_weights[d] if self.own.constant else np.zeros(coef.shape[0])
         return coef, self.intercept + shrunk - coef @ mean
 
     def shared(self, inputs: Array) -> Array:
@@ -71,6 +83,23 @@ class CommonPart:
         """Every task at every row, or the task of each row; -1 stands for a task that was not seen: the common part alone."""
         assert self.own_weights is not None
         shared, own = self.intercept + self.shared(inputs), self.own(inputs)
-        if task is None:
-            return shared[:, None] + own @ self.own_weights
-        return shared + np.where(task < 0, 0.0, np.einsum("ij,ij->i", own, self.own_weights.T[task]))
+        return own_values(shared, own, self.own_weights, task)
+
+
+def own_values(shared: Array, own: Array, W: Array, task: Array | None) -> Array:
+    """The common part of each row, plus the own part of every task, or of the task of the row (-1: none)."""
+    if task is None:
+        return shared[:, None] + own @ W
+    return shared + np.where(task < 0, 0.0, np.einsum("ij,ij->i", own, W.T[task]))
+
+
+def common_term(model: Any) -> Term:
+    """What ``common=`` stands for: ``True`` is the kernel of the own parts, a kernel is a term of weight 1."""
+    common = model.common
+    if not isinstance(common, Term):
+        return Term(model.kernel if common is True else common)
+    given = {name for name in ("by", "structure", "columns", "described_by") if getattr(common, name) is not None}
+    if given or common.intercept:
+        wrong = sorted(given) or ["intercept"]
+        raise ValueError(f"common= takes a term of all rows with a kernel and a weight, got {wrong[0]}= in {common!r}")
+    return common

@@ -79,7 +79,7 @@ def described_terms(model: Any, state: FittedState) -> list[DescribedTerm]:
 def _of_term(fitted: FittedTerm, names: list[str]) -> DescribedTerm:
     term, columns = fitted.term, [names[j] for j in fitted.inputs.columns]
     by = None if fitted.by is None else names[fitted.by]
-    text = _text(term.kernel, columns, fitted.inputs.constant, by)
+    text = _text(term.kernel, columns, bool(fitted.inputs.constant), by)
     if fitted.descriptors is not None:
         text = f"{text[:-1]} described by {_listed([names[j] for j in fitted.descriptors.columns], ', ')})"
     return DescribedTerm(

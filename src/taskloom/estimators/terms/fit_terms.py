@@ -57,7 +57,7 @@ def _posed(term: Term, table: TableColumns, columns: tuple[int, ...], weight: Ar
         columns,
         mean=weight @ X / weight.sum() if linear else None,
         kernel=None if linear or constant else KernelMap.of(X, term.kernel),
-        constant=constant or term.intercept,
+        constant=float(constant or term.intercept),
     )
     structure = Independent() if term.structure is None else as_structure(term.structure)
     described = None
@@ -121,6 +121,6 @@ def fitted_weights(problem: Problem, solution: Solution, posed: list[PosedTerm],
     ]
 
 
-def problem_of(posed: list[PosedTerm], y: Array, weight: Array, model: Any) -> Problem:
+def problem_of(posed: list[PosedTerm], y: Array, weight: Array, model: Any, alpha: float) -> Problem:
     """The problem of these terms with the settings of an estimator."""
-    return term_problem(posed, y, weight, model.loss, float(model.alpha), float(model.ridge), bool(model.fit_intercept))
+    return term_problem(posed, y, weight, model.loss, alpha, float(model.ridge), bool(model.fit_intercept))

@@ -17,6 +17,23 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
+class TermRows:
+    """Features of new rows, and their levels (-1: not seen) or descriptors."""
+
+    phi: Array
+    codes: Array | None = None
+    side: Array | None = None
+
+    def predict(self, W: Array) -> Array:
+        """What a term with these weights (``r x p``) adds to each row."""
+        if self.side is not None:
+            return np.einsum("ij,ij->i", self.phi @ W, self.side)
+        if self.codes is None:
+            return self.phi @ W[:, 0]
+        return np.where(self.codes < 0, 0.0, np.einsum("ij,ij->i", self.phi, W.T[self.codes]))
+
+
+@dataclass(frozen=True, eq=False)
 class FittedTerm:
     """A term with its maps, its levels and its weights (``r x p``), in the units of the inputs."""
 
@@ -37,18 +54,19 @@ class FittedTerm:
     def with_weights(self, W: Array, structure: Any, on_features: bool) -> FittedTerm:
         return replace(self, weights=W, structure=structure, on_features=on_features)
 
+    def rows(self, table: TableColumns) -> TermRows:
+        """New rows as the term sees them."""
+        phi = self.inputs(table.numbers(self.inputs.columns))
+        if self.by is None:
+            return TermRows(phi)
+        if self.descriptors is not None:
+            return TermRows(phi, side=self.descriptors([table.column(position) for position in self.descriptors.columns]))
+        return TermRows(phi, self.positions(table.labels(self.by)))
+
     def predict(self, table: TableColumns) -> Array:
         """What the term adds to each row; 0 for a level that was not seen."""
-        phi, W = self.inputs(table.numbers(self.inputs.columns)), self.weights
-        assert W is not None
-        if self.by is None:
-            return phi @ W[:, 0]
-        if self.descriptors is not None:
-            U = self.descriptors([table.column(position) for position in self.descriptors.columns])
-            return np.einsum("ij,ij->i", phi @ W, U)
-        codes = self.positions(table.labels(self.by))
-        own = np.einsum("ij,ij->i", phi, W.T[codes])
-        return np.where(codes < 0, 0.0, own)
+        assert self.weights is not None
+        return self.rows(table).predict(self.weights)
 
 
 def level_descriptors(table: TableColumns, term: Term, codes: Array, levels: Array) -> tuple[tuple[int, ...], list[Array]]:

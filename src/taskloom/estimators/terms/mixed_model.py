@@ -116,7 +116,14 @@ def _grouped(term: DescribedTerm) -> bool:
 
 
 def _constant(term: DescribedTerm) -> bool:
-    return term.inputs is not None and term.inputs.constant
+    return term.inputs is not None and bool(term.inputs.constant)
+
+
+def _in_units(term: DescribedTerm, data: TermData) -> Array:
+    """The features, the constant one as 1 (it may be ``intercept_scaling``)."""
+    if not _constant(term) or term.inputs is None or term.inputs.constant == 1:
+        return data.phi
+    return np.hstack([data.phi[:, :-1], np.ones((len(data.phi), 1))])
 
 
 def _columns(data: TermData) -> Array:
@@ -172,7 +179,7 @@ def _effects(data: list[tuple[DescribedTerm, TermData]]) -> tuple[list[_Part], l
                 start += shape.size
         first = members[0][1]
         if _grouped(members[0][0]) and first.codes is not None:
-            codes, phi = first.codes, np.hstack([each.phi for _, each in members])
+            codes, phi = first.codes, np.hstack([_in_units(term, each) for term, each in members])
         else:
             codes, phi = np.zeros(len(first.phi), dtype=int), _columns(first)
         effects.append(RandomEffects(phi, codes, int(codes.max()) + 1, tuple(shapes)))

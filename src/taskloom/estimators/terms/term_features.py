@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,20 +24,21 @@ class KernelMap:
     points: Array
     root: Array  # features are k(x, points) root
     exact: bool
+    parameters: dict[str, Any] = field(default_factory=dict)  # gamma, degree, coef0 of a kernel by name
 
     @classmethod
-    def of(cls, X: Array, kernel: Any, seed: int = 0) -> KernelMap:
-        exact = len(X) <= MAX_EXACT_ROWS
+    def of(cls, X: Array, kernel: Any, parameters: dict[str, Any] | None = None, seed: int = 0) -> KernelMap:
+        exact, given = len(X) <= MAX_EXACT_ROWS, parameters or {}
         if exact:
-            features = KernelFeatures(to_dense(kernel_function(kernel)(X, X)))
-            return cls(kernel, X, features.U * features.inverse_root, True)
+            features = KernelFeatures(to_dense(kernel_function(kernel, **given)(X, X)))
+            return cls(kernel, X, features.U * features.inverse_root, True, given)
         sample = X[np.random.default_rng(seed).choice(len(X), LANDMARKS, replace=False)]
-        drawn: Any = Approximation("nystroem", LANDMARKS, kernel, {}).draw(sample, seed)[0]
+        drawn: Any = Approximation("nystroem", LANDMARKS, kernel, given).draw(sample, seed)[0]
         assert isinstance(drawn, Landmarks)
-        return cls(kernel, drawn.points, drawn.root, False)
+        return cls(kernel, drawn.points, drawn.root, False, given)
 
     def __call__(self, X: Array) -> Array:
-        return to_dense(kernel_function(self.kernel)(X, self.points)) @ self.root
+        return to_dense(kernel_function(self.kernel, **self.parameters)(X, self.points)) @ self.root
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class InputMap:
     columns: tuple[int, ...]
     mean: Array | None = None  # of linear inputs
     kernel: KernelMap | None = None
-    constant: bool = False  # whether the last feature is 1
+    constant: float = 0.0  # the last feature, of an intercept; 0 is none
 
     def __call__(self, X: Array) -> Array:
         """``n x r``, from the columns of the term."""
@@ -57,7 +58,7 @@ class InputMap:
         elif self.mean is not None:
             parts.append(X - self.mean)
         if self.constant:
-            parts.append(np.ones((len(X), 1)))
+            parts.append(np.full((len(X), 1), float(self.constant)))
         return np.hstack(parts)
 
 
