@@ -104,14 +104,14 @@ def _of_tasks(model: Any, state: FittedState) -> list[DescribedTerm]:
         text = _text(kernel, names, model.fit_intercept, by)
         features = None if state.coef_ is None else [*names, INTERCEPT]
         return [DescribedTerm(text, by, state.tasks_, features, structure)]
-    common = kernel if model.common is True else model.common
+    common = part.parameters["common"].kernel
     own = DescribedTerm(
         _text(kernel, names, part.own.constant, by), by, state.tasks_, _features(part.own, names), structure, 1.0,
         part.own_weights, part.own,
     )  # fmt: skip
     W = part.common_weights[:, None]
     shared = DescribedTerm(
-        _text(common, names, False, None), None, None, _features(part.common, names), "independent", 1.0, W, part.common
+        _text(common, names, False, None), None, None, _features(part.common, names), "independent", part.weight, W, part.common
     )
     return [shared, own]
 
