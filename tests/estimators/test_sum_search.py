@@ -179,7 +179,7 @@ def test_tasks_of_one_class_are_fitted_with_a_common_part():
     X, y = panel(30, 6, level=0.5)
     labels = np.where(y > np.median(y), "yes", "no").astype(object)
     labels[X["g"] == "g000"] = "no"
-    with pytest.raises(ValueError, match="g000. has one class only"):
+    with pytest.raises(ValueError, match=r"g000. has one class only"):
         MultiTaskClassifierCV(task_column="g", common=None, alphas=2).fit(X, labels)
     search = MultiTaskClassifierCV(task_column="g", alphas=2, cv=3).fit(X, labels)
     assert "common part" in search.selection_

@@ -18,10 +18,10 @@ class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
 
     Parameters
     ----------
-    structure, structures, alphas, cv, scoring, fallback, n_jobs, random_state
+    structure, structures, alphas, cv, scoring, common, weights, fallback, n_jobs, random_state
         As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
         accuracy over tasks.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, common, terms, intercept_scaling, \
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
 unseen, coding, gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskClassifier`.
 

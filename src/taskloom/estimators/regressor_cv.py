@@ -32,15 +32,24 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
         time-ordered ones included. ``"loo"`` (or ``LeaveOneOut()``) leaves out one row at a time and scores all predictions
         together; for the squared loss and a known structure (``"independent"``, ``SharedMean``, ...) in closed form.
     scoring : str, callable or None, default=None
-        ``None`` is ``score``, the mean R2 over tasks, as in ``GridSearchCV``. ``"steady"`` measures errors against the variance
+        ``None``, where a common part or terms are candidates, is the share of the loss of the best constant that is explained:
+        R2 over the rows of a long table, the mean over tasks for a wide one, with the loss of the constant over all data. Else
+        it is ``score``, the mean R2 over tasks, as in ``GridSearchCV``. ``"steady"`` measures errors against the variance
         of each task over all the data, not of the targets in the fold: better where a fold holds only a few of a task.
+    common : "auto", None, bool, str, callable or Term, default="auto"
+        ``"auto"`` compares fits without a common part with fits that have one (the kernel of the own parts; independent own
+        parts, unless a structure was given), on the same folds. Anything else is fixed, as in :class:`MultiTaskRegressor`.
+    weights : dict or list of float, default=None
+        Weights of terms that are not searched: by name (``"common"``, ``"intercept"``; the text of a term), or one for each of
+        ``terms``. The others are chosen with alpha, at most eight settings for each value of alpha. A term that has a weight
+        other than 1 keeps it.
     fallback : {None, "single"}, default=None
         ``"single"`` gives a task its own single-task model where joint learning hurts it by more than one standard error.
     n_jobs : int, default=None
         Folds that run at the same time, in threads.
     random_state : int, RandomState or None, default=None
         Shuffles the default folds; ``None`` assigns rows to folds in their order.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, common, terms, intercept_scaling, \
+    kernel, loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
 unseen, standardize_targets, noise, gamma, degree, coef0, approximation, n_components, solver, tol, \
 max_iter, time_limit, verbose
         As in :class:`MultiTaskRegressor`.
@@ -50,11 +59,15 @@ max_iter, time_limit, verbose
     alpha_ : float
         The chosen alpha.
     best_structure_ : Structure
-        The chosen candidate (``structure_`` is the learned matrix).
+        The chosen candidate (``structure_`` is the learned matrix); of the own parts, beside a common one.
+    best_weights_ : dict
+        The chosen weights, by term; only if the chosen model has a common part or terms.
+    selection_ : str
+        What was chosen among what, in one sentence.
     best_score_ : float
         Its mean score over the folds.
     best_params_, best_index_ : dict, int
-        The chosen structure and alpha, and their index in ``cv_results_``.
+        The chosen parameters of the plain estimator, and their index in ``cv_results_``.
     cv_results_ : dict of arrays
         One entry for each candidate and alpha, in the columns of ``GridSearchCV``, with the largest relative duality gap.
     path_ : dict of arrays

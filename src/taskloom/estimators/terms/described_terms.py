@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..._component import snake_case
 from ...structures import as_structure
 from ...tables.layout import shown
 from ..fitted import FittedState
+from ..validation import InputColumns
 from .fitted_terms import FittedTerm
 from .term_features import InputMap
 
@@ -42,7 +44,7 @@ class DescribedTerm:
         return self.weight == np.inf
 
 
-def input_names(state: FittedState) -> list[str]:
+def input_names(state: InputColumns) -> list[str]:
     """The names of all columns of X; ``x0``, ``x1``, ... where they have none."""
     names = state.feature_names_in_
     return [f"x{j}" for j in range(state.n_features_in_)] if names is None else [str(name) for name in names]
@@ -65,9 +67,16 @@ def grouping_of(model: Any, state: FittedState) -> str:
 def described_terms(model: Any, state: FittedState) -> list[DescribedTerm]:
     """All terms of a fitted model; the text of each is unique."""
     if state.fitted_terms is not None:
-        terms = [_of_term(term, input_names(state)) for term in state.fitted_terms]
-    else:
-        terms = _of_tasks(model, state)
+        return described(state.fitted_terms, state)
+    return _with_unique_texts(_of_tasks(model, state))
+
+
+def described(terms: Sequence[FittedTerm], columns: InputColumns) -> list[DescribedTerm]:
+    """Terms of ``terms=``, before or after a fit; the text of each is unique."""
+    return _with_unique_texts([_of_term(term, input_names(columns)) for term in terms])
+
+
+def _with_unique_texts(terms: list[DescribedTerm]) -> list[DescribedTerm]:
     seen: dict[str, int] = {}
     unique = []
     for term in terms:

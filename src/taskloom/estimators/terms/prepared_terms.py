@@ -20,6 +20,7 @@ from ..validation import (
     read_targets,
     training_weights,
 )
+from .described_terms import described
 from .fit_terms import fitted_weights, posed_terms
 from .fitted_terms import FittedTerm
 from .prepared_sum import PreparedSum
@@ -56,9 +57,8 @@ class PreparedTerms(PreparedSum):
 
     @property
     def names(self) -> list[str]:
-        """The terms in words; a number follows where two are alike."""
-        texts = [repr(each.term) for each in self.fitted]
-        return [text if texts.count(text) == 1 else f"{text} #{texts[: k + 1].count(text)}" for k, text in enumerate(texts)]
+        """The terms in words, as in ``summary``."""
+        return [each.text for each in described(self.fitted, self.columns)]
 
     @property
     def weights(self) -> dict[str, float]:
