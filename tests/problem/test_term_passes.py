@@ -6,7 +6,8 @@ from scipy.sparse import csr_array
 from term_cases import case
 
 from taskloom import losses, solve
-from taskloom.design.term_inputs import TermData, TermInputs
+from taskloom.design.levels import LevelIndex
+from taskloom.design.term_inputs import SumData, TermData, TermInputs
 from taskloom.solvers.supervised import elimination
 from taskloom.solvers.supervised.elimination import Eliminated, Levels
 from taskloom.solvers.supervised.newton_systems import FreeColumns
@@ -42,7 +43,7 @@ def test_predict_and_correlate_equal_loops():
         assert np.allclose(Z, sum(G[i] * np.outer(term.phi[i], side(term, i)) for i in range(30)), rtol=1e-12, atol=1e-13)
         assert np.allclose(term.side, [side(term, i) for i in range(30)])
         assert part.shape == Z.shape == (term.r, term.p)
-    assert np.allclose(inputs.free_columns, terms[-1].phi)
+    assert np.allclose(SumData(terms, None, True).free_columns, terms[-1].phi)
 
 
 def test_correlate_is_the_adjoint_of_predict():
@@ -58,7 +59,7 @@ def expanded(levels):
     n, k = levels.X.shape
     out = np.zeros((n, levels.n_levels, k))
     for i in range(n):
-        out[i, levels.codes[i]] = levels.X[i]
+        out[i, levels.index.codes[i]] = levels.X[i]
     return out.reshape(n, -1)
 
 
@@ -70,8 +71,8 @@ def test_elimination_solves_the_whole_newton_system(monkeypatch, dense, grouped,
     if not dense:
         monkeypatch.setattr(elimination, "MAX_DENSE", 0)
     rng, n = np.random.default_rng(2), 50
-    levels = Levels(rng.normal(size=(n, 2)), rng.integers(0, 7, n), 8) if grouped else None
-    second = Levels(rng.normal(size=(n, 2)), rng.integers(0, 4, n), 4)
+    levels = Levels(rng.normal(size=(n, 2)), LevelIndex(rng.integers(0, 7, n), 8)) if grouped else None
+    second = Levels(rng.normal(size=(n, 2)), LevelIndex(rng.integers(0, 4, n), 4))
     dense_others = {"none": np.zeros((n, 0)), "dense": rng.normal(size=(n, 5)), "sparse": expanded(second)}[others]
     design = Eliminated(levels, csr_array(dense_others) if others == "sparse" else dense_others)
     E, h, g = rng.normal(size=(n, border)), rng.uniform(0, 2, n) * (rng.random(n) < 0.8), rng.normal(size=n)

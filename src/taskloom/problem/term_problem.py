@@ -8,11 +8,11 @@ For the intercept the ``G_i`` add up to zero, and for unpenalised terms ``Z_q = 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..design.term_inputs import TermData, TermDesign
+from ..design.term_inputs import Scale, SumData, TermData, TermDesign
 from ..losses import Loss, RowLoss, as_loss
 from ..structures import Structure
 from ..structures.base import Array
@@ -25,6 +25,7 @@ from .problem import Problem
 
 MAX_CHANGES = 30  # of a dual candidate, until it is orthogonal to the unpenalised columns
 MAX_ROOM_SHARE = 0.99  # of the way to the edge of the domain of ``loss*`` that one change may take
+MAX_SHIFT = 1e-15  # of gradients, relative to the largest, that is rounding
 MAX_LEFT = 1e-12  # correlation with a column of the basis of unpenalised ones, relative to its largest possible size
 
 
@@ -35,6 +36,7 @@ class PosedTerm:
     data: TermData
     structure: Structure
     weight: float = 1.0
+    units: Scale = 1.0  # of all features, or of each
 
     @property
     def variable(self) -> Variable:
@@ -48,9 +50,9 @@ class PosedTerm:
         return TaskMatrix(self.structure)
 
     @property
-    def scaled(self) -> TermData:
-        """The features times ``sqrt(omega)``."""
-        return self.data if self.data.free or self.weight == 1 else replace(self.data, phi=np.sqrt(self.weight) * self.data.phi)
+    def scale(self) -> Scale:
+        """What multiplies the features: ``sqrt(omega)``, and their units."""
+        return 1.0 if self.data.free else float(np.sqrt(self.weight)) * self.units
 
 
 def term_problem(
@@ -84,16 +86,39 @@ def term_problem(
     Problem
         Weights are one column; ``problem.structure.features_of(W)`` are those of each term.
     """
+    data = SumData.of(tuple(term.data for term in terms), y, weight, fit_intercept)
+    return problem_of_data(data, terms, loss, alpha, ridge)
+
+
+def problem_of_data(data: SumData, terms: Sequence[PosedTerm], loss: Loss | str, alpha: float, ridge: float = 0.0) -> Problem:
+    """The same for data that may serve several problems: at other weights, under other structures, losses and strengths.
+
+    Parameters
+    ----------
+    data : SumData
+        That of the terms.
+    terms : sequence of PosedTerm
+        Structure and weight of each term.
+    loss : Loss or str
+        A loss of single outputs.
+    alpha, ridge : float
+        Regularisation strengths.
+
+    Returns
+    -------
+    Problem
+        The problem.
+    """
     loss = as_loss(loss).fresh()
     if isinstance(loss, RowLoss):
         raise ValueError(f"{type(loss).__name__} is a loss of whole rows, and terms need one of single outputs")
     for term in terms:
         check_term(term.structure, term.data.r if isinstance(term.variable, FeatureMatrix) else term.data.p)
-    data = tuple(term.scaled for term in terms)
-    if ridge > 0 and any(each.free for each in data):
+    if ridge > 0 and any(each.free for each in data.terms):
         raise ValueError(f"a ridge penalises all terms, got ridge={ridge!r} and a term with weight=inf; leave one out")
-    design = TermDesign.of(data, y, weight, fit_intercept)
-    structure = TermStack([term.variable for term in terms], [each.r for each in data], 1, tuple(each.p for each in data))
+    design = TermDesign.of(data, tuple(term.scale for term in terms))
+    sizes = [each.r for each in data.terms], tuple(each.p for each in data.terms)
+    structure = TermStack([term.variable for term in terms], sizes[0], 1, sizes[1])
     return Problem.of(Model(TermTargets(design, loss), structure), alpha, ridge)
 
 
@@ -109,10 +134,14 @@ class TermTargets(Targets):
         return
 
     def dual_candidate(self, gradients: Array) -> Array:
-        basis = self.design.free_basis
-        if basis is None or self.design.inputs.free_columns is None:
+        basis = self.design.data.free_basis
+        if basis is None or self.design.data.free_columns is None:
             return super().dual_candidate(gradients)
         obs, v, E = self.observations, self.observations.weight, basis.E
+        if self.loss.quadratic:  # any gradient has a finite conjugate; the second time is for rounding
+            for _ in range(2):
+                gradients = gradients - E @ ((v * gradients) @ E)
+            return -v * gradients
         lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(obs.y))
         s = np.clip(gradients, lower, upper)
         goal = MAX_LEFT * (np.abs(E).T @ v) * float(np.abs(s).max(initial=0.0))
@@ -128,5 +157,8 @@ class TermTargets(Targets):
         return np.zeros_like(s)  # the only candidate that is certain to be one
 
     def shifted_correlations(self, gradients: Array, G: Array, Z: Array) -> Array | None:
-        """``None`` beside unpenalised columns: what makes a candidate orthogonal to them is not a constant."""
-        return super().shifted_correlations(gradients, G, Z) if self.design.inputs.free_columns is None else None
+        """``None`` beside unpenalised columns, unless the candidate was orthogonal to them: their part is not a constant."""
+        if self.design.data.free_columns is None:
+            return super().shifted_correlations(gradients, G, Z)
+        step = np.abs(G / self.observations.weight + gradients).max(initial=0.0)
+        return Z if step <= MAX_SHIFT * np.abs(gradients).max(initial=0.0) else None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...design import Observations
-from ...design.term_inputs import TermData
+from ...design.term_inputs import Scale, TermData
 from ...problem.term_problem import PosedTerm
 from ...structures import Independent
 from .term import Term
@@ -53,10 +53,15 @@ class CommonPart:
         free = self.weight == np.inf
         phi = self.common(inputs)
         same = self.common.kernel is self.own.kernel and self.common.mean is self.own.mean
-        ones = np.full((len(phi), int(self.own.constant != 0)), self.own.constant)
-        own = np.hstack([phi, ones]) if same else self.own(inputs)
+        ones = np.ones((len(phi), int(self.own.constant != 0)))
+        own = np.hstack([phi if same else replace(self.own, constant=0.0)(inputs), ones])
         shared = PosedTerm(TermData(phi[seen.row], free=free), Independent(), 1.0 if free else self.weight)
-        return [shared, PosedTerm(TermData(own[seen.row], seen.task, seen.n_tasks), structure)]
+        data = TermData(own[seen.row], seen.task, seen.n_tasks)
+        return [shared, PosedTerm(data, structure, units=self.units(data.r))]
+
+    def units(self, r: int) -> Scale:
+        """Of the own features, whose last one is the constant 1 of an intercept."""
+        return 1.0 if self.own.constant in (0.0, 1.0) else np.append(np.ones(r - 1), self.own.constant)
 
     @property
     def parameters(self) -> dict[str, Any]:

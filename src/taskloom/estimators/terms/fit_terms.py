@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ...design.free_basis import is_independent
 from ...design.term_inputs import TermData
 from ...problem import Problem
 from ...problem.solution import Solution
-from ...problem.term_problem import PosedTerm, term_problem
+from ...problem.term_problem import PosedTerm
 from ...structures import Independent, Structure, as_structure
 from ...structures.term_stack import TermStack
 from ...structures.terms import FeatureMatrix
@@ -102,9 +103,9 @@ def _check_rank(posed: list[PosedTerm], terms: list[Term]) -> None:
     for one, term in zip(posed, terms, strict=True):
         if not term.free:
             continue
-        columns = (one.data.phi[:, :, None] * one.data.side[:, None, :]).reshape(len(one.data.phi), -1)
+        columns = one.data.columns
         centred = columns - columns.mean(axis=0)
-        if np.linalg.matrix_rank(centred) < columns.shape[1]:
+        if not is_independent(centred) and np.linalg.matrix_rank(centred) < columns.shape[1]:
             raise ValueError(
                 f"the columns of {term!r} are linearly dependent (with each other, or constant): without a penalty their "
                 "weights are not determined; leave one out, or give the term a finite weight"
@@ -119,8 +120,3 @@ def fitted_weights(problem: Problem, solution: Solution, posed: list[PosedTerm],
         term.with_weights(np.sqrt(one.weight) * W, A, isinstance(one.variable, FeatureMatrix))
         for term, one, W, A in zip(fitted, posed, parts, structures, strict=True)
     ]
-
-
-def problem_of(posed: list[PosedTerm], y: Array, weight: Array, model: Any, alpha: float) -> Problem:
-    """The problem of these terms with the settings of an estimator."""
-    return term_problem(posed, y, weight, model.loss, alpha, float(model.ridge), bool(model.fit_intercept))

@@ -27,7 +27,7 @@ from ..validation import (
 )
 from .common_part import CommonPart, common_term, own_values
 from .fit_terms import bound_to
-from .prepared_sum import PreparedSum
+from .prepared_sum import PreparedSum, rows_of
 
 Array = np.ndarray
 INTERCEPT, COMMON, OWN = "intercept", "common", "own"
@@ -57,7 +57,8 @@ class PreparedCommon(PreparedSum):
         part = CommonPart.of(inputs, seen, common_term(model), model)
         structure = bound_to(as_structure(model.structure), part.own, columns.input_names(model.task_column), targets.tasks_)
         s = np.ones(len(seen.y)) if weights is None else weights[seen.row, seen.task if task is None else 0]
-        return cls(model, columns, targets, seen, s, part.posed(inputs, seen, structure), inputs, part)
+        posed = part.posed(inputs, seen, structure)
+        return cls(model, columns, targets, seen, s, posed, rows_of(posed, seen, model), inputs, part)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -73,12 +74,10 @@ class PreparedCommon(PreparedSum):
 
     def with_weights(self, weights: dict[str, float]) -> PreparedCommon:
         shared, own = self.posed
-        part, phi = self.part, own.data.phi
-        constant = float(np.sqrt(weights.get(INTERCEPT, 0.0)))
+        part, constant = self.part, float(np.sqrt(weights.get(INTERCEPT, 0.0)))
         if constant != part.own.constant:
-            phi = np.hstack([phi[:, :-1], np.full((len(phi), 1), constant)])
-            own = replace(own, data=replace(own.data, phi=phi))
             part = replace(part, own=replace(part.own, constant=constant))
+            own = replace(own, units=part.units(own.data.r))
         if not shared.data.free:
             shared, part = replace(shared, weight=weights[COMMON]), replace(part, weight=weights[COMMON])
         return replace(self, part=part, posed=[shared, own])

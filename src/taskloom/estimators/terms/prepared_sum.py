@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...design import Observations
+from ...design.term_inputs import SumData
 from ...problem import Problem
 from ...problem.solution import Solution
-from ...problem.term_problem import PosedTerm
+from ...problem.term_problem import PosedTerm, problem_of_data
 from ..fitted import FittedState
 from ..target_encoding import TargetScale
 from ..validation import (
@@ -19,7 +21,6 @@ from ..validation import (
     TargetInfo,
     described,
 )
-from .fit_terms import problem_of
 from .rows_of_fit import RowsOfFit
 
 Array = np.ndarray
@@ -36,6 +37,7 @@ class PreparedSum(ABC):
     seen: Observations  # of all terms; the weights are those of the objective
     sample_weight: Array
     posed: list[PosedTerm]
+    rows: SumData  # of the posed terms; what is computed from it serves at all strengths and weights
 
     @property
     def scale(self) -> TargetScale:
@@ -47,7 +49,11 @@ class PreparedSum(ABC):
 
     def problem(self, alpha: float) -> Problem:
         """The problem at a strength."""
-        return problem_of(self.posed, self.seen.y, self.seen.weight, self.model, alpha)
+        return self._at_one.at(alpha)
+
+    @cached_property
+    def _at_one(self) -> Problem:
+        return problem_of_data(self.rows, self.posed, self.model.loss, 1.0, float(self.model.ridge))
 
     def _state(self, problem: Problem, solution: Solution, exact: bool, **found: Any) -> FittedState:
         note = "" if exact else LANDMARKS_NOTE
@@ -100,3 +106,8 @@ class PreparedSum(ABC):
     @abstractmethod
     def values(self, problem: Problem, solution: Solution, rows: Any) -> Array:
         """The decision values of new rows."""
+
+
+def rows_of(posed: list[PosedTerm], seen: Observations, model: Any) -> SumData:
+    """The data of posed terms."""
+    return SumData.of(tuple(term.data for term in posed), seen.y, seen.weight, bool(model.fit_intercept))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,4 +26,9 @@ class RowsOfFit:
 
     @classmethod
     def of(cls, posed: list[PosedTerm], y: Array, sample_weight: Array, problem: Problem) -> RowsOfFit:
-        return cls(tuple(each.data for each in posed), y, sample_weight, problem.loss, problem.fit_intercept)
+        return cls(tuple(map(in_units, posed)), y, sample_weight, problem.loss, problem.fit_intercept)
+
+
+def in_units(term: PosedTerm) -> TermData:
+    """The data with features in their units."""
+    return term.data if isinstance(term.units, float) else replace(term.data, phi=term.data.phi * term.units)

@@ -19,6 +19,7 @@ from scipy.sparse import csr_array, hstack, issparse
 
 from ..._array_api import times
 from ..._linalg import conjugate_gradient, solve_spd
+from ...design.levels import LevelIndex
 from .newton_systems import TUNING, BatchDesign, Direction, Intercepts
 
 Array = np.ndarray
@@ -30,33 +31,31 @@ class Levels:
     """A grouping: features of the rows (``n x k``), and their levels."""
 
     X: Array
-    codes: Array
-    n_levels: int
+    index: LevelIndex
 
-    @cached_property
-    def indicator(self) -> csr_array:
-        n = len(self.codes)
-        return csr_array((np.ones(n), (self.codes, np.arange(n))), shape=(self.n_levels, n))
+    @property
+    def n_levels(self) -> int:
+        return self.index.n_levels
 
     @cached_property
     def expanded(self) -> csr_array:
         """The columns of all levels, as a sparse matrix (``n x levels k``)."""
         n, k = self.X.shape
-        columns = self.codes[:, None] * k + np.arange(k)
+        columns = self.index.codes[:, None] * k + np.arange(k)
         return csr_array((self.X.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, self.n_levels * k))
 
     def sums(self, h: Array, Y: Array) -> Array:
         """``X'HY`` within each level (``levels x k x m``)."""
         weighted = h[:, None] * self.X
         products = (weighted[:, :, None] * Y[:, None, :]).reshape(len(h), -1)
-        return np.asarray(self.indicator @ products).reshape(self.n_levels, self.X.shape[1], Y.shape[1])
+        return self.index.sums(products).reshape(self.n_levels, self.X.shape[1], Y.shape[1])
 
     def predict(self, B: Array) -> Array:
         """``x_i'b`` with the coefficients (``levels x k``) of the level of each row."""
-        return np.einsum("ij,ij->i", self.X, B[self.codes])
+        return self.index.products(self.X, B)
 
     def gather(self, u: Array) -> Array:
-        return np.asarray(self.indicator @ (u[:, None] * self.X))
+        return self.index.correlations(self.X, u)
 
 
 class Eliminated(BatchDesign):
