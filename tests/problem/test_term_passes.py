@@ -9,7 +9,7 @@ from taskloom import losses, solve
 from taskloom.design.levels import LevelIndex
 from taskloom.design.term_inputs import SumData, TermData, TermInputs
 from taskloom.solvers.supervised import elimination
-from taskloom.solvers.supervised.elimination import Eliminated, Levels
+from taskloom.solvers.supervised.elimination import Eliminated, Levels, OtherColumns
 from taskloom.solvers.supervised.newton_systems import FreeColumns
 
 
@@ -64,7 +64,7 @@ def expanded(levels):
 
 
 @pytest.mark.parametrize("border", [0, 1, 3])
-@pytest.mark.parametrize("others", ["none", "dense", "sparse"])
+@pytest.mark.parametrize("others", ["none", "dense", "sparse", "both"])
 @pytest.mark.parametrize("grouped", [True, False])
 @pytest.mark.parametrize("dense", [True, False], ids=["cholesky", "conjugate gradients"])
 def test_elimination_solves_the_whole_newton_system(monkeypatch, dense, grouped, others, border):
@@ -73,8 +73,11 @@ def test_elimination_solves_the_whole_newton_system(monkeypatch, dense, grouped,
     rng, n = np.random.default_rng(2), 50
     levels = Levels(rng.normal(size=(n, 2)), LevelIndex(rng.integers(0, 7, n), 8)) if grouped else None
     second = Levels(rng.normal(size=(n, 2)), LevelIndex(rng.integers(0, 4, n), 4))
-    dense_others = {"none": np.zeros((n, 0)), "dense": rng.normal(size=(n, 5)), "sparse": expanded(second)}[others]
-    design = Eliminated(levels, csr_array(dense_others) if others == "sparse" else dense_others)
+    dense_others = {"none": np.zeros((n, 0)), "sparse": expanded(second)}.get(others, rng.normal(size=(n, 5)))
+    columns = [] if others == "none" else [csr_array(dense_others)] if others == "sparse" else [dense_others]
+    if others == "both":
+        columns, dense_others = [dense_others, csr_array(expanded(second))], np.hstack([dense_others, expanded(second)])
+    design = Eliminated(levels, OtherColumns.of(n, columns))
     E, h, g = rng.normal(size=(n, border)), rng.uniform(0, 2, n) * (rng.random(n) < 0.8), rng.normal(size=n)
     damping = rng.uniform(0, 0.1, border)
     X = np.hstack([np.zeros((n, 0)) if levels is None else expanded(levels), dense_others])

@@ -13,7 +13,8 @@ from .observations import Value
 
 Array = np.ndarray
 FEW_COLUMNS = 8  # up to which columns lie, and are read, one by one: rows of few numbers are slow to gather
-COLUMNS_AT_ONCE = 4  # of many sums; more leave the cache
+COLUMNS_AT_ONCE = 4  # of many sums; more leave the cache, until rows are
+MIN_LONG_ROWS = 16  # numbers: these stream through the memory
 CACHED_SUMS = 1 << 17  # numbers that stay in the cache
 
 
@@ -60,7 +61,7 @@ class LevelIndex(Value):
         if Y.ndim == 1:
             return np.bincount(self.codes, weights=Y, minlength=self.n_levels)
         m = Y.shape[1]
-        if m <= COLUMNS_AT_ONCE or m * self.n_levels <= CACHED_SUMS:
+        if m <= COLUMNS_AT_ONCE or m >= MIN_LONG_ROWS or m * self.n_levels <= CACHED_SUMS:
             return np.asarray(self._indicator @ Y)
         return np.hstack([self._indicator @ Y[:, a : a + COLUMNS_AT_ONCE] for a in range(0, m, COLUMNS_AT_ONCE)])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import hstack, issparse
+from scipy.sparse import issparse
 
 from ...design.free_basis import FreeBasis
 from ...design.term_inputs import TermDesign
@@ -15,7 +15,7 @@ from ...problem import Problem
 from ...structures.term_stack import TermStack, stacked
 from ...structures.terms import FeatureMatrix, TaskMatrix
 from .batched_newton import Batch, newton
-from .elimination import MAX_DENSE, Eliminated
+from .elimination import MAX_DENSE, Eliminated, OtherColumns
 from .moment_step import MomentFit, MomentSystem
 from .newton_systems import FreeColumns
 from .sides import Side, Strategy, Supervised, ridged
@@ -75,10 +75,9 @@ class TermStackSide(Side):
         grouped = [metric for metric in penalised if metric.grouped]
         first = max(grouped, key=lambda metric: metric.shape[0] * metric.shape[1], default=None)
         others = [metric for metric in penalised if metric is not first]
-        columns = [metric.columns for metric in others]
-        sparse = any(issparse(each) for each in columns)
-        joined = hstack(columns, format="csr") if sparse else np.hstack([np.zeros((problem.n_rows, 0)), *columns])
-        design = Eliminated(None if first is None else first.levels, joined)
+        others.sort(key=lambda metric: issparse(metric.columns))
+        columns = OtherColumns.of(problem.n_rows, [metric.columns for metric in others])
+        design = Eliminated(None if first is None else first.levels, columns)
         loss = problem.loss.pick(np.arange(obs.y.size)[None])
         batch = Batch(loss, obs.y[None], obs.weight[None], design, self.border, self.tolerance)
         fit = newton(batch, design.start(self._dual[None]), self._ends[None])
