@@ -45,9 +45,10 @@ class PosedTerm:
             return UNPENALISED
         if isinstance(self.structure, Independent):
             return PENALISED
-        if self.structure.on_features or (self.structure.either_side and self.data.r <= self.data.p):
+        if self.structure.on_features:
             return FeatureMatrix(self.structure)
-        return TaskMatrix(self.structure)
+        moved = self.structure.moved_to_features(self.data.p) if self.data.r <= self.data.p else None
+        return TaskMatrix(self.structure) if moved is None else FeatureMatrix(moved)
 
     @property
     def scale(self) -> Scale:
@@ -113,7 +114,10 @@ def problem_of_data(data: SumData, terms: Sequence[PosedTerm], loss: Loss | str,
     if isinstance(loss, RowLoss):
         raise ValueError(f"{type(loss).__name__} is a loss of whole rows, and terms need one of single outputs")
     for term in terms:
-        check_term(term.structure, term.data.r if isinstance(term.variable, FeatureMatrix) else term.data.p)
+        moved = isinstance(term.variable, FeatureMatrix)
+        check_term(term.structure, term.data.r if moved else term.data.p)
+        if not moved and term.data.codes is not None and not isinstance(term.structure, Independent):
+            term.structure.check_size(term.data.p)
     if ridge > 0 and any(each.free for each in data.terms):
         raise ValueError(f"a ridge penalises all terms, got ridge={ridge!r} and a term with weight=inf; leave one out")
     design = TermDesign.of(data, tuple(term.scale for term in terms))

@@ -88,7 +88,8 @@ def bound_to(structure: Structure, inputs: InputMap, names: list[Any], levels: A
             f"{structure!r} acts on the input columns and needs a linear or constant term, got kernel={inputs.kernel.kernel!r}"
         )
     if levels is not None:
-        structure.check_size(len(levels))
+        if structure.moved_to_features(len(levels)) is None:
+            structure.check_size(len(levels))
         structure = structure.bind(levels.tolist())
     return structure.bind_features([*names, *(["intercept"] if inputs.constant else [])])
 

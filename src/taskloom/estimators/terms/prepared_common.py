@@ -94,13 +94,22 @@ class PreparedCommon(PreparedSum):
         shared, own = stack.features_of(solution.W)
         shared = np.sqrt(self.posed[0].weight) * shared[:, 0]
         part = replace(self.part, common_weights=shared, own_weights=own, intercept=float(solution.b[0]))
-        found: dict[str, Any] = {"common_part": part, "structure_": _task_matrix(problem, own, stack.split(solution.A)[1])}
+        found: dict[str, Any] = {"common_part": part, "structure_": self._task_matrix(problem, own, stack.split(solution.A)[1])}
         total = part.coef()
         if total is None:
             found["intercept_"] = np.full(len(self.targets.tasks_), part.intercept)
         else:
             found["coef_"], found["intercept_"] = total
         return self._state(problem, solution, part.exact, **found)
+
+    def _task_matrix(self, problem: Problem, W: Array, A: Array) -> Any:
+        """The task matrix of the own part: its variable, or the one that its weights imply."""
+        variable, structure = problem.structure.variables[1], self.posed[1].structure  # type: ignore[attr-defined]
+        if isinstance(variable, TaskMatrix):
+            return A
+        if isinstance(variable, FeatureMatrix) and structure.on_features:
+            return tasks_under(structure, W, A)
+        return structure.final_structure(np.sqrt(problem.alpha) * W)[0]
 
     def new_rows(self, model: Any, X: Any) -> tuple[Array, Array, Array | None]:
         inputs, labels = new_inputs(model, X)
@@ -115,15 +124,3 @@ class PreparedCommon(PreparedSum):
         if self.part.own.constant:
             own = np.vstack([own[:-1], self.part.own.constant * own[-1:]])
         return own_values(float(solution.b[0]) + np.sqrt(self.posed[0].weight) * (common @ shared[:, 0]), phi, own, task)
-
-
-def _task_matrix(problem: Problem, W: Array, A: Array) -> Any:
-    """The task matrix of the own part: its variable, or the one that its weights imply."""
-    variable = problem.structure.variables[1]  # type: ignore[attr-defined]
-    if isinstance(variable, TaskMatrix):
-        return A
-    if isinstance(variable, FeatureMatrix) and not variable.structure.either_side:
-        return tasks_under(variable.structure, W, A)
-    return as_structure(variable.structure if isinstance(variable, FeatureMatrix) else "independent").final_structure(
-        np.sqrt(problem.alpha) * W
-    )[0]
