@@ -11,7 +11,8 @@ from .observations import Value
 
 Array = np.ndarray
 MIN_SINGULAR_VALUE = 1e-13  # of the columns at equal size, relative to the largest; smaller ones are rounding
-MIN_EIGENVALUE = 1e-8  # of their Gram matrix, from which on two Cholesky factors are as good as a decomposition of the columns
+ORTHOGONAL = 0.1  # smallest eigenvalue of their Gram matrix from which on one Cholesky factor will do,
+MIN_EIGENVALUE = 1e-8  # from which on two are as good as a decomposition of the columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,17 +31,19 @@ class FreeBasis(Value):
         size = np.sqrt(np.diag(gram))
         size[size == 0] = 1.0
         gram = gram / np.outer(size, size)
-        if np.linalg.eigvalsh(gram)[0] > MIN_EIGENVALUE:
-            return cls._by_cholesky(columns, weight, gram, size)
+        if (least := np.linalg.eigvalsh(gram)[0]) > MIN_EIGENVALUE:
+            return cls._by_cholesky(columns, weight, gram, size, once=least > ORTHOGONAL)
         root = np.sqrt(weight)[:, None]
         U, s, Vt = np.linalg.svd(root * columns / size, full_matrices=False)
         kept = s > MIN_SINGULAR_VALUE * s.max(initial=0.0)
         return cls(U[:, kept] / root, Vt[kept].T / s[kept] / size[:, None])
 
     @classmethod
-    def _by_cholesky(cls, columns: Array, weight: Array, gram: Array, size: Array) -> FreeBasis:
+    def _by_cholesky(cls, columns: Array, weight: Array, gram: Array, size: Array, once: bool) -> FreeBasis:
         """The second factor mends what rounding left of the first one."""
         back = np.linalg.inv(np.linalg.cholesky(gram)).T / size[:, None]
+        if once:
+            return cls(joined([columns @ column for column in back.T]), back)
         again = np.linalg.inv(np.linalg.cholesky(weighted_gram(joined([columns @ column for column in back.T]), weight))).T
         return cls(joined([columns @ column for column in (back @ again).T]), back @ again)
 

@@ -1,10 +1,11 @@
 """What remains of the rows of each level under the squared loss, and the systems of the levels at a metric.
 
 With features ``X`` of the levels (``k`` columns), columns ``Y`` of all else (``m``: other terms, the unpenalised basis, and the
-targets), weights ``v`` and the residual ``Yt - XW``, everything that a fit asks for is
+targets) and weights ``v``, everything that a fit asks for is
 
-    residual    X'V (Yt - XW)                                           (k x levels)
-    cross       Y'V XW, added over the levels                           (m)
+    along       X'VYt                                                   (k x levels)
+    curved      X'VXW                                                   (k x levels)
+    cross       Y'VXW, added over the levels                            (m)
     schur       Y'VX L (I/2 + L'X'VXL)^-1 L'X'VY, added over the levels     (m x m)
 
 at a root ``L`` of the metric. Levels with many rows keep ``X'VX`` and ``X'VY``; those with fewer rows than features keep these.
@@ -34,8 +35,12 @@ class LevelBlock(Value, ABC):
     levels: Array | slice
 
     @abstractmethod
-    def residual(self, t: Array, W: Array | None = None) -> Array:
-        """``X'V (Yt - XW)`` (``k x levels``); ``None`` is zero."""
+    def along(self, t: Array) -> Array:
+        """``X'VYt`` (``k x levels``)."""
+
+    @abstractmethod
+    def curved(self, W: Array) -> Array:
+        """``X'VXW`` (``k x levels``)."""
 
     @abstractmethod
     def cross(self, W: Array) -> Array:
@@ -79,9 +84,11 @@ class FewFeatures(LevelBlock):
         parts = [slice(a, min(a + LEVELS_AT_ONCE, T)) for a in range(0, T, LEVELS_AT_ONCE)]
         return [cls(part, *(np.ascontiguousarray(M[:, :, part]) for M in (G, C))) for part in parts]
 
-    def residual(self, t: Array, W: Array | None = None) -> Array:
-        along = t @ self.C
-        return along if W is None else along - sum_of_products(self.G, W)
+    def along(self, t: Array) -> Array:
+        return t @ self.C
+
+    def curved(self, W: Array) -> Array:
+        return sum_of_products(self.G, W)
 
     def cross(self, W: Array) -> Array:
         return sum(C @ w for C, w in zip(self.C, W, strict=True))
@@ -139,9 +146,11 @@ class ManyRows(LevelBlock):
     G: Array
     C: Array
 
-    def residual(self, t: Array, W: Array | None = None) -> Array:
-        along = self.C @ t
-        return (along if W is None else along - times(self.G, W.T)).T
+    def along(self, t: Array) -> Array:
+        return (self.C @ t).T
+
+    def curved(self, W: Array) -> Array:
+        return times(self.G, W.T).T
 
     def cross(self, W: Array) -> Array:
         return np.ravel(W.T) @ self.C.reshape(-1, self.C.shape[2])
@@ -175,9 +184,11 @@ class FewRows(LevelBlock):
         rows = self.Y.reshape(-1, self.Y.shape[2])
         return rows.T @ rows
 
-    def residual(self, t: Array, W: Array | None = None) -> Array:
-        along = self.Y @ t
-        return times_transposed(self.X, along if W is None else along - times(self.X, W.T)).T
+    def along(self, t: Array) -> Array:
+        return times_transposed(self.X, self.Y @ t).T
+
+    def curved(self, W: Array) -> Array:
+        return times_transposed(self.X, times(self.X, W.T)).T
 
     def cross(self, W: Array) -> Array:
         return np.ravel(times(self.X, W.T)) @ self.Y.reshape(-1, self.Y.shape[2])
@@ -230,4 +241,12 @@ def _few_rows(X: Array, Y: Array, v: Array, index: LevelIndex) -> Iterator[Level
         if levels.size:
             rows = index.order[starts[levels][:, None] + np.arange(count)]
             half = np.sqrt(v[rows])[:, :, None]
-            yield FewRows(levels, half * X[rows], half * Y[rows])
+            yield FewRows(levels, half * _taken(X, rows), half * _taken(Y, rows))
+
+
+def _taken(M: Array, rows: Array) -> Array:
+    """Rows of a matrix, a view where they follow each other."""
+    first, last = int(rows[0, 0]), int(rows[-1, -1])
+    if last - first + 1 == rows.size and np.array_equal(rows.ravel(), np.arange(first, last + 1)):
+        return M[first : last + 1].reshape(*rows.shape, -1)
+    return M[rows]

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csc_array
 
-from .observations import Value
+from .observations import Value, indicator, stable_order
 
 Array = np.ndarray
 FEW_COLUMNS = 8  # up to which columns lie, and are read, one by one: rows of few numbers are slow to gather
@@ -48,13 +48,11 @@ class LevelIndex(Value):
     @cached_property
     def order(self) -> Array:
         """The rows level by level, in their order within a level."""
-        return self._indicator.tocsr().indices
+        return stable_order(self.codes, self.n_levels)
 
     @cached_property
     def _indicator(self) -> csc_array:
-        """``levels x n``; made without a pass over the rows, and products with it are sums."""
-        n = len(self.codes)
-        return csc_array((np.ones(n), self.codes, np.arange(n + 1)), shape=(self.n_levels, n))
+        return indicator(self.codes, self.n_levels)
 
     def sums(self, Y: Array) -> Array:
         """The sum over the rows of each level, of numbers (``n``) or of rows (``n x m``)."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .free_basis import weighted_gram
-from .level_blocks import LevelBlock, level_blocks
+from .level_blocks import FewRows, LevelBlock, level_blocks
 from .levels import joined
 from .observations import Value
 
@@ -46,11 +46,15 @@ class TermMoments(Value):
         obs, basis = self.data.observations, self.data.free_basis
         columns = [self.data.terms[q].columns for q in self.others]
         Y = joined([*columns, *([] if basis is None else [basis.E]), obs.y - self.mean])
-        gram = weighted_gram(Y, obs.weight)
         if self.first is None:
-            return gram, []
+            return weighted_gram(Y, obs.weight), []
         term = self.data.terms[self.first]
-        return gram, level_blocks(term.phi, Y, obs.weight, term.levels)
+        blocks = level_blocks(term.phi, Y, obs.weight, term.levels)
+        few = [block for block in blocks if isinstance(block, FewRows)]
+        if not few:
+            return weighted_gram(Y, obs.weight), blocks
+        elsewhere = ~np.isin(term.levels.codes, np.concatenate([block.levels for block in few]))
+        return weighted_gram(Y[elsewhere], obs.weight[elsewhere]) + sum(block.gram for block in few), blocks
 
     @property
     def gram(self) -> Array:

@@ -26,6 +26,7 @@ from .problem import Problem
 MAX_CHANGES = 30  # of a dual candidate, until it is orthogonal to the unpenalised columns
 MAX_ROOM_SHARE = 0.99  # of the way to the edge of the domain of ``loss*`` that one change may take
 MAX_SHIFT = 1e-15  # of gradients, relative to the largest, that is rounding
+MAX_ORTHOGONAL = 1e-15  # correlation of gradients with a column of length 1, relative to their length
 MAX_LEFT = 1e-12  # correlation with a column of the basis of unpenalised ones, relative to its largest possible size
 
 
@@ -142,9 +143,13 @@ class TermTargets(Targets):
         if basis is None or self.design.data.free_columns is None:
             return super().dual_candidate(gradients)
         obs, v, E = self.observations, self.observations.weight, basis.E
-        if self.loss.quadratic:  # any gradient has a finite conjugate; the second time is for rounding
-            for _ in range(2):
-                gradients = gradients - E @ ((v * gradients) @ E)
+        if self.loss.quadratic:  # any gradient has a finite conjugate
+            for _ in range(2):  # the second time for rounding
+                weighted = v * gradients
+                left = weighted @ E
+                if np.all(np.abs(left) <= MAX_ORTHOGONAL * np.sqrt(weighted @ gradients)):
+                    return -weighted
+                gradients = gradients - E @ left
             return -v * gradients
         lower, upper = (np.broadcast_to(edge, gradients.shape) for edge in self.loss.gradient_bounds(obs.y))
         s = np.clip(gradients, lower, upper)

@@ -90,7 +90,7 @@ def bound_to(structure: Structure, inputs: InputMap, names: list[Any], levels: A
     if levels is not None:
         if structure.moved_to_features(len(levels)) is None:
             structure.check_size(len(levels))
-        structure = structure.bind(levels.tolist())
+        structure = structure.bind(levels.tolist()) if type(structure).bind is not Structure.bind else structure  # takes long
     return structure.bind_features([*names, *(["intercept"] if inputs.constant else [])])
 
 

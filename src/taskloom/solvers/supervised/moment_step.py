@@ -63,8 +63,8 @@ class MomentSystem:
         self.map = BlockMap([*(metric.map for metric in self.others), np.ones(n_free)])
         self.root = np.zeros((0, 0)) if self.first is None else self.first.root
         self.systems = [(block, block.at(self.root)) for block in moments.blocks]
-        schur = moments.gram - sum(at.schur for _, at in self.systems)
-        S = 2 * self.map.turned(schur[:-1, :-1])
+        self.reduced = moments.gram - sum(at.schur for _, at in self.systems)
+        S = 2 * self.map.turned(self.reduced[:-1, :-1])
         S[np.diag_indices_from(S)] += np.where(np.arange(len(S)) < self.n_penalised, 1.0, DAMPING)
         self.remaining = Positive(S[None])
 
@@ -77,13 +77,14 @@ class MomentSystem:
         found = self.no_first()
         for block, at in self.systems:
             found[:, block.levels] = at.solve(first[:, block.levels])
-        rest = rest - 2 * self.map.adjoint(self.cross(found)[:-1])
-        if len(rest):
-            rest = self.remaining.solve(rest[None, :, None])[0, :, 0]
+        rest = self._remaining(rest - 2 * self.map.adjoint(self.cross(found)[:-1]))
         t = np.append(self.map(rest), 0.0)
         for block, at in self.systems:
-            found[:, block.levels] -= at.solve(2 * self.root.T @ block.residual(t))
+            found[:, block.levels] -= at.solve(2 * self.root.T @ block.along(t))
         return found, rest
+
+    def _remaining(self, right: Array) -> Array:
+        return self.remaining.solve(right[None, :, None])[0, :, 0] if len(right) else right
 
     def cross(self, first: Array) -> Array:
         """``Y'V`` times what the eliminated term predicts."""
@@ -96,7 +97,7 @@ class MomentSystem:
         """``X'V`` and ``Y'V`` times ``Yt``."""
         out = np.zeros((0, 0) if self.first is None else (self.first.term.r, self.first.term.p))
         for block, _ in self.systems:
-            out[:, block.levels] = block.residual(t)
+            out[:, block.levels] = block.along(t)
         return out, self.moments.gram @ t
 
     def in_order(self, of_first: Array, of_all: Array) -> Array:
@@ -115,10 +116,11 @@ class MomentSystem:
 
     def minimum(self) -> MomentFit:
         """The solution of the step."""
-        t, right = np.append(np.zeros(len(self.moments.gram) - 1), 1.0), self.no_first()
-        for block, _ in self.systems:
-            right[:, block.levels] = 2 * self.root.T @ block.residual(t)
-        return MomentFit(self, *self.solve(right, 2 * self.map.adjoint(self.moments.gram[:-1, -1])))
+        rest = self._remaining(2 * self.map.adjoint(self.reduced[:-1, -1]))
+        first, along = self.no_first(), self.correlations(np.append(-self.map(rest), 1.0))
+        for block, at in self.systems:
+            first[:, block.levels] = at.solve(2 * self.root.T @ along[0][:, block.levels])
+        return MomentFit(self, first, rest, along)
 
 
 @dataclass(eq=False)
@@ -128,6 +130,7 @@ class MomentFit:
     system: MomentSystem
     first: Array  # q x levels
     rest: Array
+    without_first: tuple[Array, Array] | None = None  # correlations of what all else leaves of the targets
 
     @property
     def norm(self) -> float:
@@ -139,11 +142,12 @@ class MomentFit:
     def _correlations(self) -> tuple[Array, Array]:
         """``X'V`` and ``Y'V`` times the residual."""
         system = self.system
-        t, W = np.append(-system.map(self.rest), 1.0), system.root @ self.first
-        of_first = np.zeros_like(W)
+        along = self.without_first or system.correlations(np.append(-system.map(self.rest), 1.0))
+        of_first, of_all, W = along[0].copy(), along[1], system.root @ self.first
         for block, _ in system.systems:
-            of_first[:, block.levels] = block.residual(t, W[:, block.levels])
-        return of_first, system.moments.gram @ t - system.cross(self.first)
+            of_first[:, block.levels] -= block.curved(W[:, block.levels])
+            of_all = of_all - block.cross(W[:, block.levels])
+        return of_first, of_all
 
     def loss_term(self, problem: Problem) -> float:
         """The loss term of the objective."""
