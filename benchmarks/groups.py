@@ -100,8 +100,9 @@ def case_a(options: Any) -> Iterator[Row]:
         yield beside(fit(f"terms=, {structure}", model, X, y, options.repeats))
     text = X.assign(g=X.g.astype(str).astype(object))
     yield beside(fit(f"terms=, {structure}, text labels", model, text, y, options.repeats))
-    for structure in ("independent", "trace"):
-        model = MultiTaskRegressor(structure, common=True, task_column="g", task_weight="size", alpha=1 / n)
+    levels = X.g.nunique()
+    for structure, strength in (("independent", levels), ("trace", levels**2)):  # the strengths of the same models
+        model = MultiTaskRegressor(structure, common=True, task_column="g", task_weight="size", alpha=strength / n)
         yield beside(fit(f"common=True, {structure}", model, X, y, options.repeats))
     yield beside(em(X, y))
     if find_spec("statsmodels") and options.quick:
@@ -168,8 +169,9 @@ def case_c(options: Any) -> Iterator[Row]:
     from taskloom import MultiTaskRegressor
 
     X, y = many_inputs(500 if options.quick else 5000, 30, 50)
-    for structure in ("independent", "trace"):
-        model = MultiTaskRegressor(structure, common="rbf", task_column="g", task_weight="size", alpha=3 / len(y))
+    levels = X.g.nunique()
+    for structure, strength in (("independent", levels), ("trace", levels**2)):
+        model = MultiTaskRegressor(structure, common="rbf", task_column="g", task_weight="size", alpha=strength / len(y))
         yield fit(f'common="rbf", {structure}', model, X, y)
 
 
@@ -210,7 +212,7 @@ def case_e(options: Any) -> Iterator[Row]:
 
 def case_f(options: Any) -> Iterator[Row]:
     from taskloom import MultiTaskRegressor, Term, solve
-    from taskloom.estimators.terms.prepared_sum import prepared_sum
+    from taskloom.estimators.terms.fit_sum import prepared_sum
 
     X, y = slopes(0.1 if options.quick else 1.0)
     n = len(y)

@@ -125,6 +125,12 @@ def sum_of_products(M: Array, x: Array) -> Array:
 
 def inverse_of_entries(A: Array) -> Array:
     """The inverses of positive definite matrices stored entry by entry, in place, by sweeps: no pivot is below 1 here."""
+    if len(A) == 2:
+        (a, b), (_, d) = A
+        scale = 1 / (a * d - b * b)
+        A[0, 0], A[1, 1] = d * scale, a * scale  # both are new arrays
+        A[0, 1] = A[1, 0] = -b * scale
+        return A
     for p in range(len(A)):
         pivot = 1 / A[p, p]
         row = A[p] * pivot

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -88,21 +89,45 @@ def term_problem(
     Problem
         Weights are one column; ``problem.structure.features_of(W)`` are those of each term.
     """
-    data = SumData.of(tuple(term.data for term in terms), y, weight, fit_intercept)
-    return problem_of_data(data, terms, loss, alpha, ridge)
+    return problem_of_targets(term_targets(terms, y, weight, loss, fit_intercept), terms, alpha, ridge)
 
 
-def problem_of_data(data: SumData, terms: Sequence[PosedTerm], loss: Loss | str, alpha: float, ridge: float = 0.0) -> Problem:
-    """The same for data that may serve several problems: at other weights, under other structures, losses and strengths.
+def term_targets(
+    terms: Sequence[PosedTerm], y: Array, weight: Array, loss: Loss | str = "squared", fit_intercept: bool = True
+) -> TermTargets:
+    """What problems of a sum of terms share at all weights, structures and strengths.
 
     Parameters
     ----------
-    data : SumData
-        That of the terms.
+    terms : sequence of PosedTerm
+        Their data.
+    y, weight : ndarray of shape (n,)
+        Targets, and the weight of each row in the objective.
+    loss : Loss or str, default="squared"
+        A loss of single outputs.
+    fit_intercept : bool, default=True
+        Whether there is an unpenalised intercept for all rows.
+
+    Returns
+    -------
+    TermTargets
+        For ``problem_of_targets``.
+    """
+    loss = as_loss(loss).fresh()
+    if isinstance(loss, RowLoss):
+        raise ValueError(f"{type(loss).__name__} is a loss of whole rows, and terms need one of single outputs")
+    return TermTargets(TermDesign.of(SumData.of(tuple(term.data for term in terms), y, weight, fit_intercept)), loss)
+
+
+def problem_of_targets(targets: TermTargets, terms: Sequence[PosedTerm], alpha: float, ridge: float = 0.0) -> Problem:
+    """The problem of terms with these targets; what is computed from the data is computed once.
+
+    Parameters
+    ----------
+    targets : TermTargets
+        Those of the terms.
     terms : sequence of PosedTerm
         Structure and weight of each term.
-    loss : Loss or str
-        A loss of single outputs.
     alpha, ridge : float
         Regularisation strengths.
 
@@ -111,9 +136,7 @@ def problem_of_data(data: SumData, terms: Sequence[PosedTerm], loss: Loss | str,
     Problem
         The problem.
     """
-    loss = as_loss(loss).fresh()
-    if isinstance(loss, RowLoss):
-        raise ValueError(f"{type(loss).__name__} is a loss of whole rows, and terms need one of single outputs")
+    data = targets.design.data
     for term in terms:
         moved = isinstance(term.variable, FeatureMatrix)
         check_term(term.structure, term.data.r if moved else term.data.p)
@@ -121,10 +144,10 @@ def problem_of_data(data: SumData, terms: Sequence[PosedTerm], loss: Loss | str,
             term.structure.check_size(term.data.p)
     if ridge > 0 and any(each.free for each in data.terms):
         raise ValueError(f"a ridge penalises all terms, got ridge={ridge!r} and a term with weight=inf; leave one out")
-    design = TermDesign.of(data, tuple(term.scale for term in terms))
+    scaled = TermTargets(TermDesign.of(data, tuple(term.scale for term in terms)), targets.loss, original=targets)
     sizes = [each.r for each in data.terms], tuple(each.p for each in data.terms)
     structure = TermStack([term.variable for term in terms], sizes[0], 1, sizes[1])
-    return Problem.of(Model(TermTargets(design, loss), structure), alpha, ridge)
+    return Problem.of(Model(scaled, structure), alpha, ridge)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +155,10 @@ class TermTargets(Targets):
     """Targets of a sum of terms; dual candidates are orthogonal to the unpenalised columns."""
 
     design: TermDesign
+
+    @cached_property
+    def best_constants(self) -> Array:
+        return super().best_constants if self.original is None else self.original.best_constants
 
     @property
     def centering(self) -> None:

@@ -162,7 +162,7 @@ class _ProximalRun(Run):
             value, gradient, P, shrunk = self.eliminated.at(A)
             return _Point(A, value + problem.structure.value(A), gradient, candidate=(P, shrunk))
         fit = self.side.supervise(problem.structure.root(A))
-        root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
+        root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W if problem.ridge else fit.Z)
         value = fit.loss_term(problem) + fit.norm + problem.structure.value(A)
         return _Point(A, value, -problem.structure.moments(root) / (4 * problem.alpha), fit)
 

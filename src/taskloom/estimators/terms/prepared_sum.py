@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...design import Observations
-from ...design.term_inputs import SumData
 from ...problem import Problem
 from ...problem.solution import Solution
-from ...problem.term_problem import PosedTerm, problem_of_data
+from ...problem.term_problem import PosedTerm, TermTargets, problem_of_targets, term_targets
 from ..fitted import FittedState
 from ..target_encoding import TargetScale
 from ..validation import (
@@ -37,7 +36,7 @@ class PreparedSum(ABC):
     seen: Observations  # of all terms; the weights are those of the objective
     sample_weight: Array
     posed: list[PosedTerm]
-    rows: SumData  # of the posed terms; what is computed from it serves at all strengths and weights
+    rows: TermTargets  # of the posed terms; what is computed from them serves at all strengths and weights
 
     @property
     def scale(self) -> TargetScale:
@@ -53,7 +52,7 @@ class PreparedSum(ABC):
 
     @cached_property
     def _at_one(self) -> Problem:
-        return problem_of_data(self.rows, self.posed, self.model.loss, 1.0, float(self.model.ridge))
+        return problem_of_targets(self.rows, self.posed, 1.0, float(self.model.ridge))
 
     def _state(self, problem: Problem, solution: Solution, exact: bool, **found: Any) -> FittedState:
         note = "" if exact else LANDMARKS_NOTE
@@ -108,6 +107,6 @@ class PreparedSum(ABC):
         """The decision values of new rows."""
 
 
-def rows_of(posed: list[PosedTerm], seen: Observations, model: Any) -> SumData:
+def rows_of(posed: list[PosedTerm], seen: Observations, model: Any) -> TermTargets:
     """The data of posed terms."""
-    return SumData.of(tuple(term.data for term in posed), seen.y, seen.weight, bool(model.fit_intercept))
+    return term_targets(posed, seen.y, seen.weight, model.loss, bool(model.fit_intercept))

@@ -191,10 +191,10 @@ class MomentFit:
 
     def gap(self, problem: Problem, A: Array) -> float:
         """The duality gap with this structure, by the candidate of a certificate."""
-        structure, W = problem.structure, self.W
-        Z2 = 2 * problem.ridge * W
-        ridge_part = problem.ridge * float(np.vdot(W, W))
-        ray = structure.ray_of_root((self.Z - Z2) / (2 * np.sqrt(problem.alpha)), A)
+        structure, Z, ridge_part = problem.structure, self.Z, 0.0
+        if problem.ridge:
+            Z, ridge_part = Z - 2 * problem.ridge * self.W, problem.ridge * float(np.vdot(self.W, self.W))
+        ray = structure.ray_of_root(Z / (2 * np.sqrt(problem.alpha)), A)
         dual = scaled_bound(2 * float(self._correlations[1][-1]), self._loss + ridge_part, ray)
         return self._loss + self.norm + structure.value(A) - dual
 
