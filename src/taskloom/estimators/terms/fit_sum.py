@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,17 @@ from .prepared_sum import prepared_sum
 from .table_columns import TableColumns
 
 Array = np.ndarray
-PLAIN = {"structure": None, "kernel": "linear", "common": None, "task_column": None, "task_weight": "equal"}
+OF_TERMS = {  # what says the same beside terms=
+    "structure": "Term(..., structure=...)",
+    "kernel": "Term(kernel, ...)",
+    "common": "a Term without by=",
+    "task_column": "Term(..., by=...)",
+    "task_weight": "sample_weight= of fit",
+    "gamma": "a kernel with its parameters, such as Term(sklearn.gaussian_process.kernels.RBF(0.5))",
+    "degree": "a kernel with its parameters: a function k(X, Z)",
+    "coef0": "a kernel with its parameters: a function k(X, Z)",
+    "intercept_scaling": "a Term('constant', by=...) with a weight of its own",
+}
 
 
 def is_sum(model: Any) -> bool:
@@ -50,10 +61,12 @@ def refuse_settings(model: Any) -> None:
     """Settings that do not go with terms, or not yet; one sentence each."""
     what = "terms=" if model.terms is not None else "common="
     if model.terms is not None:
-        for name, usual in PLAIN.items():
+        usual = {name: each.default for name, each in signature(type(model)).parameters.items()}
+        for name, instead in OF_TERMS.items():
             value = getattr(model, name)
-            if not (value is usual or (isinstance(value, str) and value == usual) or (name == "common" and value is False)):
-                raise ValueError(f"terms= says it all; leave {name} as it is by default, got {name}={value!r}")
+            same = value is usual[name] or (isinstance(value, (str, int, float)) and value == usual[name])
+            if not (same or (name == "common" and value is False)):
+                raise ValueError(f"terms= says it all: leave {name} as it is by default, got {name}={value!r}; take {instead}")
     if isinstance(model.loss, dict):
         raise ValueError(f"{what} takes one loss, got a dict")
     if getattr(model, "standardize_targets", False):
@@ -86,6 +99,9 @@ def term_values(model: Any, state: FittedState, X: Any) -> tuple[TableColumns, l
     if table.n_columns != state.n_features_in_:
         expected = f"{type(model).__name__} is expecting {state.n_features_in_} features as input"
         raise ValueError(f"X has {table.n_columns} features, but {expected}")
+    if model.unseen == "raise":
+        for term in state.fitted_terms:
+            term.check_seen(table)
     return table, [term.predict(table) for term in state.fitted_terms]
 
 

@@ -20,42 +20,51 @@ from .term import Term
 from .term_features import DescriptorMap, InputMap, KernelMap
 
 Array = np.ndarray
+ROUNDING = 1e-12  # of centred columns, relative to the size of the inputs: what is left of a constant one
 
 
-def posed_terms(terms: list[Term], table: TableColumns, weight: Array) -> tuple[list[PosedTerm], list[FittedTerm]]:
-    """The data of each term, and the term as it will predict; ``weight`` is the weight of each row, for centring."""
+def posed_terms(
+    terms: list[Term], table: TableColumns, weight: Array, fit_intercept: bool
+) -> tuple[list[PosedTerm], list[FittedTerm]]:
+    """The data of each term, and the term as it will predict; ``weight`` is the weight of each row, for centring.
+
+    Without a free intercept inputs are not centred: their means would be one.
+    """
     _check_terms(terms)
     groupings = {table.position(term.by, "by") for term in terms if term.by is not None}
     described = {
-        table.position(column, "described_by")
+        position
         for term in terms
         if term.described_by is not None
-        for column in (term.described_by if isinstance(term.described_by, (list, tuple)) else [term.described_by])
+        for position in table.positions(term.described_by, "described_by")
     }
     free = tuple(j for j in range(table.n_columns) if j not in groupings | described)
     posed, fitted = [], []
     for term in terms:
-        columns = free if term.columns is None else tuple(table.position(column, "columns") for column in term.columns)
+        columns = free if term.columns is None else table.positions(term.columns, "columns")
         if clash := sorted(set(columns) & groupings):
             raise ValueError(
                 f"column {table.name(clash[0])!r} is an input and a grouping; leave it out of columns=, or out of by="
             )
-        data, ready = _posed(term, table, () if term.kernel == "constant" else columns, weight)
+        data, ready = _posed(term, table, () if _is(term, "constant") else columns, weight if fit_intercept else None)
         posed.append(data)
         fitted.append(ready)
-    _check_rank(posed, terms)
+    _check_rank(posed, fitted, fit_intercept)
     return posed, fitted
 
 
-def _posed(term: Term, table: TableColumns, columns: tuple[int, ...], weight: Array) -> tuple[PosedTerm, FittedTerm]:
+def _is(term: Term, kernel: str) -> bool:
+    return isinstance(term.kernel, str) and term.kernel == kernel
+
+
+def _posed(term: Term, table: TableColumns, columns: tuple[int, ...], weight: Array | None) -> tuple[PosedTerm, FittedTerm]:
     X = table.numbers(columns)
-    constant = term.kernel == "constant" if isinstance(term.kernel, str) else False
-    linear = term.kernel == "linear" if isinstance(term.kernel, str) else False
+    constant, linear = _is(term, "constant"), _is(term, "linear")
     if not constant and not columns:
         raise ValueError(f"{term!r} has no input columns: every column is a grouping or a descriptor")
     inputs = InputMap(
         columns,
-        mean=weight @ X / weight.sum() if linear else None,
+        mean=None if not linear else np.zeros(len(columns)) if weight is None else weight @ X / weight.sum(),
         kernel=None if linear or constant else KernelMap.of(X, term.kernel),
         constant=float(constant or term.intercept),
     )
@@ -97,18 +106,33 @@ def _check_terms(terms: Any) -> None:
         raise ValueError(f"terms= takes a list of taskloom.Term, got {terms!r}")
 
 
-def _check_rank(posed: list[PosedTerm], terms: list[Term]) -> None:
-    """Unpenalised columns must be independent of each other and of the intercept."""
-    for one, term in zip(posed, terms, strict=True):
-        if not term.free:
+def _check_rank(posed: list[PosedTerm], fitted: list[FittedTerm], fit_intercept: bool) -> None:
+    """Unpenalised columns must be independent of each other, of those of the terms before, and of the intercept."""
+    before = np.zeros((len(posed[0].data.phi), 0))
+    for one, term in zip(posed, fitted, strict=True):
+        if not one.data.free:
             continue
         columns = (one.data.phi[:, :, None] * one.data.side[:, None, :]).reshape(len(one.data.phi), -1)
-        centred = columns - columns.mean(axis=0)
-        if np.linalg.matrix_rank(centred) < columns.shape[1]:
+        columns = columns - columns.mean(axis=0) if fit_intercept else columns
+        size = np.abs(columns).max(axis=0)
+        rounding = ROUNDING * np.repeat(_largest(one.data.phi, term.inputs.mean), one.data.p)
+        columns = np.where(size > rounding, columns / np.where(size > rounding, size, 1.0), 0.0)
+        before = np.hstack([before, columns])
+        if np.linalg.matrix_rank(before) < before.shape[1]:
+            others = " or of other unpenalised terms" if before.shape[1] > columns.shape[1] else ""
+            intercept = " or of the intercept (which fit_intercept=False leaves out)" if fit_intercept else ""
             raise ValueError(
-                f"the columns of {term!r} are linearly dependent (with each other, or constant): without a penalty their "
-                "weights are not determined; leave one out, or give the term a finite weight"
+                f"the columns of {term.term!r} are linearly dependent: some are combinations of each other{others}{intercept}. "
+                "Without a penalty their weights are not determined: leave one out, or give the term a finite weight"
             )
+
+
+def _largest(phi: Array, mean: Array | None) -> Array:
+    """The largest size of each feature before it was centred."""
+    largest = np.abs(phi).max(axis=0)
+    if mean is not None:
+        largest[: len(mean)] += np.abs(mean)
+    return largest
 
 
 def fitted_weights(problem: Problem, solution: Solution, posed: list[PosedTerm], fitted: list[FittedTerm]) -> list[FittedTerm]:
