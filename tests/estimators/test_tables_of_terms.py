@@ -194,6 +194,8 @@ def test_labels_that_are_not_two_are_counted():
     X, y = panel()
     with pytest.raises(ValueError, match="two labels, got 3"):
         MultiTaskClassifier(terms=[FIXED]).fit(X, np.digitize(y, np.quantile(y, [0.3, 0.6])))
+    with pytest.raises(ValueError, match=r"needs a loss of single outputs.*got loss='softmax'"):
+        MultiTaskClassifier(terms=[FIXED], loss="softmax").fit(X, y > np.median(y))
 
 
 def test_what_a_model_of_terms_lacks_says_where_it_is():

@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_feature_names
 
 from ..._component import warn
 from ..._time_limit import time_limit
+from ...losses import RowLoss, as_loss
 from ...problem import Problem
 from ...problem.solution import History, Solution
 from ...solvers import solve
@@ -69,6 +70,10 @@ def refuse_settings(model: Any) -> None:
                 raise ValueError(f"terms= says it all: leave {name} as it is by default, got {name}={value!r}; take {instead}")
     if isinstance(model.loss, dict):
         raise ValueError(f"{what} takes one loss, got a dict")
+    if isinstance(as_loss(model.loss), RowLoss):
+        raise ValueError(
+            f"{what} needs a loss of single outputs, such as 'logistic', got loss={model.loss!r}, one of whole rows"
+        )
     if getattr(model, "standardize_targets", False):
         raise ValueError(f"{what} does not standardize targets yet; scale y before the fit")
     if model.approximation is not None:
