@@ -144,10 +144,14 @@ def changed(column, values):
         (
             panel()[0],
             [FIXED, Term("linear", columns=["x2"], weight=np.inf)],
-            "each other or of other unpenalised terms or of the",
+            "'x2' depend on the columns before, on those of other",
         ),
-        (panel()[0].assign(c=0.1), [Term("linear", columns=["x1", "c"], weight=np.inf)], "of the intercept"),
-        (panel()[0], [Term("constant", by="shop", weight=np.inf)], "which fit_intercept=False leaves out"),
+        (
+            panel()[0].assign(c=0.1),
+            [Term("linear", columns=["x1", "c"], weight=np.inf)],
+            "dependent: 'c' depend.*on the intercept",
+        ),
+        (panel()[0], [Term("constant", by="shop", weight=np.inf)], "constant of 's5'.*which fit_intercept=False leaves out"),
         (pd.concat([panel()[0], panel()[0][["x1"]]], axis=1), [FIXED], "unique.*got 'x1' twice"),
     ],
 )

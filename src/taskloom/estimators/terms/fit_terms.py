@@ -15,12 +15,12 @@ from ...structures.term_stack import TermStack
 from ...structures.terms import FeatureMatrix
 from ...tables.layout import code_labels, sorted_labels
 from .fitted_terms import FittedTerm, level_descriptors
+from .rank_check import check_rank
 from .table_columns import TableColumns
 from .term import Term
 from .term_features import DescriptorMap, InputMap, KernelMap
 
 Array = np.ndarray
-ROUNDING = 1e-12  # of centred columns, relative to the size of the inputs: what is left of a constant one
 
 
 def posed_terms(
@@ -49,7 +49,7 @@ def posed_terms(
         data, ready = _posed(term, table, () if _is(term, "constant") else columns, weight if fit_intercept else None)
         posed.append(data)
         fitted.append(ready)
-    _check_rank(posed, fitted, fit_intercept)
+    check_rank(posed, fitted, table, fit_intercept)
     return posed, fitted
 
 
@@ -104,35 +104,6 @@ def bound_to(structure: Structure, inputs: InputMap, names: list[Any], levels: A
 def _check_terms(terms: Any) -> None:
     if not isinstance(terms, (list, tuple)) or not terms or not all(isinstance(term, Term) for term in terms):
         raise ValueError(f"terms= takes a list of taskloom.Term, got {terms!r}")
-
-
-def _check_rank(posed: list[PosedTerm], fitted: list[FittedTerm], fit_intercept: bool) -> None:
-    """Unpenalised columns must be independent of each other, of those of the terms before, and of the intercept."""
-    before = np.zeros((len(posed[0].data.phi), 0))
-    for one, term in zip(posed, fitted, strict=True):
-        if not one.data.free:
-            continue
-        columns = (one.data.phi[:, :, None] * one.data.side[:, None, :]).reshape(len(one.data.phi), -1)
-        columns = columns - columns.mean(axis=0) if fit_intercept else columns
-        size = np.abs(columns).max(axis=0)
-        rounding = ROUNDING * np.repeat(_largest(one.data.phi, term.inputs.mean), one.data.p)
-        columns = np.where(size > rounding, columns / np.where(size > rounding, size, 1.0), 0.0)
-        before = np.hstack([before, columns])
-        if np.linalg.matrix_rank(before) < before.shape[1]:
-            others = " or of other unpenalised terms" if before.shape[1] > columns.shape[1] else ""
-            intercept = " or of the intercept (which fit_intercept=False leaves out)" if fit_intercept else ""
-            raise ValueError(
-                f"the columns of {term.term!r} are linearly dependent: some are combinations of each other{others}{intercept}. "
-                "Without a penalty their weights are not determined: leave one out, or give the term a finite weight"
-            )
-
-
-def _largest(phi: Array, mean: Array | None) -> Array:
-    """The largest size of each feature before it was centred."""
-    largest = np.abs(phi).max(axis=0)
-    if mean is not None:
-        largest[: len(mean)] += np.abs(mean)
-    return largest
 
 
 def fitted_weights(problem: Problem, solution: Solution, posed: list[PosedTerm], fitted: list[FittedTerm]) -> list[FittedTerm]:
