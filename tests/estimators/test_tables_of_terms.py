@@ -59,6 +59,19 @@ def test_unpenalised_levels_need_no_other_intercept():
     assert np.allclose(model.predict(X), expected.predict(columns))
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.3])
+def test_a_level_keeps_a_share_of_its_mean(weight):
+    X, y = panel()
+    X, y = X[20:], y[20:]  # levels of several sizes
+    alpha, n = 0.02, len(y)
+    model = MultiTaskRegressor(terms=[Term("constant", by="shop", weight=weight)], alpha=alpha, fit_intercept=False).fit(X, y)
+    levels = pd.Series(y).groupby(X["shop"].to_numpy())
+    m = levels.size()
+    assert m.nunique() > 1
+    expected = levels.mean() * m / (m + alpha * n / weight)
+    assert np.allclose(model.coef_frame()["coefficient"][1:], expected)
+
+
 # --- tables ---------------------------------------------------------------------------------------------------------------
 
 
