@@ -8,6 +8,7 @@ import pytest
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Term, load
 from taskloom.estimators.terms import mixed_model
 from taskloom.estimators.terms.variance_components import CovarianceShape, RandomEffects, variance_components
+from taskloom.structures import Fixed
 
 pd = pytest.importorskip("pandas")
 SIGMA = 0.7
@@ -77,6 +78,19 @@ def test_elimination_equals_the_dense_likelihood_at_its_maximum(crossed):
         for j in range(len(effects)):
             moved = [D * (factor if i == j else 1.0) for i, D in enumerate(found.covariances)]
             assert marginal(moved, found.sigma2, X, y, Z, weight)[0] < value
+
+
+@pytest.mark.parametrize("crossed", [False, True])
+def test_a_fit_at_the_components_has_the_coefficients_of_generalised_least_squares(crossed):
+    """``alpha = sigma^2 / n`` with the variances as weights and covariances: what lme4 fits, from two fits."""
+    X, y = simulated(40, crossed=8 * crossed)
+    found = MultiTaskRegressor(terms=terms(crossed), alpha=1.0 / len(y)).fit(X, y).summary()
+    slopes, *sites = found.variance_components
+    known = terms(structure=Fixed(pd.DataFrame(slopes.covariance, slopes.features, slopes.features), side="features"))
+    known += [Term("constant", by="site", weight=float(each.covariance[0, 0])) for each in sites]
+    again = MultiTaskRegressor(terms=known, alpha=found.residual_variance / len(y), tol=1e-10).fit(X, y).summary()
+    assert [each.fitted for each in again.coefficients] == pytest.approx([each.gls for each in found.coefficients], abs=1e-6)
+    assert again.log_likelihood == pytest.approx(found.log_likelihood)
 
 
 @pytest.mark.parametrize("crossed", [0, 40])

@@ -33,8 +33,8 @@ class CommonPart:
 
     @classmethod
     def of(cls, inputs: Array, seen: Observations, common: Term, model: Any) -> CommonPart:
-        """Linear inputs are centred at their weighted mean over all observations."""
-        mean = seen.weight @ inputs[seen.row] / seen.weight.sum()
+        """Linear inputs are centred at their weighted mean over all observations; not without intercepts."""
+        mean = seen.weight @ inputs[seen.row] / seen.weight.sum() if model.fit_intercept else np.zeros(inputs.shape[1])
         columns = tuple(range(inputs.shape[1]))
         parameters = model._kernel().parameters
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import _check_feature_names
 
 from ..._component import warn
 from ..._time_limit import time_limit
+from ...losses import RowLoss, as_loss
 from ...problem import Problem
 from ...problem.solution import History, Solution
 from ...solvers import solve
@@ -23,7 +25,17 @@ from .prepared_terms import PreparedTerms
 from .table_columns import TableColumns
 
 Array = np.ndarray
-PLAIN = {"structure": None, "kernel": "linear", "common": None, "task_column": None, "task_weight": "equal"}
+OF_TERMS = {  # what says the same beside terms=
+    "structure": "Term(..., structure=...)",
+    "kernel": "Term(kernel, ...)",
+    "common": "a Term without by=",
+    "task_column": "Term(..., by=...)",
+    "task_weight": "sample_weight= of fit",
+    "gamma": "a kernel with its parameters, such as Term(sklearn.gaussian_process.kernels.RBF(0.5))",
+    "degree": "a kernel with its parameters: a function k(X, Z)",
+    "coef0": "a kernel with its parameters: a function k(X, Z)",
+    "intercept_scaling": "a Term('constant', by=...) with a weight of its own",
+}
 
 
 def is_sum(model: Any) -> bool:
@@ -61,12 +73,18 @@ def refuse_settings(model: Any) -> None:
     """Raise for settings that do not go with terms, or not yet; one sentence each."""
     what = "terms=" if model.terms is not None else "common="
     if model.terms is not None:
-        for name, usual in PLAIN.items():
+        usual = {name: each.default for name, each in signature(type(model)).parameters.items()}
+        for name, instead in OF_TERMS.items():
             value = getattr(model, name)
-            if not (value is usual or (isinstance(value, str) and value == usual) or (name == "common" and value is False)):
-                raise ValueError(f"terms= says it all; leave {name} as it is by default, got {name}={value!r}")
+            same = value is usual[name] or (isinstance(value, (str, int, float)) and value == usual[name])
+            if not (same or (name == "common" and value is False)):
+                raise ValueError(f"terms= says it all: leave {name} as it is by default, got {name}={value!r}; take {instead}")
     if isinstance(model.loss, dict):
         raise ValueError(f"{what} takes one loss, got a dict")
+    if isinstance(as_loss(model.loss), RowLoss):
+        raise ValueError(
+            f"{what} needs a loss of single outputs, such as 'logistic', got loss={model.loss!r}, one of whole rows"
+        )
     if getattr(model, "standardize_targets", False):
         raise ValueError(f"{what} does not standardize targets yet; scale y before the fit")
     if model.approximation is not None:
@@ -97,6 +115,9 @@ def term_values(model: Any, state: FittedState, X: Any) -> tuple[TableColumns, l
     if table.n_columns != state.n_features_in_:
         expected = f"{type(model).__name__} is expecting {state.n_features_in_} features as input"
         raise ValueError(f"X has {table.n_columns} features, but {expected}")
+    if model.unseen == "raise":
+        for term in state.fitted_terms:
+            term.check_seen(table)
     return table, [term.predict(table) for term in state.fitted_terms]
 
 

@@ -60,8 +60,21 @@ class FittedTerm:
         if self.by is None:
             return TermRows(phi)
         if self.descriptors is not None:
-            return TermRows(phi, side=self.descriptors([table.column(position) for position in self.descriptors.columns]))
+            described = zip(self.descriptors.columns, self.descriptors.encoders, strict=True)
+            return TermRows(phi, side=self.descriptors([table.descriptors(j, encoder is None) for j, encoder in described]))
         return TermRows(phi, self.positions(table.labels(self.by)))
+
+    def check_seen(self, table: TableColumns) -> None:
+        """Raise for a level that was not in the fit; descriptors are there for such levels."""
+        if self.by is None or self.descriptors is not None:
+            return
+        labels = table.labels(self.by)
+        new = self.positions(labels) < 0
+        if new.any():
+            raise ValueError(
+                f"level {shown(labels[int(np.argmax(new))])} of column {table.name(self.by)!r} was not seen in training; with "
+                "unseen='auto' the term adds nothing there"
+            )
 
     def predict(self, table: TableColumns) -> Array:
         """What the term adds to each row; 0 for a level that was not seen."""
@@ -71,13 +84,12 @@ class FittedTerm:
 
 def level_descriptors(table: TableColumns, term: Term, codes: Array, levels: Array) -> tuple[tuple[int, ...], list[Array]]:
     """The descriptors of each level: one array for each column; a descriptor that varies inside a level is refused."""
-    named = term.described_by if isinstance(term.described_by, (list, tuple)) else [term.described_by]
-    columns = tuple(table.position(column, "described_by") for column in named)
+    columns = table.positions(term.described_by, "described_by")
     first = np.full(len(levels), len(codes))
     np.minimum.at(first, codes, np.arange(len(codes)))
     values = []
     for position in columns:
-        column = table.column(position)
+        column = table.descriptors(position)
         expected = column[first]
         varies = np.array([a != b for a, b in zip(column.tolist(), expected[codes].tolist(), strict=True)], dtype=bool)
         if varies.any():

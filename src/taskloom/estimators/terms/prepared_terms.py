@@ -39,6 +39,8 @@ class PreparedTerms(PreparedSum):
     def of(cls, model: Any, X: Any, y: Any, sample_weight: Any) -> PreparedTerms:
         table = TableColumns(X)
         Y, targets = read_targets(model, y, None)
+        if targets.one_vs_rest and not targets.wide:
+            raise ValueError(f"terms= needs a y with two labels, got {len(targets.tasks_)}; fit one label against the rest")
         if targets.wide or Y.shape[1] != 1:
             raise ValueError(f"terms= needs a one-dimensional y with numbers, or with two labels, got shape {np.shape(y)}")
         check_consistent_length(np.empty(table.n_rows), Y)
@@ -50,7 +52,7 @@ class PreparedTerms(PreparedSum):
         row = np.flatnonzero(s > 0)
         if len(row) < len(s):
             table = TableColumns(_safe_indexing(table.X, row))
-        posed, fitted = posed_terms(model.terms, table, s[row] / s.sum())
+        posed, fitted = posed_terms(model.terms, table, s[row] / s.sum(), bool(model.fit_intercept))
         columns = InputColumns(n_features_in_=table.n_columns, feature_names_in_=table.feature_names)
         seen = Observations(row, np.zeros(len(row), dtype=int), Y[row, 0], s[row] / s.sum(), 1)
         return cls(model, columns, targets, seen, s[row], posed, fitted)

@@ -87,10 +87,8 @@ class DescriptorMap:
 
 
 def _encoder(values: Array) -> Any:
-    """A one-hot encoder for categories; ``None`` for numbers."""
-    try:
-        np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
+    """A one-hot encoder for categories, which any text is (``"01"``, too); ``None`` for numbers."""
+    if any(isinstance(value, str) for value in values.tolist()):
         return OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(_as_text(values))
     return None
 
