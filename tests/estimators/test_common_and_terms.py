@@ -258,6 +258,4 @@ def test_what_does_not_know_terms_yet_says_so(tmp_path):
     ):
         with pytest.raises(ValueError, match="does not know common= yet"):
             what()
-    with pytest.raises(AttributeError, match="do not know terms= and common= yet"):
-        model.predict(X, return_std=True)
     assert not hasattr(model, "partial_fit")

@@ -259,7 +259,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _decision(self, X):
         """Predicted values, ``n x T`` or one for each row of a long table."""
         state = self._fitted()
-        if state.fitted_terms is not None or state.common_part is not None:
+        if state.is_sum:
             return sum_decision(self, state, X)
         return decision_values(state, *new_rows(self, state, X), getattr(self, "device", None))
 

@@ -102,7 +102,7 @@ def _check_rank(posed: list[PosedTerm], terms: list[Term]) -> None:
     for one, term in zip(posed, terms, strict=True):
         if not term.free:
             continue
-        columns = (one.data.phi[:, :, None] * one.data.side[:, None, :]).reshape(len(one.data.phi), -1)
+        columns = one.data.dense_columns
         centred = columns - columns.mean(axis=0)
         if np.linalg.matrix_rank(centred) < columns.shape[1]:
             raise ValueError(

@@ -60,8 +60,13 @@ class FittedTerm:
         if self.by is None:
             return TermRows(phi)
         if self.descriptors is not None:
-            return TermRows(phi, side=self.descriptors([table.column(position) for position in self.descriptors.columns]))
+            return TermRows(phi, side=self.descriptors(self.described(table)))
         return TermRows(phi, self.positions(table.labels(self.by)))
+
+    def described(self, table: TableColumns) -> list[Array]:
+        """The columns with the descriptors."""
+        assert self.descriptors is not None
+        return [table.column(position) for position in self.descriptors.columns]
 
     def predict(self, table: TableColumns) -> Array:
         """What the term adds to each row; 0 for a level that was not seen."""

@@ -133,8 +133,7 @@ def summary_of(model: Any, state: FittedState) -> Summary:
     """The summary of a fitted model."""
     terms, rows = described_terms(model, state), state.term_rows
     intercept = float(state.intercept_[0]) if state.common_part is None else state.common_part.intercept
-    is_sum = state.fitted_terms is not None or state.common_part is not None
-    found = mixed_model(terms if is_sum else [], rows, intercept) if is_sum else MixedModel([], None, [], None, _plain())
+    found = mixed_model(terms, rows, intercept) if state.is_sum else MixedModel([], None, [], None, _plain())
     n = state.n_observations if rows is None else len(rows.y)
     n = state.training.y.size if n is None and state.training is not None else n  # a loaded model
     n = n // state.n_tasks if n is not None and state.one_vs_rest else n  # every row is an observation of each class
