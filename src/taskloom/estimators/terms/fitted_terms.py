@@ -45,6 +45,7 @@ class FittedTerm:
     weights: Array | None = None
     structure: Any = None  # the learned matrix, on the side where it was learned
     on_features: bool = False  # that side
+    n_added: int = 0  # levels that add_task added, at the end
 
     @cached_property
     def positions(self) -> TaskPositions:

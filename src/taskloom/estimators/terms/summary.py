@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tables.layout import shown
 from ..fitted import FittedState
 from ..validation import losses_by_task
 from .described_terms import DescribedTerm, described_terms, in_words
@@ -15,6 +16,7 @@ from .text_table import rule, table, wrapped
 
 Array = np.ndarray
 SHOWN_COEFFICIENTS = 40
+SHOWN_LEVELS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,7 @@ def summary_of(model: Any, state: FittedState) -> Summary:
         found.log_likelihood,
         found.coefficients,
         _certificate(state),
-        _notes(terms, found),
+        _notes(terms, found) + _added(state),
     )
 
 
@@ -171,6 +173,16 @@ def _certificate(state: FittedState) -> str:
         return f"Certificate: {found.status}; {found.message}"
     bracket = f"the minimum is in [{found.dual:.8g}, {found.primal:.8g}]"
     return f"Certificate: {found.status}; {bracket}, relative gap {found.relative_gap:.1e}."
+
+
+def _added(state: FittedState) -> list[str]:
+    """What the summary lacks after ``add_task``."""
+    if not (state.is_sum and state.added_tasks_):
+        return []
+    names = ", ".join(map(shown, state.added_tasks_[:SHOWN_LEVELS]))
+    more = f" and {len(state.added_tasks_) - SHOWN_LEVELS} more" if len(state.added_tasks_) > SHOWN_LEVELS else ""
+    lacks = "Observations, variance components, standard errors and certificate are those of the fit."
+    return [f"Added after the fit: {names}{more}. {lacks}"]
 
 
 def _notes(terms: list[DescribedTerm], found: MixedModel) -> list[str]:

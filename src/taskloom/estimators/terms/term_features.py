@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.preprocessing import OneHotEncoder
 
+from ..._linalg import psd_eigh
 from ...features.approximate import Approximation, Landmarks, diagonal
 from ...features.kernels import KernelFeatures, kernel_function, row_squares, to_dense
 
@@ -46,6 +47,15 @@ class KernelMap:
     def __call__(self, X: Array) -> Array:
         return to_dense(self.function(X, self.points)) @ self.root
 
+    def extended(self, X: Array) -> KernelMap:
+        """With more features, at the end, so that these are all of the kernel at more points, too."""
+        phi, K = self(X), to_dense(self.function(X, X))
+        s, U = psd_eigh(K - phi @ phi.T)
+        kept = s > ROUNDING * max(float(np.diag(K).max()), np.finfo(float).tiny)
+        more = U[:, kept] / np.sqrt(s[kept])
+        root = np.block([[self.root, -self.root @ (phi.T @ more)], [np.zeros((len(X), self.root.shape[1])), more]])
+        return replace(self, points=np.vstack([self.points, X]), root=root)
+
     def outside(self, X: Array) -> Array:
         """The part of ``k(x, x)`` that the features of each row do not have."""
         size = diagonal(self.function, X)
@@ -72,6 +82,17 @@ class InputMap:
         if self.constant:
             parts.append(np.full((len(X), 1), float(self.constant)))
         return np.hstack(parts)
+
+    def extended(self, X: Array) -> InputMap:
+        """With all features of its kernel at more points; the constant stays the last."""
+        return self if self.kernel is None else replace(self, kernel=self.kernel.extended(X))
+
+    def same_weights(self, W: Array, before: InputMap) -> Array:
+        """The weights of a function (a column for each) in these features, from those in the features of ``before``."""
+        if self.kernel is None or before.kernel is None:
+            return W
+        end, more = before.kernel.root.shape[1], self.kernel.root.shape[1] - before.kernel.root.shape[1]
+        return np.insert(W, [end] * more, 0.0, axis=0)
 
     def outside(self, X: Array) -> Array | None:
         """The part of ``k(x, x)`` outside of the features; ``None`` without a kernel."""
