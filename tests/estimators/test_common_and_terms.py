@@ -250,7 +250,6 @@ def test_what_does_not_know_terms_yet_says_so(tmp_path):
     model = MultiTaskRegressor(common=True, task_column="shop").fit(X, y)
     for what in (
         lambda: model.save(tmp_path / "model"),
-        lambda: model.add_task(X[:5], y[:5], "new"),
         lambda: model.explain("s0"),
         lambda: stability(model, X, y),
         lambda: compare_to_single_task(model, X, y),
@@ -258,6 +257,4 @@ def test_what_does_not_know_terms_yet_says_so(tmp_path):
     ):
         with pytest.raises(ValueError, match="does not know common= yet"):
             what()
-    with pytest.raises(AttributeError, match="do not know terms= and common= yet"):
-        model.predict(X, return_std=True)
     assert not hasattr(model, "partial_fit")

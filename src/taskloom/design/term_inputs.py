@@ -76,6 +76,15 @@ class TermData(Value):
             return np.eye(self.n_levels)[self.codes]
         return self.descriptors[self.codes]
 
+    def times_side(self, right: Array) -> Array:
+        """``u`` of each row times a matrix (``p x k``)."""
+        return right[self.codes] if self.grouped else self.side @ right
+
+    @property
+    def dense_columns(self) -> Array:
+        """The products of features and task side (``n x rp``): predictions are these times ``W`` row by row."""
+        return (self.phi[:, :, None] * self.side[:, None, :]).reshape(len(self.phi), -1)
+
     @cached_property
     def indicator(self) -> csr_array:
         """The levels as a sparse matrix (``levels x n``), whose products are sums over the rows of each level."""
@@ -128,10 +137,8 @@ class TermInputs(Inputs):
     @cached_property
     def free_columns(self) -> Array | None:
         """The columns of the unpenalised terms, ``n x k``; ``None`` if all are penalised."""
-        free = [term for term in self.terms if term.free]
-        if not free:
-            return None
-        return np.hstack([(term.phi[:, :, None] * term.side[:, None, :]).reshape(self.n_rows, -1) for term in free])
+        free = [term.dense_columns for term in self.terms if term.free]
+        return np.hstack(free) if free else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,8 @@ class CommonPart:
     common_weights: Array | None = None  # r
     own_weights: Array | None = None  # r x T
     intercept: float = 0.0
+    structure: Any = None  # the matrix of the own part, on the side where it was learned; empty where there is none
+    on_features: bool = False  # that side
 
     @classmethod
     def of(cls, inputs: Array, seen: Observations, common: Term, model: Any) -> CommonPart:

@@ -108,8 +108,8 @@ def solved(model: Any, problem: Problem) -> Solution:
     return solution
 
 
-def term_values(model: Any, state: FittedState, X: Any) -> tuple[TableColumns, list[Array]]:
-    """What each term adds to each row of a table."""
+def checked_table(model: Any, state: FittedState, X: Any) -> TableColumns:
+    """A table with the columns of the fit."""
     table = TableColumns(X)
     _check_feature_names(model, table.X, reset=False)
     if table.n_columns != state.n_features_in_:
@@ -118,13 +118,19 @@ def term_values(model: Any, state: FittedState, X: Any) -> tuple[TableColumns, l
     if model.unseen == "raise":
         for term in state.fitted_terms:
             term.check_seen(table)
-    return table, [term.predict(table) for term in state.fitted_terms]
+    return table
+
+
+def term_values(model: Any, state: FittedState, X: Any) -> list[Array]:
+    """What each term adds to each row of a table."""
+    table = checked_table(model, state, X)
+    return [term.predict(table) for term in state.fitted_terms]
 
 
 def predict_terms_of(model: Any, state: FittedState, X: Any) -> list[Array]:
     """What each term adds: one array for each of ``terms=``; the common and the own part of ``common=``."""
     if state.fitted_terms is not None:
-        return term_values(model, state, X)[1]
+        return term_values(model, state, X)
     inputs, labels = new_inputs(model, X)
     task = position_of_tasks(state, labels, "raise" if model.unseen == "raise" else "mean")
     inputs = inputs.astype(float, copy=False)
@@ -137,7 +143,7 @@ def predict_terms_of(model: Any, state: FittedState, X: Any) -> list[Array]:
 def sum_decision(model: Any, state: FittedState, X: Any) -> Array:
     """Decision values of a sum of terms: one column; of a common part: every task at every row, or the task of each row."""
     if state.fitted_terms is not None:
-        return (float(state.intercept_[0]) + np.sum(term_values(model, state, X)[1], axis=0))[:, None]
+        return (float(state.intercept_[0]) + np.sum(term_values(model, state, X), axis=0))[:, None]
     inputs, labels = new_inputs(model, X)
     task = position_of_tasks(state, labels, "raise" if model.unseen == "raise" else "mean")
     return state.common_part.values(inputs.astype(float, copy=False), task)

@@ -45,6 +45,7 @@ class FittedTerm:
     weights: Array | None = None
     structure: Any = None  # the learned matrix, on the side where it was learned
     on_features: bool = False  # that side
+    n_added: int = 0  # levels that add_task added, at the end
 
     @cached_property
     def positions(self) -> TaskPositions:
@@ -60,8 +61,7 @@ class FittedTerm:
         if self.by is None:
             return TermRows(phi)
         if self.descriptors is not None:
-            described = zip(self.descriptors.columns, self.descriptors.encoders, strict=True)
-            return TermRows(phi, side=self.descriptors([table.descriptors(j, encoder is None) for j, encoder in described]))
+            return TermRows(phi, side=self.descriptors(self.described(table)))
         return TermRows(phi, self.positions(table.labels(self.by)))
 
     def check_seen(self, table: TableColumns) -> None:
@@ -75,6 +75,12 @@ class FittedTerm:
                 f"level {shown(labels[int(np.argmax(new))])} of column {table.name(self.by)!r} was not seen in training; with "
                 "unseen='auto' the term adds nothing there"
             )
+
+    def described(self, table: TableColumns) -> list[Array]:
+        """The columns with the descriptors."""
+        assert self.descriptors is not None
+        described = zip(self.descriptors.columns, self.descriptors.encoders, strict=True)
+        return [table.descriptors(j, encoder is None) for j, encoder in described]
 
     def predict(self, table: TableColumns) -> Array:
         """What the term adds to each row; 0 for a level that was not seen."""

@@ -64,7 +64,7 @@ def mixed_model(terms: list[DescribedTerm], rows: RowsOfFit | None, intercept: f
         return MixedModel([], None, [Coefficient(*each) for each in fitted], None, why)
     data = list(zip(terms, rows.terms, strict=True))
     n = len(rows.y)
-    X = np.hstack([np.ones((n, int(rows.fit_intercept))), *(_columns(each) for term, each in data if _is_fixed(term))])
+    X = np.hstack([np.ones((n, int(rows.fit_intercept))), *(each.dense_columns for term, each in data if _is_fixed(term))])
     parts, effects = _effects([(term, each) for term, each in data if not _is_fixed(term)])
     weight = rows.sample_weight * n / rows.sample_weight.sum()
     mean = float(weight @ rows.y) / n if rows.fit_intercept else 0.0
@@ -126,10 +126,6 @@ def _in_units(term: DescribedTerm, data: TermData) -> Array:
     return np.hstack([data.phi[:, :-1], np.ones((len(data.phi), 1))])
 
 
-def _columns(data: TermData) -> Array:
-    return (data.phi[:, :, None] * data.side[:, None, :]).reshape(len(data.phi), -1)
-
-
 def _independent(X: Array) -> Array:
     """The columns that are not in the span of those before them."""
     norms = np.linalg.norm(X, axis=0)
@@ -181,7 +177,7 @@ def _effects(data: list[tuple[DescribedTerm, TermData]]) -> tuple[list[_Part], l
         if _grouped(members[0][0]) and first.codes is not None:
             codes, phi = first.codes, np.hstack([_in_units(term, each) for term, each in members])
         else:
-            codes, phi = np.zeros(len(first.phi), dtype=int), _columns(first)
+            codes, phi = np.zeros(len(first.phi), dtype=int), first.dense_columns
         effects.append(RandomEffects(phi, codes, int(codes.max()) + 1, tuple(shapes)))
     return parts, effects
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,8 +95,11 @@ class PreparedCommon(PreparedSum):
         stack: TermStack = problem.structure  # type: ignore[assignment]
         shared, own = stack.features_of(solution.W)
         shared = np.sqrt(self.posed[0].weight) * shared[:, 0]
+        A, on_features = stack.split(solution.A)[1], isinstance(stack.variables[1], FeatureMatrix)
         part = replace(self.part, common_weights=shared, own_weights=own, intercept=float(solution.b[0]))
-        found: dict[str, Any] = {"common_part": part, "structure_": _task_matrix(problem, own, stack.split(solution.A)[1])}
+        part = replace(part, structure=A, on_features=on_features)
+        found: dict[str, Any] = {"common_part": part, "structure_": _task_matrix(problem, own, A)}
+        found["learned"] = copy.copy(self.posed[1].structure)
         total = part.coef()
         if total is None:
             found["intercept_"] = np.full(len(self.targets.tasks_), part.intercept)

@@ -1,4 +1,4 @@
-"""The data of a fit of terms, as its summary needs them: references, nothing computed."""
+"""The data of a fit of terms, as its summary and its standard deviations need them: references, nothing computed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ class RowsOfFit:
     terms: tuple[TermData, ...]
     y: Array
     sample_weight: Array
+    weight: Array  # of the objective, ``v_i``
     loss: Loss
     fit_intercept: bool
 
     @classmethod
     def of(cls, posed: list[PosedTerm], y: Array, sample_weight: Array, problem: Problem) -> RowsOfFit:
-        return cls(tuple(each.data for each in posed), y, sample_weight, problem.loss, problem.fit_intercept)
+        data = tuple(each.data for each in posed)
+        return cls(data, y, sample_weight, problem.observations.weight, problem.loss, problem.fit_intercept)

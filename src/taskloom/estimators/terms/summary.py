@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tables.layout import shown
 from ..fitted import FittedState
 from ..validation import losses_by_task
 from .described_terms import DescribedTerm, described_terms, in_words
@@ -15,6 +16,7 @@ from .text_table import rule, table, wrapped
 
 Array = np.ndarray
 SHOWN_COEFFICIENTS = 40
+SHOWN_LEVELS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +135,7 @@ def summary_of(model: Any, state: FittedState) -> Summary:
     """The summary of a fitted model."""
     terms, rows = described_terms(model, state), state.term_rows
     intercept = float(state.intercept_[0]) if state.common_part is None else state.common_part.intercept
-    is_sum = state.fitted_terms is not None or state.common_part is not None
-    found = mixed_model(terms if is_sum else [], rows, intercept) if is_sum else MixedModel([], None, [], None, _plain())
+    found = mixed_model(terms, rows, intercept) if state.is_sum else MixedModel([], None, [], None, _plain())
     n = state.n_observations if rows is None else len(rows.y)
     n = state.training.y.size if n is None and state.training is not None else n  # a loaded model
     n = n // state.n_tasks if n is not None and state.one_vs_rest else n  # every row is an observation of each class
@@ -152,7 +153,7 @@ def summary_of(model: Any, state: FittedState) -> Summary:
         found.log_likelihood,
         found.coefficients,
         _certificate(state),
-        _notes(terms, found),
+        _notes(terms, found) + _added(state),
     )
 
 
@@ -172,6 +173,16 @@ def _certificate(state: FittedState) -> str:
         return f"Certificate: {found.status}; {found.message}"
     bracket = f"the minimum is in [{found.dual:.8g}, {found.primal:.8g}]"
     return f"Certificate: {found.status}; {bracket}, relative gap {found.relative_gap:.1e}."
+
+
+def _added(state: FittedState) -> list[str]:
+    """What the summary lacks after ``add_task``."""
+    if not (state.is_sum and state.added_tasks_):
+        return []
+    names = ", ".join(map(shown, state.added_tasks_[:SHOWN_LEVELS]))
+    more = f" and {len(state.added_tasks_) - SHOWN_LEVELS} more" if len(state.added_tasks_) > SHOWN_LEVELS else ""
+    lacks = "Observations, variance components, standard errors and certificate are those of the fit."
+    return [f"Added after the fit: {names}{more}. {lacks}"]
 
 
 def _notes(terms: list[DescribedTerm], found: MixedModel) -> list[str]:

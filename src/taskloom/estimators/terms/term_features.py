@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.preprocessing import OneHotEncoder
 
-from ...features.approximate import Approximation, Landmarks
-from ...features.kernels import KernelFeatures, kernel_function, to_dense
+from ..._linalg import psd_eigh
+from ...features.approximate import Approximation, Landmarks, diagonal
+from ...features.kernels import KernelFeatures, kernel_function, row_squares, to_dense
 
 Array = np.ndarray
 MAX_EXACT_ROWS = 5000  # of a kernel; beyond that it has landmarks
 LANDMARKS = 400
+ROUNDING = 1e-10  # of ``k(x, x)``, up to which it is inside of the features
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +39,28 @@ class KernelMap:
         assert isinstance(drawn, Landmarks)
         return cls(kernel, drawn.points, drawn.root, False, given)
 
+    @property
+    def function(self) -> Any:
+        """``k(X, Z)``."""
+        return kernel_function(self.kernel, **self.parameters)
+
     def __call__(self, X: Array) -> Array:
-        return to_dense(kernel_function(self.kernel, **self.parameters)(X, self.points)) @ self.root
+        return to_dense(self.function(X, self.points)) @ self.root
+
+    def extended(self, X: Array) -> KernelMap:
+        """With more features, at the end, so that these are all of the kernel at more points, too."""
+        phi, K = self(X), to_dense(self.function(X, X))
+        s, U = psd_eigh(K - phi @ phi.T)
+        kept = s > ROUNDING * max(float(np.diag(K).max()), np.finfo(float).tiny)
+        more = U[:, kept] / np.sqrt(s[kept])
+        root = np.block([[self.root, -self.root @ (phi.T @ more)], [np.zeros((len(X), self.root.shape[1])), more]])
+        return replace(self, points=np.vstack([self.points, X]), root=root)
+
+    def outside(self, X: Array) -> Array:
+        """The part of ``k(x, x)`` that the features of each row do not have."""
+        size = diagonal(self.function, X)
+        rest = np.maximum(size - row_squares(self(X)), 0.0)
+        return np.where(rest < ROUNDING * size, 0.0, rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +83,21 @@ class InputMap:
             parts.append(np.full((len(X), 1), float(self.constant)))
         return np.hstack(parts)
 
+    def extended(self, X: Array) -> InputMap:
+        """With all features of its kernel at more points; the constant stays the last."""
+        return self if self.kernel is None else replace(self, kernel=self.kernel.extended(X))
+
+    def same_weights(self, W: Array, before: InputMap) -> Array:
+        """The weights of a function (a column for each) in these features, from those in the features of ``before``."""
+        if self.kernel is None or before.kernel is None:
+            return W
+        end, more = before.kernel.root.shape[1], self.kernel.root.shape[1] - before.kernel.root.shape[1]
+        return np.insert(W, [end] * more, 0.0, axis=0)
+
+    def outside(self, X: Array) -> Array | None:
+        """The part of ``k(x, x)`` outside of the features; ``None`` without a kernel."""
+        return None if self.kernel is None else self.kernel.outside(X)
+
 
 @dataclass(frozen=True, eq=False)
 class DescriptorMap:
@@ -78,12 +115,19 @@ class DescriptorMap:
         return plain if kernel is None else cls(columns, encoders, KernelMap.of(plain(values), kernel))
 
     def __call__(self, values: list[Array]) -> Array:
+        described = self._numbers(values)
+        return described if self.kernel is None else self.kernel(described)
+
+    def outside(self, values: list[Array]) -> Array | None:
+        """The part of ``k(u, u)`` outside of the features; ``None`` without a kernel."""
+        return None if self.kernel is None else self.kernel.outside(self._numbers(values))
+
+    def _numbers(self, values: list[Array]) -> Array:
         parts = [
             np.asarray(value, dtype=float)[:, None] if encoder is None else encoder.transform(_as_text(value))
             for value, encoder in zip(values, self.encoders, strict=True)
         ]
-        described = np.hstack(parts)
-        return described if self.kernel is None else self.kernel(described)
+        return np.hstack(parts)
 
 
 def _encoder(values: Array) -> Any:

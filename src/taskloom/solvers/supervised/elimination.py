@@ -126,28 +126,35 @@ class EliminatedSystem:
     def _columns_times(self, u: Array) -> Array:
         return np.concatenate([self.design.others.T @ u, self.E.T @ u])
 
+    @property
+    def rest(self) -> Any:
+        """The columns of what is left, the border at the end; sparse where those of the other terms are."""
+        others: Any = self.design.others
+        return hstack([others, csr_array(self.E)], format="csr") if issparse(others) else np.hstack([others, self.E])
+
+    def cross(self, X: Any) -> Any:
+        """``X_0'HX``, a row for each coefficient of the levels; sparse where the columns ``X`` are."""
+        levels: Any = self.design.levels
+        if issparse(X):
+            return levels.expanded.T @ X.multiply(self.h[:, None]).tocsr()
+        return levels.sums(self.h, X).reshape(self.design.size, X.shape[1])
+
+    def eliminated(self, C: Any) -> Any:
+        """``(I + X_0'HX_0)^-1 C``, sparse where ``C`` is."""
+        if issparse(C):
+            return self._block_diagonal @ C
+        return np.matmul(self.inverse, C.reshape(*self.inverse.shape[:2], C.shape[1])).reshape(C.shape)
+
     def _schur(self) -> Array:
         """The remaining system as a dense matrix."""
-        others: Any = self.design.others
-        S = self._sparse_schur(others) if issparse(others) else self._dense_schur(np.hstack([others, self.E]))
+        X = self.rest
+        S = X.T @ (X.multiply(self.h[:, None]).tocsr() if issparse(X) else self.h[:, None] * X)
+        if self.design.levels is not None:
+            C = self.cross(X)
+            S = S - C.T @ self.eliminated(C)
+        S = S.toarray() if issparse(S) else S
         S[np.diag_indices_from(S)] += self.ridge
         return S
-
-    def _dense_schur(self, X: Array) -> Array:
-        S = X.T @ (self.h[:, None] * X)
-        if self.design.levels is None:
-            return S
-        C = self.design.levels.sums(self.h, X)
-        return S - np.tensordot(C, np.matmul(self.inverse, C), axes=([0, 1], [0, 1]))
-
-    def _sparse_schur(self, others: Any) -> Array:
-        X = hstack([others, csr_array(self.E)], format="csr")
-        weighted = X.multiply(self.h[:, None]).tocsr()
-        S = (X.T @ weighted).toarray()
-        if self.design.levels is None:
-            return S
-        C = self.design.levels.expanded.T @ weighted
-        return S - (C.T @ (self._block_diagonal @ C)).toarray()
 
     @cached_property
     def _block_diagonal(self) -> csr_array:

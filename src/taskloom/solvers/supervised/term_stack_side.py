@@ -64,7 +64,7 @@ class TermColumns:
         """The columns of ``beta``, level by level where they are grouped, else feature by feature."""
         if self.grouped and self.shape[0] * self.shape[1] > MAX_DENSE_COLUMNS:
             return self.levels.expanded
-        side = self.term.side if self.right is None else self.term.side @ self.right
+        side = self.term.side if self.right is None else self.term.times_side(self.right)
         pairs = side[:, :, None] * self.features[:, None, :] if self.grouped else self.features[:, :, None] * side[:, None, :]
         return pairs.reshape(len(side), -1)
 
@@ -72,6 +72,22 @@ class TermColumns:
         """``beta`` from the coefficients of ``columns``."""
         k, p = self.shape
         return flat.reshape(p, k).T if self.grouped else flat.reshape(k, p)
+
+
+def largest_eliminated(metrics: list[TermColumns], n_rows: int) -> tuple[Eliminated, list[TermColumns]]:
+    """The penalised terms as one design, the largest grouping eliminated; and the terms in the order of its coefficients."""
+    penalised = [metric for metric in metrics if not metric.term.free]
+    grouped = [metric for metric in penalised if metric.grouped]
+    first = max(grouped, key=lambda metric: metric.shape[0] * metric.shape[1], default=None)
+    others = [metric for metric in penalised if metric is not first]
+    design = Eliminated(None if first is None else first.levels, joined([metric.columns for metric in others], n_rows))
+    return design, others if first is None else [first, *others]
+
+
+def joined(columns: list[Any], n_rows: int) -> Any:
+    """Columns of several terms beside each other; sparse if some are."""
+    sparse = any(issparse(each) for each in columns)
+    return hstack(columns, format="csr") if sparse else np.hstack([np.zeros((n_rows, 0)), *columns])
 
 
 class TermStackSide(Side):
@@ -116,19 +132,12 @@ class TermStackSide(Side):
 
     def _by_elimination(self, metrics: list[TermColumns]) -> Supervised:
         problem, obs = self.problem, self.problem.observations
-        penalised = [metric for metric in metrics if not metric.term.free]
-        grouped = [metric for metric in penalised if metric.grouped]
-        first = max(grouped, key=lambda metric: metric.shape[0] * metric.shape[1], default=None)
-        others = [metric for metric in penalised if metric is not first]
-        columns = [metric.columns for metric in others]
-        sparse = any(issparse(each) for each in columns)
-        joined = hstack(columns, format="csr") if sparse else np.hstack([np.zeros((problem.n_rows, 0)), *columns])
-        design = Eliminated(None if first is None else first.levels, joined)
+        design, ordered = largest_eliminated(metrics, problem.n_rows)
         loss = problem.loss.pick(np.arange(obs.y.size)[None])
         batch = Batch(loss, obs.y[None], obs.weight[None], design, self.border, self.tolerance)
         fit = newton(batch, design.start(self._dual[None]), self._ends[None])
         betas, at = {}, 0
-        for metric in ([] if first is None else [first]) + others:
+        for metric in ordered:
             size = metric.shape[0] * metric.shape[1]
             betas[id(metric)], at = metric.beta_of(fit.coef[0, at : at + size]), at + size
         self._ends = fit.b[0]
