@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -218,6 +219,7 @@ class PreparedCommon(PreparedSum):
         shared = np.sqrt(self.posed[0].weight) * shared[:, 0]
         part = replace(self.part, common_weights=shared, own_weights=own, intercept=float(solution.b[0]))
         found: dict[str, Any] = {"common_part": part, "structure_": _task_matrix(problem, own, stack.split(solution.A)[1])}
+        found["learned"] = copy(self.posed[1].structure)  # the parameter may change later
         total = part.coef()
         if total is None:
             found["intercept_"] = np.full(len(self.targets.tasks_), part.intercept)
