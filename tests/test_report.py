@@ -78,7 +78,7 @@ def made(kind):
         y = np.array(["low", "middle", "high"])[np.digitize(Y[:, 0], [-0.7, 0.7])]
         return MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=2).fit(X, y), X, y
     if kind == "search":
-        return MultiTaskRegressorCV(structures=["trace", "shared_mean"], alphas=4, cv=3).fit(X, Y), X, Y
+        return MultiTaskRegressorCV(structures=["trace", "shared_mean"], alphas=4, cv=3, common=None).fit(X, Y), X, Y
     if kind == "fallback":
         odd = np.column_stack([np.repeat(Y[:, :1], 5, axis=1), -Y[:, 0]]) + np.random.default_rng(2).normal(size=Y.shape)
         return MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1], fallback="single").fit(X, odd), X, odd
@@ -130,6 +130,9 @@ def of_terms(kind):
             table,
             y > 0,
         )
+    if kind == "search of terms":
+        terms = [terms[0], taskloom.Term("constant", by="<shop>"), taskloom.Term("constant", by="region")]
+        return MultiTaskRegressorCV(terms=terms, alphas=[0.1, 0.001], cv=2).fit(table, y), table, y
     if kind == "vanished terms":
         return MultiTaskRegressor(terms=[own, terms[2]], alpha=1e9).fit(table, y), table, y
     table = table.drop(columns="region")
@@ -165,6 +168,7 @@ KINDS = [
     "terms",
     "hostile terms",
     "terms of labels",
+    "search of terms",
     "vanished terms",
     "common",
     "common kernel",
@@ -376,11 +380,12 @@ def test_the_settings_fit_the_same_model_again(kind):
     assert np.allclose(namespace["model"].structure_, model.structure_, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["terms", "common", "common kernel", "terms of labels"])
+@pytest.mark.parametrize("kind", ["terms", "common", "common kernel", "terms of labels", "search of terms"])
 def test_the_settings_of_terms_fit_the_same_model_again(kind):
     model, X, y = made(kind)
     namespace = {"X": X, "y": y}
     exec("".join(Page(render_report(model)).text["code"][:1]), namespace)
+    assert type(namespace["model"]) is (MultiTaskRegressor if kind == "search of terms" else type(model))
     assert np.array_equal(namespace["model"].predict(X), model.predict(X))
 
 

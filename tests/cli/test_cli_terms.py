@@ -9,7 +9,7 @@ from command_line import taskloom_
 from sklearn.pipeline import make_pipeline
 
 import taskloom
-from taskloom import MultiTaskClassifier, MultiTaskRegressor, TablePreprocessor, Term, cli
+from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV, TablePreprocessor, Term, cli
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -158,3 +158,17 @@ def test_inspect_of_a_common_part_shows_tasks_and_terms(folder, capsys):
     assert "(1 + x1 + x2 + kind=mall + kind=street | shop)" in text
     assert taskloom_("inspect", folder / "plain", "--json") == 0
     assert json.loads(capsys.readouterr().out)["summary"] is None
+
+
+def test_inspect_says_what_a_search_chose(tmp_path, capsys):
+    frame, y = panel()
+    terms = [TERMS[0], Term("constant", by="shop"), TERMS[2]]
+    model = MultiTaskRegressorCV(terms=terms, alphas=[0.1], cv=2).fit(frame.drop(columns="id"), y)
+    model.save(tmp_path / "m")
+    assert taskloom_("inspect", tmp_path / "m") == 0
+    assert f"selection    {model.selection_}" in capsys.readouterr().out
+    assert taskloom_("inspect", tmp_path / "m", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    weights = [None if np.isinf(weight) else weight for weight in model.best_weights_.values()]
+    assert (list(found["weights"].values()), found["selection"]) == (weights, model.selection_)
+    assert [term["weight"] for term in found["summary"]["terms"]] == weights

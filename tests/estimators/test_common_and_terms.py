@@ -9,7 +9,6 @@ from sklearn.model_selection import GridSearchCV
 from taskloom import (
     MultiTaskClassifier,
     MultiTaskRegressor,
-    MultiTaskRegressorCV,
     Term,
     compare_to_single_task,
     stability,
@@ -253,7 +252,6 @@ def test_what_does_not_know_terms_yet_says_so():
         lambda: model.explain("s0"),
         lambda: stability(model, X, y),
         lambda: compare_to_single_task(model, X, y),
-        lambda: MultiTaskRegressorCV(common=True, task_column="shop").fit(X, y),
     ):
         with pytest.raises(ValueError, match="does not know common= yet"):
             what()

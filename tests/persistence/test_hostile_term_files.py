@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process.kernels import RBF
 
 import taskloom
-from taskloom import ModelFileError, MultiTaskRegressor, Term
+from taskloom import ModelFileError, MultiTaskRegressor, MultiTaskRegressorCV, Term
 from taskloom.persistence import archive, limits
 
 pytest.importorskip("safetensors")
@@ -39,7 +39,8 @@ MODELS = {
     "linear": lambda: MultiTaskRegressor(common=True, task_column="shop", alpha=0.1).fit(FRAME[["p", "q", "shop"]], y),
     "plain": lambda: MultiTaskRegressor(task_column="shop", alpha=0.1).fit(FRAME[["p", "q", "shop"]], y),
 }
-ROWS = {"terms": FRAME, **dict.fromkeys(("common", "linear", "plain"), FRAME[["p", "q", "shop"]])}
+MODELS["search"] = lambda: MultiTaskRegressorCV(terms=[Term("constant", by="shop")], alphas=[0.1], cv=2).fit(FRAME, y)
+ROWS = {"terms": FRAME, "search": FRAME, **dict.fromkeys(("common", "linear", "plain"), FRAME[["p", "q", "shop"]])}
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +232,11 @@ FORGERIES = {
     "other coefficients": ("linear", swap("fitted", "coef_", make=lambda C: C[:, :-1])),
     "no structure of the tasks": ("linear", lambda tree, arrays: tree["fitted"].pop("structure_")),
     "no learned structure": ("linear", lambda tree, arrays: tree["fitted"].pop("_learned")),
+    # of a search
+    "a weight of nothing": ("search", lambda tree, arrays: tree["fitted"]["best_weights_"]["items"][0].__setitem__(1, 0.0)),
+    "weights that are none": ("search", put("fitted", "best_weights_", value=[1.0])),
+    "a choice that is none": ("search", put("fitted", "selection_", value=5)),
+    "a search for terms that has none": ("search", put("params", "terms", value=None)),
     # of the rows of the fit
     "rows that are none": ("terms", put("rows", value=[1])),
     "rows of a plain model": ("plain", lambda tree, arrays: tree.update(rows=tree["training"])),

@@ -12,7 +12,15 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.pipeline import make_pipeline
 
 import taskloom
-from taskloom import ModelFileError, MultiTaskClassifier, MultiTaskRegressor, TablePreprocessor, Term, structures
+from taskloom import (
+    ModelFileError,
+    MultiTaskClassifier,
+    MultiTaskRegressor,
+    MultiTaskRegressorCV,
+    TablePreprocessor,
+    Term,
+    structures,
+)
 
 pytest.importorskip("safetensors")
 
@@ -157,6 +165,31 @@ def test_classifiers_come_back(kind, name, tmp_path):
     model, X = fitted(kind, name, MultiTaskClassifier)
     assert everything(again(model, tmp_path / "m"), X) == everything(model, X)
     assert set(np.ravel(model.predict(X))) <= {"high", "low"}
+
+
+SEARCHES = {
+    "terms": {"terms": [FREE, Term("constant", by="shop"), REGION]},
+    "common": {"common": "rbf", "task_column": "shop"},
+    "perhaps a common part": {"structures": ["independent", "trace"], "task_column": "shop"},
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_searches_come_back_with_what_they_chose(name, tmp_path):
+    frame, y = panel()
+    X = frame if name == "terms" else frame[[*INPUTS, "shop"]]
+    model = MultiTaskRegressorCV(alphas=[0.1, 0.001], cv=2, **SEARCHES[name]).fit(X, y)
+    twin = again(model, tmp_path / "m")
+    new = unseen(frame)[X.columns]
+    assert bits([twin.predict(new), twin.coef_frame() if name == "terms" else 0]) == bits(
+        [model.predict(new), model.coef_frame() if name == "terms" else 0]
+    )
+    for attribute in ("best_weights_", "selection_", "alpha_", "best_score_", "n_splits_"):
+        assert getattr(twin, attribute, None) == getattr(model, attribute, None)
+    for attribute in ("best_params_", "cv_results_", "best_structure_"):
+        assert repr(getattr(twin, attribute, None)) == repr(getattr(model, attribute, None))
+    assert hasattr(model, "best_weights_") == model._state.is_sum
+    assert str(twin.summary()) == str(model.summary())
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     from sklearn.pipeline import Pipeline
 
     from ..estimators import load
-    from ..estimators.inspection.model_facts import chosen_alpha, chosen_structure, has_terms
+    from ..estimators.inspection.model_facts import chosen_alpha, chosen_structure
     from ..persistence import read
     from ..report.settings import changed_parameters
     from ..tables.preprocessing import TablePreprocessor
@@ -35,7 +35,7 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     shown = tasks if all_tasks else tasks[:20]
     more = f", ... {len(tasks) - 20} more (--all-tasks)" if len(shown) < len(tasks) else ""
     names = ", ".join(map(plain, shown)) + more
-    summary = estimator.summary() if has_terms(estimator) else None
+    summary = estimator.summary() if estimator._state.is_sum else None
     only_terms = estimator._state.fitted_terms is not None
     structure, alpha = None if only_terms else repr(chosen_structure(estimator)), chosen_alpha(estimator)
     classes: Any = getattr(estimator, "classes_", None)
@@ -46,6 +46,7 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
         ("alpha", f"{alpha:.6g}"),
         ("inputs", _inputs(before, preprocessor, estimator)),
         *([("classes", ", ".join(map(plain, classes)))] if hasattr(classes, "shape") else []),
+        *([("selection", estimator.selection_)] if hasattr(estimator, "selection_") else []),
         ("settings", ", ".join(f"{name}={value}" for name, value in changed.items()) or "all defaults"),
         ("certificate", certificate.message),
         ("", f"primal {certificate.primal:.10g}, dual {certificate.dual:.10g}, duality gap {certificate.gap:.3g}"),
@@ -66,6 +67,8 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
             "structure": structure,
             "alpha": alpha,
             "settings": changed,
+            "selection": getattr(estimator, "selection_", None),
+            "weights": getattr(estimator, "best_weights_", None),
             "certificate": vars(certificate),
             "numeric": None if preprocessor is None else list(preprocessor.numeric_),
             "categorical": None if preprocessor is None else list(preprocessor.levels_),

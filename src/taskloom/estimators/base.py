@@ -259,7 +259,9 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _decision(self, X):
         """Predicted values, ``n x T`` or one for each row of a long table."""
         state = self._fitted()
-        if state.fitted_terms is not None or state.common_part is not None:
+        if state.decision_values is not None:  # of the test rows of a fold
+            return state.decision_values
+        if state.is_sum:
             return sum_decision(self, state, X)
         return decision_values(state, *new_rows(self, state, X), getattr(self, "device", None))
 
@@ -279,7 +281,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             For each term ``(n_samples, n_tasks)``, or ``(n_samples,)`` for a long table and for ``terms=``.
         """
         state = self._fitted()
-        if is_sum(self):
+        if state.is_sum:
             return predict_terms_of(self, state, X)
         if not state.kernel.several:
             raise ValueError(f"predict_terms needs a list of kernels, got kernel={self.kernel!r}")

@@ -186,6 +186,11 @@ class FittedState(InputColumns, TargetInfo):
         return len(self.tasks_)
 
     @property
+    def is_sum(self) -> bool:
+        """Whether the predictor is a sum of terms, or has a common part."""
+        return self.fitted_terms is not None or self.common_part is not None
+
+    @property
     def weights(self) -> Any:
         """The tasks' weights in units of standardized targets, if the model is linear in its (mapped) inputs."""
         return None if self.coef_ is None else self.coef_.astype(float) / self.scale.std[:, None]

@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
     check_consistent_length,
 )
 
+from .._component import warn
 from ..design import Observations
 from ..losses import Loss, as_loss
 from ..structures import as_structure
@@ -137,7 +138,17 @@ def new_inputs(model: Any, X: Any) -> tuple[Any, Array | None]:
 def new_rows(model: Any, known: TargetInfo, X: Any) -> tuple[Any, Any]:
     """Inputs for a fitted model, and the position of the task of each row of a long table."""
     inputs, labels = new_inputs(model, X)
-    return inputs, position_of_tasks(known, labels, model.unseen)
+    if not (model.unseen == "auto" and getattr(model, "means_for_unseen", False)):
+        return inputs, position_of_tasks(known, labels, model.unseen)
+    task = position_of_tasks(known, labels, "mean")
+    if task is not None and (task < 0).any():
+        unknown = shown(labels[int(np.argmax(task < 0))])  # type: ignore[index]
+        warn(
+            f"task {unknown} was not seen in training, and the model has no common part: it gets the mean of the tasks; set "
+            'unseen="mean" to accept that, or unseen="raise"',
+            UserWarning,
+        )
+    return inputs, task
 
 
 def position_of_tasks(known: TargetInfo, labels: Array | None, unseen: str) -> Any:

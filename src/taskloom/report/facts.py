@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators.inspection.model_facts import chosen_alpha, has_terms, labelled_tasks, observed_targets, one_target
+from ..estimators.inspection.model_facts import chosen_alpha, labelled_tasks, observed_targets, one_target
 from ..estimators.inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
 from ..estimators.terms.summary import Summary
 from ..labels import display_names
@@ -130,13 +130,13 @@ def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Fac
         contributions=_contributions(model),
         gains=None if transfer is None else Gains(transfer),
         data=None if y is None else _describe(model, X, y),
-        summary=model.summary() if has_terms(model) else None,
+        summary=model.summary() if model._state.is_sum else None,
     )
 
 
 def _is_related(model: Any) -> bool:
     """Whether a page shows correlations of tasks: ``terms=`` has none, and a common part goes with too many tasks for them."""
-    return model._state.fitted_terms is None and not (has_terms(model) and isinstance(model.structure_, FactoredStructure))
+    return model._state.fitted_terms is None and not (model._state.is_sum and isinstance(model.structure_, FactoredStructure))
 
 
 def _relations(model: Any) -> dict[str, Any]:

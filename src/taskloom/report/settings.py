@@ -20,11 +20,10 @@ def reproduce(facts: Facts, preprocessor: Any = None) -> str:
     changed = changed_parameters(model)
     parts = [_code(type(model).__name__, changed, _fit(model))]
     if hasattr(model, "alpha_"):
-        plain = type(model)._plain_class
+        plain, chosen = type(model)._plain_class, model.best_params_
         allowed = plain._get_param_names()
-        shared = {name: value for name, value in changed.items() if name in allowed and name != "structure"}
-        chosen = {} if facts.only_terms else {"structure": facts.structures[0]}
-        settings = {**chosen, "alpha": facts.alpha, **shared}
+        shared = {name: value for name, value in changed.items() if name in allowed and name not in chosen}
+        settings = {**chosen, **shared}
         parts.append("# the chosen model, without the search\n" + _code(plain.__name__, settings, _fit(model)))
     body = "\n\n".join(parts)
     names = sorted({type(model).__name__, getattr(type(model), "_plain_class", type(model)).__name__})

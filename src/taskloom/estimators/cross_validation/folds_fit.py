@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut
@@ -17,6 +18,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..._component import warn
+from ...design import Observations
 from ...features.kernels import LinearFeatures
 from ...metrics import mean_score
 from ...problem import Problem
@@ -29,7 +31,9 @@ from ...uncertainty.leave_one_out import leave_one_out
 from ..base import MultiTaskEstimator
 from ..decision import own_task
 from ..fitted import FittedState, Prepared, with_state
+from ..terms.prepared_sum import PreparedSum
 from ..validation import described, new_rows
+from .explained_loss import ExplainedLoss
 from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, check_left, make_folds
 
@@ -51,6 +55,8 @@ class CVData:
     n_jobs: int | None = None
     random_state: Any = None
     variance: dict[Any, float] | None = None  # of each task's targets, over all data and in their units
+    explained: ExplainedLoss | None = None  # the score by default, where sums of terms are candidates
+    folds: list[Split] | None = None  # made before, for several kinds of candidates
 
     @property
     def leaves_one_out(self) -> bool:
@@ -67,8 +73,9 @@ class CVData:
 class FoldScorer:
     """Scores decision values of the same rows, for one alpha after the other."""
 
-    def __init__(self, cv_data: CVData, data: Prepared, X: Any, y: Any, weight: Array | None):
+    def __init__(self, cv_data: CVData, data: Prepared | PreparedSum, X: Any, y: Any, weight: Array | None):
         self.model, self.scoring, self.variance = cv_data.estimator, cv_data.scoring, cv_data.variance
+        self.explained = None if self.scoring is not None else cv_data.explained
         self.data, self.X, self.y, self.weight = data, X, y, weight
         own = self.scoring is None or (isinstance(self.scoring, str) and self.scoring == "steady")
         self.scorer = None if own else check_scoring(self.model, self.scoring)
@@ -83,6 +90,8 @@ class FoldScorer:
             steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
         else:
             by_task = steady = self._with_values(values).score_per_task(self.X, self.y, self.weight)
+        if self.explained is not None and self.quick is not None:
+            return self.explained(self.quick, values[self.seen]), steady
         if self.scorer is None:
             return mean_score(by_task if self.scoring is None else steady), steady
         options = {} if self.weight is None else {"sample_weight": self.weight}
@@ -148,14 +157,23 @@ class Fold:
 
     def values(self, solution: Solution) -> Array:
         """The decision values of the test rows, for a solution of ``under``."""
-        scale = self.data.scale
-        b = solution.b if self.form is None else self.form.basis.inputs.y_mean
-        return own_task(np.asarray(self.phi @ solution.W + b) * scale.std + scale.mean, self.task)
+        scale, task = self.data.scale, self.task
+        b = np.asarray(solution.b if self.form is None else self.form.basis.inputs.y_mean)
+        if task is None or (task < 0).any() or issparse(self.phi):
+            return own_task(np.asarray(self.phi @ solution.W + b) * scale.std + scale.mean, task)
+        own = np.einsum("ij,ij->i", self.phi, solution.W.T[task]) + b[task]  # never every task at every row
+        return own * scale.std[task] + scale.mean[task]
 
 
 def single_task_candidate(model: MultiTaskEstimator, data: Prepared) -> Candidate:
     """Single-task models, to compare with."""
     return Candidate(Independent(), strength_grid(model._under(Independent(), data), N_SINGLE_TASK_ALPHAS))
+
+
+def variance_by_task(seen: Observations, tasks: Array, std: Array) -> dict[Any, float]:
+    """The variance of all targets of each task, in their units."""
+    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * std**2
+    return dict(zip(tasks.tolist(), variance.tolist(), strict=True))
 
 
 def cross_validate(
@@ -166,10 +184,9 @@ def cross_validate(
     if cv_data.leaves_one_out:
         _leave_one_out(cv_data, data, candidates)
         return n_rows, n_rows
-    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * data.scale.std**2
-    cv_data.variance = dict(zip(tasks.tolist(), variance.tolist(), strict=True))
+    cv_data.variance = variance_by_task(seen, tasks, data.scale.std)
     labelled = model._labelled(data.targets)
-    folds = make_folds(cv_data, seen, n_rows, labelled)
+    folds = make_folds(cv_data, seen, n_rows, labelled) if cv_data.folds is None else cv_data.folds
     if model.unseen != "mean" or model.task_column is None:
         check_folds(folds, seen, n_rows, tasks, labelled)
     runs = Parallel(n_jobs=cv_data.n_jobs, prefer="threads", return_as="generator")(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ...problem.solution import Solution
-from ...structures import Structure
 from ...structures.factored_matrix import FactoredStructure
 from ..target_encoding import objects
 
@@ -19,7 +18,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class FoldResult:
-    """Results of one fold for one candidate; every list has one entry for each alpha."""
+    """Results of one fold for one candidate; every list has one entry for each setting (an alpha, or alpha and weights)."""
 
     scores: Array
     by_task: list[dict[Any, float]]
@@ -30,17 +29,30 @@ class FoldResult:
     def of(cls, scored: Iterable[tuple[float, dict]], seconds: float, solutions: Sequence[Solution] = ()) -> FoldResult:
         """From the scores at each alpha; solutions are kept without weights and dual point, which are as large as the data."""
         scores, by_task = zip(*scored, strict=True)
-        slim = [replace(solution, W=np.zeros(0), G=np.zeros(0), Z=None) for solution in solutions]
-        return cls(np.array(scores), list(by_task), np.full(len(scores), seconds / len(scores)), slim)
+        return cls(np.array(scores), list(by_task), np.full(len(scores), seconds / len(scores)), list(map(slim, solutions)))
+
+
+def slim(solution: Solution) -> Solution:
+    """A solution without weights and dual point, which are as large as the data."""
+    return replace(solution, W=np.zeros(0), G=np.zeros(0), Z=None)
 
 
 @dataclass(eq=False)
 class Candidate:
     """A structure with its values of alpha, largest first, and the results of its folds."""
 
-    structure: Structure
+    structure: Any
     alphas: Array
     folds: list[FoldResult] = field(default_factory=list)
+
+    def params(self, k: int) -> dict[str, Any]:
+        """The parameters of the plain estimator for a setting."""
+        return {"structure": self.structure, "alpha": float(self.alphas[k])}
+
+    @property
+    def path_settings(self) -> Array:
+        """The settings of ``path_``, by falling alpha."""
+        return np.arange(len(self.alphas))
 
     @property
     def scores(self) -> Array:
@@ -80,6 +92,8 @@ class SearchResult:
     path_: dict[str, Array] | None = None
     transfer_: Any = None
     fallback_tasks_: Array | None = None
+    best_weights_: dict[str, float] | None = None  # of terms
+    selection_: str | None = None
 
 
 def transfer_table(single_task: Candidate, multi_task: Candidate, tasks: list[Any]) -> dict[str, Array]:
@@ -101,14 +115,15 @@ def transfer_table(single_task: Candidate, multi_task: Candidate, tasks: list[An
 
 
 def results_table(candidates: list[Candidate]) -> dict[str, Any]:
-    """``cv_results_`` in the columns of ``GridSearchCV``."""
+    """``cv_results_`` in the columns of ``GridSearchCV``; a parameter that a candidate does not have is ``None``."""
     scores = np.concatenate([candidate.scores for candidate in candidates], axis=1)  # folds x settings
-    params = [{"structure": c.structure, "alpha": float(alpha)} for c in candidates for alpha in c.alphas]
+    params = [candidate.params(k) for candidate in candidates for k in range(len(candidate.alphas))]
+    names = dict.fromkeys(name for setting in params for name in setting)
     mean = scores.mean(axis=0)
     order = np.where(np.isnan(mean), -np.inf, mean)
     return {
         "params": params,
-        "param_structure": objects([setting["structure"] for setting in params]),
+        **{f"param_{name}": objects([setting.get(name) for setting in params]) for name in names if name != "alpha"},
         "param_alpha": np.array([setting["alpha"] for setting in params]),
         **{f"split{k}_test_score": row for k, row in enumerate(scores)},
         "mean_test_score": mean,
@@ -127,19 +142,23 @@ def _worst_gap(candidate: Candidate) -> Array:
 
 def path_table(candidate: Candidate) -> dict[str, Array]:
     """The path of a candidate: scores over the folds, and the mean spectrum of the learned structures."""
-    scores = candidate.scores
+    some = candidate.path_settings
+    scores = candidate.scores[:, some]
     error = scores.std(axis=0, ddof=1) if len(scores) > 1 else np.full(scores.shape[1], np.nan)
     path = {
-        "alphas": candidate.alphas,
+        "alphas": candidate.alphas[some],
         "score": scores.mean(axis=0),
         "standard_error": error / np.sqrt(len(scores)),
-        "relative_gap": _worst_gap(candidate),
+        "relative_gap": _worst_gap(candidate)[some],
     }
-    widest = max((len(solution.A) for fold in candidate.folds for solution in fold.solutions), default=0)
-    spectra = candidate.over_folds(lambda solution: _spectrum(solution.A, widest))
-    if spectra.size:
+    if not any(fold.solutions for fold in candidate.folds):
+        return path
+    path["n_iter"] = candidate.over_folds(lambda solution: solution.n_iter).mean(axis=0)[some]
+    A = candidate.folds[0].solutions[0].A
+    if isinstance(A, FactoredStructure) or A.ndim == 2:  # one structure, not those of a sum
+        widest = max((len(solution.A) for fold in candidate.folds for solution in fold.solutions), default=0)
+        spectra = candidate.over_folds(lambda solution: _spectrum(solution.A, widest))
         path["spectrum"] = np.nanmean(spectra, axis=0)
-        path["n_iter"] = candidate.over_folds(lambda solution: solution.n_iter).mean(axis=0)
     return path
 
 

@@ -7,7 +7,6 @@ have the names of ``GridSearchCV``.
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -20,19 +19,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._component import warn
 from ...problem import Problem
-from ...solvers import solve, strength_grid
+from ...solvers import strength_grid
 from ...structures import Structure
-from ...tables.layout import as_table, shown
+from ...tables.layout import as_table
 from ..base import MultiTaskEstimator
 from ..callbacks import Watch, with_callbacks
-from ..decision import cross_kernel
-from ..fitted import FittedState, Prepared, show_fields
-from ..state_of_fit import fitted_state
-from ..target_encoding import objects
-from ..terms.fit_sum import refuse_sum
+from ..fitted import show_fields
 from ..validation import as_structures, names_its_class
-from .folds_fit import CVData, cross_validate, single_task_candidate
-from .results import Candidate, SearchResult, path_table, results_table, transfer_table
+from .folds_fit import cross_validate
+from .plain_models import PlainModels, noted
+from .results import SearchResult, path_table, results_table
+from .sum_models import SumModels, sentence, sum_models
+from .sum_search import SumCandidate
 
 Array = np.ndarray
 
@@ -54,6 +52,7 @@ class CrossValidated(MultiTaskEstimator):
 
     _plain_class: ClassVar[type[MultiTaskEstimator]]
     _search: SearchResult
+    means_for_unseen: ClassVar[bool] = True  # under unseen="auto", without a common part
 
     @names_its_class
     @with_callbacks
@@ -76,50 +75,43 @@ class CrossValidated(MultiTaskEstimator):
             The model with the best setting, fitted to all data.
         """
         self._validate_params()
-        refuse_sum(self, f"{type(self).__name__} (search with GridSearchCV over the plain estimator)")
         if self.task_column is not None and self.kernel == "precomputed":
             raise ValueError(
                 'a kernel matrix with a task column cannot be split by rows and columns: pass the kernel itself (kernel="rbf" '
                 "or a function of X), or y as one column for each task, with NaN, and no task_column"
             )
         X, y = indexable(as_table(X), as_table(y))
+        settings = (X, y, sample_weight, self.scoring, self.cv, groups, self.n_jobs, self.random_state)
         structures = self._candidates()
-        # the candidate that decides how features are made: one on the features needs the columns of X unchanged
-        first = next((each for each in structures if getattr(each, "keeps_columns", False)), structures[0])
-        model = self._plain(first)
-        cv_data = CVData(model, X, y, sample_weight, self.scoring, self.cv, groups, self.n_jobs, self.random_state)
-        if self.fallback is not None and cv_data.leaves_one_out:
-            raise ValueError(
-                'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5'
-            )
-        data = model._prepare(X, y, sample_weight)
-        candidates = [Candidate(structure, self._alphas(model._under(structure, data))) for structure in structures]
-        single_task = single_task_candidate(model, data)
+        sums, why_none = sum_models(self, structures, settings)
+        plain = self._plain_models(structures, settings, sums)
         watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
-        n_splits, n_folds = self._cross_validate(cv_data, data, [*candidates, single_task], watch)
+        done = self._cross_validate(plain, sums, watch and watch.part("cross-validation", None))
+        candidates = [each for models in (plain, sums) if models for each in models.candidates if each.folds]
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
         refit = watch and watch.part("refit", self.max_iter)
-        state = _refitted(model, data, chosen, refit)
-        if n_splits < n_folds:
-            note = f"The search was interrupted after {n_splits} of {n_folds} folds, and chose by these."
-            state = _noted(state, note)
+        owner: Any = sums if isinstance(chosen, SumCandidate) else plain
+        state = owner.refitted(chosen, refit)
+        if note := _interrupted(done, sums):
+            state = noted(state, note)
             warn(note, ConvergenceWarning)
-        tasks = [0] if data.targets.one_vs_rest else data.targets.tasks_.tolist()
         search = SearchResult(
             alpha_=float(chosen.alphas[chosen.best]),
             best_structure_=chosen.structure,
             best_score_=float(chosen.mean[chosen.best]),
-            n_splits_=n_splits,
+            n_splits_=done[0],
             cv_results_=results_table(candidates),
             path_=path_table(chosen),
-            transfer_=transfer_table(single_task, chosen, tasks) | {"model": objects(["together"] * len(tasks))},
+            transfer_=plain.comparison(chosen) if plain and plain.single_task.folds else None,
+            best_weights_=chosen.weights[chosen.best] if isinstance(chosen, SumCandidate) else None,
+            selection_=sentence(chosen, candidates, done[0], why_none),
         )
-        if self.fallback == "single":
-            state, search = _with_fallback(model, data, single_task, state, search)
+        if self.fallback == "single" and plain is not None:
+            state, search = plain.with_fallback(state, search)
         self.__dict__.update(_state=state, _search=search)  # at once: an interrupt or another thread must not part them
-        for part in (refit, watch):
-            if part is not None:
-                part.end(dict)
+        for each in (refit, watch):
+            if each is not None:
+                each.end(dict)
         return self
 
     @property
@@ -129,22 +121,48 @@ class CrossValidated(MultiTaskEstimator):
 
     @property
     def best_params_(self) -> dict[str, Any]:
-        """The chosen structure and alpha, as in ``GridSearchCV``."""
-        return {"structure": self.best_structure_, "alpha": self.alpha_}
+        """The chosen parameters of the plain estimator, as in ``GridSearchCV``."""
+        state, search = self._fitted(), self._search
+        if state.fitted_terms is not None:
+            return {"alpha": search.alpha_, "terms": [fitted.term for fitted in state.fitted_terms]}
+        chosen = {"structure": search.best_structure_, "alpha": search.alpha_}
+        return chosen | ({} if state.common_part is None else state.common_part.parameters)
 
-    def _cross_validate(self, cv_data, data, candidates, watch) -> tuple[int, int]:
-        """Score every candidate; returns the number of complete folds, and of all folds."""
-        folds = watch and watch.part("cross-validation", None)
+    def _plain_models(self, structures: list, settings: tuple, sums: SumModels | None) -> PlainModels | None:
+        """The candidates without a common part; with one that was asked for, single-task models to compare with."""
+        if self.terms is not None:
+            return None
+        try:
+            plain = PlainModels.of(self, structures, settings)
+        except ValueError:  # such as tasks of one class: with a common part there is a minimiser all the same
+            if sums is None:
+                raise
+            return None
+        if not (sums is None or (isinstance(self.common, str) and self.common == "auto")):
+            plain.candidates.clear()
+        return plain
+
+    def _cross_validate(self, plain: PlainModels | None, sums: SumModels | None, watch: Watch | None) -> tuple[int, int]:
+        """Score every candidate on the same folds; returns the number of complete folds, and of all folds."""
 
         def report(fold: int, n_folds: int, best: float) -> None:
             if self.verbose:
                 sys.stdout.write(f"fold {fold} of {n_folds}: best score {best:.4g}\n")
-            if folds is not None:
-                folds.part("fold").end()
+            if watch is not None:
+                watch.part("fold").end()
 
-        done = cross_validate(cv_data, data, candidates, report)
-        if folds is not None:
-            folds.end()
+        done = (0, 0)
+        if sums is not None:
+            folds = sums.make_folds()
+            done = (len(folds), len(folds))
+            if plain is not None:
+                plain.cv_data.folds, plain.cv_data.explained = folds, sums.cv_data.explained
+        if plain is not None:
+            done = cross_validate(plain.cv_data, plain.data, [*plain.candidates, plain.single_task], report)
+        if sums is not None and done[0] == done[1]:
+            sums.search(lambda: watch is not None and watch.part("setting").end())
+        if watch is not None:
+            watch.end(dict)
         return done
 
     # --- candidates ------------------------------------------------------------------------------------------
@@ -160,67 +178,35 @@ class CrossValidated(MultiTaskEstimator):
 
     def _alphas(self, problem: Problem) -> Array:
         """The values of alpha of a candidate, largest first: given, or a grid computed from the data."""
-        if isinstance(self.alphas, Integral):
-            return strength_grid(problem, int(self.alphas))
+        return strength_grid(problem, int(self.alphas)) if isinstance(self.alphas, Integral) else self._given_alphas()
+
+    def _given_alphas(self) -> Array:
         alphas: Array = np.unique(np.asarray(self.alphas, dtype=np.float64))[::-1]
         if not (alphas.size > 0 and bool(np.isfinite(alphas).all()) and bool((alphas > 0).all())):
             raise ValueError(f"alphas must be a whole number or positive numbers, got {self.alphas!r}")
         return alphas
 
-    def _plain(self, structure: Structure, **chosen: Any) -> MultiTaskEstimator:
-        """The estimator without cross-validation."""
+    def _plain(self, **chosen: Any) -> MultiTaskEstimator:
+        """The estimator without cross-validation; as a plain one with a task column predicts tasks that were not seen."""
         mine = self.get_params(deep=False)
         names = self._plain_class._get_param_names()
-        options = {name: mine[name] for name in names if name in mine and name not in ("structure", "verbose")}
-        return clone(self._plain_class(clone(structure, safe=False), **options, **chosen))
+        options = {name: mine[name] for name in names if name in mine and name != "verbose"} | {"common": None} | chosen
+        if self.unseen == "auto" and self.task_column is not None:
+            options["unseen"] = "mean"
+        return clone(self._plain_class(**{name: clone(value, safe=False) for name, value in options.items()}))
 
     def _chosen(self) -> MultiTaskEstimator:
-        """... with the chosen alpha and structure."""
-        return self._plain(self._search.best_structure_, alpha=self._search.alpha_)
+        """... with what the search chose."""
+        return self._plain(**self.best_params_)
 
 
-# --- refit ---------------------------------------------------------------------------------------------------------
-
-
-def _refitted(model: MultiTaskEstimator, data: Prepared, chosen: Candidate, watch: Watch | None = None) -> FittedState:
-    """The fit of all data with a candidate at its best alpha."""
-    data = replace(data, problem=model._under(chosen.structure, data).at(float(chosen.alphas[chosen.best])))
-    solution = solve(data.problem, model.solver, **model._settings(data, watch))
-    return fitted_state(data, solution, model.tol)
-
-
-def _noted(state: FittedState, note: str) -> FittedState:
-    """The state with a note in the message of the certificate."""
-    return replace(state, certificate_=replace(state.certificate_, message=f"{state.certificate_.message} {note}"))
-
-
-def _with_fallback(
-    model: MultiTaskEstimator, data: Prepared, single_task: Candidate, state: FittedState, search: SearchResult
-) -> tuple[FittedState, SearchResult]:
-    """Give tasks whose gain is negative by more than one standard error their single-task models."""
-    if state.one_vs_rest:
-        raise ValueError("fallback is for tasks; here the tasks are the classes of one target")
-    if state.kernel.several:
-        raise ValueError("fallback needs one kernel, got a list")
-    transfer = search.transfer_
-    hurt = np.flatnonzero(transfer["gain"] < -transfer["standard_error"])  # NaN compares as False
-    search = replace(search, fallback_tasks_=state.tasks_[hurt])
-    if hurt.size == 0:
-        return state, search
-    single = _refitted(model, data, single_task)
-    mine = np.isin(np.arange(state.n_tasks), hurt)
-    found: dict[str, Any] = {"intercept_": np.where(mine, single.intercept_, state.intercept_).astype(state.dtype)}
-    if state.coef_ is not None:
-        found["coef_"] = np.where(mine[:, None], np.asarray(single.coef_), state.coef_).astype(state.dtype)
-    else:
-        found["dual_coef_"] = np.where(mine, single.dual_coef_, state.dual_coef_).astype(state.dtype)
-        C = found["dual_coef_"].astype(float) / data.scale.std
-        found["inner_products"] = C.T @ cross_kernel(state, state.X_fit_) @ C
-    named = ", ".join(map(shown, state.tasks_[hurt][:5])) + (", ..." if hurt.size > 5 else "")
-    note = f"This is the joint fit; {hurt.size} of {state.n_tasks} tasks fell back to a model of their own ({named})."
-    # contributions are those of the joint weights; the joint posterior does not describe these tasks
-    state = replace(_noted(state, note), stored_contributions=state.contributions, training=None, **found)
-    return state, replace(search, transfer_=transfer | {"model": np.where(mine, "alone", "together").astype(object)})
+def _interrupted(done: tuple[int, int], sums: SumModels | None) -> str:
+    """What an interrupted search chose by; empty if it was not."""
+    if done[0] < done[1]:
+        return f"The search was interrupted after {done[0]} of {done[1]} folds, and chose by these."
+    if sums is not None and sums.interrupted:
+        return "The search was interrupted, and chose by the settings that were tried on all folds."
+    return ""
 
 
 show_fields(CrossValidated, SearchResult, "_search")

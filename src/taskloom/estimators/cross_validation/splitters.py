@@ -14,11 +14,14 @@ from ...tables.task_folds import Split, task_folds
 Array = np.ndarray
 
 
-def make_folds(plan: Any, seen: Observations, n_rows: int, labelled: Array) -> list[Split]:
-    """The folds that ``cv`` stands for; ``None`` and whole numbers are stratified over tasks (and classes of labelled ones)."""
+def make_folds(plan: Any, seen: Observations, n_rows: int, labelled: Array, group: Array | None = None) -> list[Split]:
+    """The folds that ``cv`` stands for; ``None`` and whole numbers are stratified over tasks (and classes of labelled ones).
+
+    ``group`` has a number for each observation, to be stratified over in place of tasks.
+    """
     cv = plan.cv
     if cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)):
-        stratum = seen.task * 2 + (labelled[seen.task] & (seen.y > 0))
+        stratum = (seen.task if group is None else group) * 2 + (labelled[seen.task] & (seen.y > 0))
         return task_folds(n_rows, seen.row, stratum, 5 if cv is None else int(cv), plan.random_state)
     splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(plan.X, plan.y, plan.groups)]
     if len(splits) == 0:

@@ -19,11 +19,6 @@ def one_target(model: Any) -> bool:
     return bool(model._state.one_vs_rest)
 
 
-def has_terms(model: Any) -> bool:
-    """Whether the model is a sum of terms, or has a common part."""
-    return model._state.fitted_terms is not None or model._state.common_part is not None
-
-
 def chosen_structure(model: Any) -> Structure:
     """The structure of the fit, or the one that a search chose."""
     return getattr(model, "best_structure_", None) or model._state.learned

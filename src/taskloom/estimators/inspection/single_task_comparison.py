@@ -66,10 +66,13 @@ def compare_to_single_task(
             f"compare_to_single_task needs a taskloom estimator, got {type(model).__name__}; of a pipeline, give pipe[-1], "
             "and for X what pipe[:-1].transform(X) gives"
         )
-    refuse_sum(model, "compare_to_single_task")
+    if not isinstance(model, CrossValidated) or model.terms is not None:
+        refuse_sum(model, "compare_to_single_task")
     if isinstance(model, CrossValidated):
         search = clone(model).set_params(fallback=None, n_jobs=n_jobs, **({} if cv is None else {"cv": cv}))
-        found = search.fit(X, y, sample_weight, groups).transfer_
+        found = getattr(search.fit(X, y, sample_weight, groups), "transfer_", None)
+        if found is None:
+            raise ValueError("single-task models are not possible: a task, or its part of a fold, has one class only")
         return {name: column for name, column in found.items() if name != "model"}
     X, y = indexable(as_table(X), as_table(y))
     cv_data = CVData(clone(model), X, y, sample_weight, None, cv, groups, n_jobs, model.random_state)

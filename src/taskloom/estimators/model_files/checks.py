@@ -161,6 +161,9 @@ def _check_tables(found: dict[str, Any], search: dict[str, Any]) -> None:
     history = found.get("history_", {})
     lengths = {len(column) if isinstance(column, np.ndarray) and column.ndim == 1 else -1 for column in history.values()}
     check(len(lengths) <= 1 and -1 not in lengths, "history_ is not readable")
+    weights = search.get("best_weights_", {})
+    good = isinstance(weights, dict) and all(isinstance(w, float) and w > 0 for w in weights.values())
+    check(good and isinstance(search.get("selection_", ""), str), "what the search chose is not readable")
     if "transfer_" in search:
         transfer = search["transfer_"]
         check(isinstance(transfer, dict) and {"task", *TRANSFER} <= transfer.keys(), "transfer_ is not readable")

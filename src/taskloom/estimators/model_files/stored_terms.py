@@ -14,7 +14,6 @@ from ...losses import Loss
 from ...persistence.refusal import check
 from ..fitted import FittedState
 from ..terms.common_part import CommonPart
-from ..terms.fit_sum import is_sum
 from ..terms.fitted_terms import FittedTerm
 from ..terms.rows_of_fit import RowsOfFit
 from ..terms.term import Term
@@ -155,7 +154,7 @@ TERM_PARTS = {kind: ((cls,), {each.name: each.name for each in fields(cls)}, mak
 def check_terms(model: Any, found: dict[str, Any]) -> None:
     """The terms of ``terms=``: as many as the parameter has, on columns of the table."""
     given, terms = model.terms, found["fitted_terms"]
-    same = isinstance(given, (list, tuple)) and all(type(term) is Term for term in given) and model.common in (None, False)
+    same = isinstance(given, (list, tuple)) and all(type(term) is Term for term in given) and _no_common(model.common)
     listed = isinstance(terms, tuple) and all(type(term) is FittedTerm for term in terms)
     check(same and listed and len(given) == len(terms) > 0, "the terms that were fitted are not those of the parameter")
     check(len(found["tasks_"]) == 1 and model.task_column is None, "a model with terms has tasks")
@@ -172,13 +171,19 @@ def check_common(model: Any, found: dict[str, Any]) -> None:
     """The common and the own part of ``common=``, on all inputs."""
     part, T = found["common_part"], len(found["tasks_"])
     d = found["n_features_in_"] - (model.task_column is not None)
-    check(type(part) is CommonPart and is_sum(model) and model.terms is None, "the common part does not go with common=")
+    asked = not _no_common(model.common) or model.common == "auto"
+    check(type(part) is CommonPart and asked and model.terms is None, "the common part does not go with common=")
     check(part.common.columns == part.own.columns == tuple(range(d)), "the common part has other columns than the table")
     check(part.own_weights.shape[1] == T, f"there are own parts of {part.own_weights.shape[1]} tasks, not {T}")
     if part.coef() is None:
         check("coef_" not in found, "coef_ does not go with this kernel")
     else:
         check_numbers("coef_", found.get("coef_"), (T, d), FLOAT)
+
+
+def _no_common(common: Any) -> bool:
+    """Whether an estimator need not have a common part: a search that was told ``"auto"`` may have chosen one."""
+    return common is None or common is False or (isinstance(common, str) and common == "auto")
 
 
 def check_rows(state: FittedState, rows: Any) -> None:

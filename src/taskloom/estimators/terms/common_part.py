@@ -59,6 +59,12 @@ class CommonPart:
         return [shared, PosedTerm(TermData(own[seen.row], seen.task, seen.n_tasks), structure)]
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of an estimator that stand for the weights of the parts."""
+        kernel = "linear" if self.common.kernel is None else self.common.kernel.kernel
+        return {"common": Term(kernel, weight=self.weight), "intercept_scaling": self.own.constant or 1.0}
+
+    @property
     def exact(self) -> bool:
         return all(each.kernel is None or each.kernel.exact for each in (self.common, self.own))
 

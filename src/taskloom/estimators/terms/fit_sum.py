@@ -17,7 +17,9 @@ from ...solvers import solve
 from ..callbacks import show
 from ..fitted import FittedState
 from ..validation import new_inputs, position_of_tasks
-from .prepared_sum import prepared_sum
+from .prepared_common import PreparedCommon
+from .prepared_sum import PreparedSum
+from .prepared_terms import PreparedTerms
 from .table_columns import TableColumns
 
 Array = np.ndarray
@@ -26,12 +28,15 @@ PLAIN = {"structure": None, "kernel": "linear", "common": None, "task_column": N
 
 def is_sum(model: Any) -> bool:
     """Whether an estimator fits terms, or a common part."""
-    return getattr(model, "terms", None) is not None or getattr(model, "common", None) not in (None, False)
+    common = getattr(model, "common", None)
+    auto = isinstance(common, str) and common == "auto"  # of a search, which may or may not choose one
+    return getattr(model, "terms", None) is not None or not (common is None or common is False or auto)
 
 
 def refuse_sum(model: Any, what: str) -> None:
-    """Raise for what a fit with terms, or with a common part, cannot do yet."""
-    if is_sum(model):
+    """Raise for what a fit with terms, or with a common part, cannot do yet; a search may have chosen a common part."""
+    state = vars(model).get("_state")
+    if is_sum(model) if state is None else state.is_sum:
         given = "terms=" if model.terms is not None else "common="
         raise ValueError(f"{what} does not know {given} yet; fit without it, or refit on all rows")
 
@@ -39,15 +44,21 @@ def refuse_sum(model: Any, what: str) -> None:
 def fit_sum(model: Any, X: Any, y: Any, sample_weight: Any) -> FittedState:
     """The state of a fit with terms, or with a common part."""
     model._validate_params()
-    refuse_settings(model)
     with time_limit(model.time_limit):
         data = prepared_sum(model, X, y, sample_weight)
         problem = data.problem(float(model.alpha))
         return data.state(problem, solved(model, problem))
 
 
+def prepared_sum(model: Any, X: Any, y: Any, sample_weight: Any) -> PreparedSum:
+    """The data of a fit with terms, or with a common part."""
+    refuse_settings(model)
+    kind = PreparedTerms if model.terms is not None else PreparedCommon
+    return kind.of(model, X, y, sample_weight)
+
+
 def refuse_settings(model: Any) -> None:
-    """Settings that do not go with terms, or not yet; one sentence each."""
+    """Raise for settings that do not go with terms, or not yet; one sentence each."""
     what = "terms=" if model.terms is not None else "common="
     if model.terms is not None:
         for name, usual in PLAIN.items():

@@ -1,0 +1,92 @@
+"""The candidates without a common part: structures over paths of alpha, beside single-task models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...solvers import solve
+from ...tables.layout import shown
+from ..base import MultiTaskEstimator
+from ..callbacks import Watch
+from ..decision import cross_kernel
+from ..fitted import FittedState, Prepared
+from ..state_of_fit import fitted_state
+from ..target_encoding import objects
+from .folds_fit import CVData, single_task_candidate
+from .results import Candidate, SearchResult, transfer_table
+
+Array = np.ndarray
+
+
+@dataclass(eq=False)
+class PlainModels:
+    """The prepared data, the candidates, and single-task models to compare with."""
+
+    model: MultiTaskEstimator
+    cv_data: CVData
+    data: Prepared
+    candidates: list[Candidate]
+    single_task: Candidate
+
+    @classmethod
+    def of(cls, search: Any, structures: list[Any], settings: tuple) -> PlainModels:
+        """Of a cross-validated estimator; ``settings`` are those of ``CVData``."""
+        # the candidate that decides how features are made: one on the features needs the columns of X unchanged
+        first = next((each for each in structures if getattr(each, "keeps_columns", False)), structures[0])
+        model = search._plain(structure=first)
+        cv_data = CVData(model, *settings)
+        if search.fallback is not None and cv_data.leaves_one_out:
+            raise ValueError(
+                'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5'
+            )
+        data = model._prepare(cv_data.X, cv_data.y, cv_data.sample_weight)
+        candidates = [Candidate(structure, search._alphas(model._under(structure, data))) for structure in structures]
+        return cls(model, cv_data, data, candidates, single_task_candidate(model, data))
+
+    @property
+    def tasks(self) -> list[Any]:
+        return [0] if self.data.targets.one_vs_rest else self.data.targets.tasks_.tolist()
+
+    def comparison(self, chosen: Candidate) -> dict[str, Array]:
+        """``transfer_``: the chosen model beside single-task models."""
+        return transfer_table(self.single_task, chosen, self.tasks) | {"model": objects(["together"] * len(self.tasks))}
+
+    def refitted(self, chosen: Candidate, watch: Watch | None = None) -> FittedState:
+        """The fit of all data with a candidate at its best alpha."""
+        problem = self.model._under(chosen.structure, self.data).at(float(chosen.alphas[chosen.best]))
+        data = replace(self.data, problem=problem)
+        return fitted_state(data, solve(problem, self.model.solver, **self.model._settings(data, watch)), self.model.tol)
+
+    def with_fallback(self, state: FittedState, search: SearchResult) -> tuple[FittedState, SearchResult]:
+        """Give tasks whose gain is negative by more than one standard error their single-task models."""
+        if state.one_vs_rest:
+            raise ValueError("fallback is for tasks; here the tasks are the classes of one target")
+        if state.kernel.several:
+            raise ValueError("fallback needs one kernel, got a list")
+        transfer = search.transfer_
+        hurt = np.flatnonzero(transfer["gain"] < -transfer["standard_error"])  # NaN compares as False
+        search = replace(search, fallback_tasks_=state.tasks_[hurt])
+        if hurt.size == 0:
+            return state, search
+        single = self.refitted(self.single_task)
+        mine = np.isin(np.arange(state.n_tasks), hurt)
+        found: dict[str, Any] = {"intercept_": np.where(mine, single.intercept_, state.intercept_).astype(state.dtype)}
+        if state.coef_ is not None:
+            found["coef_"] = np.where(mine[:, None], np.asarray(single.coef_), state.coef_).astype(state.dtype)
+        else:
+            found["dual_coef_"] = np.where(mine, single.dual_coef_, state.dual_coef_).astype(state.dtype)
+            C = found["dual_coef_"].astype(float) / self.data.scale.std
+            found["inner_products"] = C.T @ cross_kernel(state, state.X_fit_) @ C
+        named = ", ".join(map(shown, state.tasks_[hurt][:5])) + (", ..." if hurt.size > 5 else "")
+        note = f"This is the joint fit; {hurt.size} of {state.n_tasks} tasks fell back to a model of their own ({named})."
+        # contributions are those of the joint weights; the joint posterior does not describe these tasks
+        state = replace(noted(state, note), stored_contributions=state.contributions, training=None, **found)
+        return state, replace(search, transfer_=transfer | {"model": np.where(mine, "alone", "together").astype(object)})
+
+
+def noted(state: FittedState, note: str) -> FittedState:
+    """The state with a note in the message of the certificate."""
+    return replace(state, certificate_=replace(state.certificate_, message=f"{state.certificate_.message} {note}"))
