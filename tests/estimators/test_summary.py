@@ -189,6 +189,35 @@ def test_covariances_have_fewer_parameters_for_more_inputs(n_inputs, kinds):
     assert "20" in str(model.summary())
 
 
+@pytest.mark.parametrize(
+    ("common", "text", "weight", "structure"),
+    [
+        (Term("linear", weight=np.inf), "x", np.inf, "unpenalised"),
+        (Term("rbf", weight=0.5), "rbf(x)", 0.5, "independent"),
+        ("rbf", "rbf(x)", 1.0, "independent"),
+    ],
+)
+def test_a_common_part_has_the_weight_that_it_was_given(common, text, weight, structure):
+    X, y = simulated(10)
+    summary = MultiTaskRegressor(common=common, task_column="group", alpha=0.1).fit(X, y).summary()
+    assert (summary.terms, summary.weights) == ([text, "(1 + x | group)"], [weight, 1.0])
+    assert summary.structures[0] == structure
+
+
+def test_relations_of_tasks_are_those_of_own_parts_and_terms_have_their_own():
+    X, y = simulated(10)
+    model = MultiTaskRegressor(common=True, task_column="group", alpha=0.01).fit(X, y)
+    C = model.task_correlation()
+    assert {(one, other) for one, other, _ in model.task_graph(0.9)} == {
+        (model.tasks_[s], model.tasks_[t]) for s in range(10) for t in range(s + 1, 10) if abs(C[s, t]) >= 0.9
+    }
+    assert model.task_clusters().shape == (10,)
+    model = MultiTaskRegressor(terms=terms(), alpha=0.01).fit(X, y)
+    for ask in (model.task_correlation, model.task_clusters, model.task_graph):
+        with pytest.raises(ValueError, match=r"some for each term: relations_frame\(\)"):
+            ask()
+
+
 def test_dependent_common_columns_have_no_standard_error():
     X, y = simulated(30)
     X["double"] = 2 * X["x"]

@@ -85,6 +85,15 @@ def test_searches_of_scikit_learn_take_it():
     assert clone(model).get_params()["formula"] == model.formula
 
 
+def test_the_estimator_of_a_formula_can_be_saved(tmp_path):
+    """As the refusal of the formula itself says: its design stays code."""
+    pytest.importorskip("safetensors")
+    model = taskloom.from_formula("y ~ x + (1 + x | shop)", DATA, alpha=0.1)
+    model.estimator_.save(tmp_path / "m")
+    table = model.design_.transform(DATA)
+    assert np.array_equal(taskloom.load(tmp_path / "m").predict(table), model.predict(DATA))
+
+
 def test_what_is_refused():
     with pytest.raises(ValueError, match="fit_intercept=False is in the formula"):
         fitted(fit_intercept=False)

@@ -364,10 +364,10 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         path : str or path
             Where the file is to be.
         training : bool, default=True
-            Whether to keep the training data of a squared-loss fit, which ``predict(X, return_std=True)`` needs. Without them
-            the file of a linear model is small and holds no observations; kernel models need their training inputs anyway.
+            Whether to keep the training data of a squared-loss fit, which ``predict(X, return_std=True)`` needs, and those of
+            ``terms=`` and ``common=``, which ``summary()`` needs. Without them the file of a linear model is small and holds
+            no observations; kernel models need their training inputs anyway.
         """
-        refuse_sum(self, "save")
         save(self, path, training=training)
 
     def add_task(self, X: Any, y: Any, name: Any, *, sample_weight: ArrayLike | None = None, relation: Relation = None) -> Self:

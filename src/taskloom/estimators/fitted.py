@@ -153,8 +153,8 @@ class FittedState(InputColumns, TargetInfo):
     outlier_tasks_: Array | None = None
     term_structures: list[Array] | None = field(default=None, metadata=NOT_SAVED)  # of a sum on the same features
     added_tasks_: list | None = None
-    fitted_terms: Any = field(default=None, metadata=NOT_SAVED)  # of ``terms=``
-    common_part: Any = field(default=None, metadata=NOT_SAVED)  # of ``common=``
+    fitted_terms: Any = None  # of ``terms=``
+    common_part: Any = None  # of ``common=``
     term_rows: Any = field(default=None, metadata=NOT_SAVED)  # of both: the data of the fit, for ``summary``
     # how it was found
     n_observations: int | None = field(default=None, metadata=NOT_SAVED)  # of the fit; added tasks are not counted

@@ -91,7 +91,9 @@ def choose(
     scored: dict[str, list[dict[str, Any]]] = {name: [] for name in names if name != SINGLE}
     for ridge in sorted({ridge for *_, ridge in candidates}):
         group = [(name, structure) for name, structure, its_own in candidates if its_own == ridge]  # these share their folds
-        found = MultiTaskRegressorCV(structures=[structure for _, structure in group], common=None, ridge=ridge, **search, **options)
+        found = MultiTaskRegressorCV(
+            structures=[structure for _, structure in group], common=None, ridge=ridge, **search, **options
+        )
         results = found.fit(X, y).cv_results_
         for k, (name, structure) in enumerate(group):
             part = slice(k * settings["n_alphas"], (k + 1) * settings["n_alphas"])

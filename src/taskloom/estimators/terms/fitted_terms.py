@@ -79,8 +79,8 @@ class FittedTerm:
     def described(self, table: TableColumns) -> list[Array]:
         """The columns with the descriptors."""
         assert self.descriptors is not None
-        described = zip(self.descriptors.columns, self.descriptors.encoders, strict=True)
-        return [table.descriptors(j, encoder is None) for j, encoder in described]
+        described = zip(self.descriptors.columns, self.descriptors.categories, strict=True)
+        return [table.descriptors(j, known is None) for j, known in described]
 
     def predict(self, table: TableColumns) -> Array:
         """What the term adds to each row; 0 for a level that was not seen."""

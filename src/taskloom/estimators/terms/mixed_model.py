@@ -200,8 +200,7 @@ def _origin(fixed: list[DescribedTerm]) -> Array:
     means = []
     for term in fixed:
         inputs: Any = term.inputs
-        size = len(term.features or []) * (1 if term.levels is None else len(term.levels))
-        mean = np.zeros(size)
+        mean = np.zeros(0 if term.weights is None else term.weights.size)
         if term.by is None and inputs.mean is not None:
             mean[: len(inputs.mean)] = inputs.mean
         means.append(mean)
@@ -216,11 +215,18 @@ def _fitted(fixed: list[DescribedTerm], intercept: float, has_intercept: bool) -
         assert term.weights is not None
         assert term.features is not None
         for name, row in zip(term.features, term.weights, strict=True):
-            levels = [""] if term.levels is None else [f"{term.by}[{level}]:" for level in level_names(term.levels)]
-            names += [f"{level}{name}" for level in levels]
+            names += [f"{side}{name}" for side in _sides(term, len(row))]
             values += row.tolist()
     rest = list(zip(names, values, strict=True))
     return [(INTERCEPT, intercept - float(_origin(fixed) @ np.array(values, dtype=float))), *rest] if has_intercept else rest
+
+
+def _sides(term: DescribedTerm, p: int) -> list[str]:
+    """What the columns of the weights belong to: all rows, levels, or descriptors of levels."""
+    if term.levels is None:
+        return [""]
+    names = [f"descriptor {j}" for j in range(p)] if term.described else level_names(term.levels)
+    return [f"{term.by}[{name}]:" for name in names]
 
 
 def _coefficients(

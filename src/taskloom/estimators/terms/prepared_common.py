@@ -46,7 +46,7 @@ class PreparedCommon(PreparedSum):
         inputs, labels, columns = training_inputs(model, X)
         if issparse(inputs):
             raise ValueError("common= takes dense inputs, got a sparse X; pass X.toarray()")
-        inputs = inputs.astype(float, copy=False)
+        inputs = inputs.astype(float)  # a copy: a kernel keeps them
         Y, targets = read_targets(model, y, labels)
         if targets.one_vs_rest:
             raise ValueError("common= needs tasks with two labels; the classes of one target have nothing in common")

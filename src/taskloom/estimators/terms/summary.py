@@ -17,6 +17,9 @@ from .text_table import rule, table, wrapped
 Array = np.ndarray
 SHOWN_COEFFICIENTS = 40
 SHOWN_LEVELS = 5
+TERM_COLUMNS = ["term", "structure", "weight", "levels"]
+VARIANCE_COLUMNS = ["group", "effect", "variance", "std. dev.", "correlations"]
+COEFFICIENT_COLUMNS = ["fitted", "GLS", "std. error", "z"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,8 @@ class Summary:
         The structure of each term.
     weights : list of float
         The weight of each term; ``inf`` for unpenalised ones.
+    levels : list of int or None
+        The number of levels of each term; ``None`` for functions of all rows.
     groups : dict
         The number of levels of each grouping.
     variance_components : list of VarianceComponent
@@ -62,6 +67,7 @@ class Summary:
     terms: list[str]
     structures: list[str]
     weights: list[float]
+    levels: list[int | None]
     groups: dict[str, int]
     variance_components: list[VarianceComponent]
     residual_variance: float | None
@@ -88,27 +94,39 @@ class Summary:
         return [line for fact in [facts[0], "   ".join([*facts[1:3], *likelihood]), facts[3]] for line in wrapped(fact)]
 
     def _terms(self) -> list[str]:
-        rows = zip(self.terms, self.structures, (f"{weight:.4g}" for weight in self.weights), strict=True)
-        return ["Terms", *table(["term", "structure", "weight"], [list(row) for row in rows], "lll")]
+        return ["Terms", *table(TERM_COLUMNS, self.term_rows, "lllr")]
 
     def _variances(self) -> list[str]:
-        rows = [row for component in self.variance_components for row in _variance_rows(component)]
-        assert self.residual_variance is not None
-        rows.append(["residual", "", *_numbers(self.residual_variance), ""])
-        columns = ["group", "effect", "variance", "std. dev.", "correlations"]
-        return ["Variance components (restricted maximum likelihood)", *table(columns, rows, "llrrl")]
+        return ["Variance components (restricted maximum likelihood)", *table(VARIANCE_COLUMNS, self.variance_rows, "llrrl")]
 
     def _common(self) -> list[str]:
-        shown = self.coefficients[:SHOWN_COEFFICIENTS]
+        rows = self.coefficient_rows[:SHOWN_COEFFICIENTS]
         if self.residual_variance is None:
-            rows = [[each.name, f"{each.fitted:.5g}"] for each in shown]
-            lines = ["Coefficients of the common part", *table(["", "fitted"], rows, "lr")]
+            lines = ["Coefficients of the common part", *table(["", "fitted"], [row[:2] for row in rows], "lr")]
         else:
-            rows = [[each.name, *map(_number, each[1:]), _number(each.z, ".2f")] for each in shown]
             title = "Coefficients of the common part (GLS: generalised least squares, without a penalty)"
-            lines = [title, *table(["", "fitted", "GLS", "std. error", "z"], rows, "lrrrr")]
-        hidden = len(self.coefficients) - len(shown)
+            lines = [title, *table(["", *COEFFICIENT_COLUMNS], rows, "lrrrr")]
+        hidden = len(self.coefficients) - len(rows)
         return [*lines, f"... and {hidden} more: summary.coefficients"] if hidden else lines
+
+    @property
+    def term_rows(self) -> list[list[str]]:
+        """The terms as text, in the columns ``TERM_COLUMNS``."""
+        rows = zip(self.terms, self.structures, self.weights, self.levels, strict=True)
+        return [[text, F, f"{weight:.4g}", "" if levels is None else str(levels)] for text, F, weight, levels in rows]
+
+    @property
+    def variance_rows(self) -> list[list[str]]:
+        """The variance components as text, in the columns ``VARIANCE_COLUMNS``; none where they are not estimated."""
+        if self.residual_variance is None:
+            return []
+        rows = [row for component in self.variance_components for row in _variance_rows(component)]
+        return [*rows, ["residual", "", *_numbers(self.residual_variance), ""]]
+
+    @property
+    def coefficient_rows(self) -> list[list[str]]:
+        """The coefficients of the common part as text: name, then ``COEFFICIENT_COLUMNS``."""
+        return [[each.name, *map(_number, each[1:]), _number(each.z, ".2f")] for each in self.coefficients]
 
 
 def _number(value: float, form: str = ".5g") -> str:
@@ -147,6 +165,7 @@ def summary_of(model: Any, state: FittedState) -> Summary:
         [term.text for term in terms],
         [term.structure for term in terms],
         [term.weight for term in terms],
+        [None if term.by is None or term.levels is None else len(term.levels) for term in terms],
         {str(term.by): len(term.levels) for term in terms if term.by is not None and term.levels is not None},
         found.components,
         found.sigma2,

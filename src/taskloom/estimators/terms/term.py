@@ -104,5 +104,5 @@ class Term(Component):
     def __repr__(self) -> str:
         usual = vars(type(self))
         given = {name: value for name, value in self.get_params().items() if name != "kernel"}
-        changed = {name: value for name, value in given.items() if not (value is usual[name] or value == usual[name])}
+        changed = {name: value for name, value in given.items() if repr(value) != repr(usual[name])}
         return f"Term({', '.join([repr(self.kernel), *(f'{name}={value!r}' for name, value in changed.items())])})"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import OneHotEncoder
 
 from ..._linalg import psd_eigh
 from ...features.approximate import Approximation, Landmarks, diagonal
 from ...features.kernels import KernelFeatures, kernel_function, row_squares, to_dense
+from ...tables.layout import code_labels
 
 Array = np.ndarray
 MAX_EXACT_ROWS = 5000  # of a kernel; beyond that it has landmarks
@@ -72,6 +73,12 @@ class InputMap:
     kernel: KernelMap | None = None
     constant: float = 0.0  # the last feature, of an intercept; 0 is none
 
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        inputs = self.kernel.root.shape[1] if self.kernel is not None else 0 if self.mean is None else len(self.mean)
+        return inputs + bool(self.constant)
+
     def __call__(self, X: Array) -> Array:
         """``n x r``, from the columns of the term."""
         parts = []
@@ -104,15 +111,24 @@ class DescriptorMap:
     """Descriptors of levels: numbers as they are, categories one-hot, then perhaps the features of a kernel."""
 
     columns: tuple[int, ...]
-    encoders: tuple[Any, ...]  # None for numbers
+    categories: tuple[tuple[str, ...] | None, ...]  # of each column, in order; None for numbers
     kernel: KernelMap | None = None
 
     @classmethod
     def of(cls, columns: tuple[int, ...], values: list[Array], kernel: Any) -> DescriptorMap:
         """From the descriptors of the levels of a fit, one array for each column."""
-        encoders = tuple(_encoder(value) for value in values)
-        plain = cls(columns, encoders)
-        return plain if kernel is None else cls(columns, encoders, KernelMap.of(plain(values), kernel))
+        plain = cls(columns, tuple(map(_categories, values)))
+        return plain if kernel is None else cls(columns, plain.categories, KernelMap.of(plain(values), kernel))
+
+    @property
+    def n_encoded(self) -> int:
+        """The number of columns of numbers and indicators."""
+        return sum(1 if known is None else len(known) for known in self.categories)
+
+    @property
+    def width(self) -> int:
+        """The number of descriptors."""
+        return self.n_encoded if self.kernel is None else self.kernel.root.shape[1]
 
     def __call__(self, values: list[Array]) -> Array:
         described = self._numbers(values)
@@ -124,18 +140,27 @@ class DescriptorMap:
 
     def _numbers(self, values: list[Array]) -> Array:
         parts = [
-            np.asarray(value, dtype=float)[:, None] if encoder is None else encoder.transform(_as_text(value))
-            for value, encoder in zip(values, self.encoders, strict=True)
+            np.asarray(value, dtype=float)[:, None] if known is None else _one_hot(value, known)
+            for value, known in zip(values, self.categories, strict=True)
         ]
         return np.hstack(parts)
 
 
-def _encoder(values: Array) -> Any:
-    """A one-hot encoder for categories, which any text is (``"01"``, too); ``None`` for numbers."""
+def _categories(values: Array) -> tuple[str, ...] | None:
+    """The distinct categories in order, which any text is (``"01"``, too); ``None`` for numbers."""
     if any(isinstance(value, str) for value in values.tolist()):
-        return OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(_as_text(values))
+        return tuple(sorted(set(map(str, values.tolist()))))
     return None
 
 
-def _as_text(values: Array) -> Array:
-    return np.array([str(value) for value in values.tolist()], dtype=object)[:, None]
+def _one_hot(values: Array, known: tuple[str, ...]) -> Array:
+    """An indicator for each category; zeros for one that was not seen."""
+    codes = code_labels(_objects(map(str, values.tolist())), _objects(known))
+    indicators = np.zeros((len(codes), len(known)))
+    rows = np.flatnonzero(codes >= 0)
+    indicators[rows, codes[rows]] = 1.0
+    return indicators
+
+
+def _objects(texts: Iterable[str]) -> Array:
+    return np.fromiter(texts, dtype=object)
