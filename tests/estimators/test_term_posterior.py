@@ -109,9 +109,11 @@ def test_crossed_groupings(fit_intercept, weight, ridge):
     ]
     v, alpha = row_weights(weight), 0.01
     x1 = BOTH[["x1"]].to_numpy()
-    own = linear(x1, x1, v @ x1[:N]) + 1
+    own = linear(x1, x1, v @ x1[:N] if fit_intercept else 0.0) + 1
     shop, region = same_level(BOTH["shop"], levels("shop")), same_level(BOTH["region"], levels("region"))
-    K = (2.0 * centred_linear(weight) + 0.5 * own * shop + 1.5 * region) / alpha / (1 + ridge / alpha)
+    both = BOTH[["x1", "x2"]].to_numpy()
+    common = centred_linear(weight) if fit_intercept else linear(both, both, 0.0)
+    K = (2.0 * common + 0.5 * own * shop + 1.5 * region) / alpha / (1 + ridge / alpha)
     model = MultiTaskRegressor(terms=terms, alpha=alpha, ridge=ridge, fit_intercept=fit_intercept, tol=1e-11)
     model, noises = check(model, TRAIN.drop(columns="size"), lambda _: K, ONE if fit_intercept else NONE, weight, v)
     assert np.allclose(model.noise_, np.sqrt(np.mean(noises)))

@@ -83,9 +83,7 @@ def _fitted_term(
         check(type(descriptors) is DescriptorMap, "the descriptors of a term are missing")
         p = descriptors.width
     check_numbers("the weight matrix of a term", weights, (inputs.width, p), FLOAT)
-    check(
-        type(n_added) is int and 0 <= n_added < max(p, 1) and (n_added == 0 or term.by is not None), "a term has added levels"
-    )
+    check(type(n_added) is int and 0 <= n_added < max(np.size(levels), 1), "a term has more added levels than levels")
     _check_structure("the structure of a term", structure, inputs.width if on_features else p, n_added)
     return FittedTerm(term, inputs, by, levels, descriptors, weights, structure, on_features, n_added)
 
@@ -218,5 +216,5 @@ def check_rows(state: FittedState, rows: Any) -> None:
 
 
 def _sizes(term: FittedTerm) -> tuple[int, int, int | None]:
-    levels = 1 if term.levels is None else len(term.levels) - term.n_added
+    levels = 1 if term.levels is None else len(term.levels)
     return term.inputs.width, levels, None if term.descriptors is None else term.descriptors.width
