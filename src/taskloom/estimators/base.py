@@ -145,7 +145,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         if device is not None:
             self._state = fit_on_device(self, X, y, sample_weight, device, watch)
         elif is_sum(self):
-            self._state = fit_sum(self, X, y, sample_weight)
+            self._state = fit_sum(self, X, y, sample_weight, watch)
         else:
             with time_limit(self.time_limit):
                 data = self._prepare(X, y, sample_weight)
@@ -264,7 +264,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         if state.decision_values is not None:  # of the test rows of a fold
             return state.decision_values
         if state.is_sum:
-            return sum_decision(self, state, X)
+            return sum_decision(self, state, X).astype(state.dtype, copy=False)
         return decision_values(state, *new_rows(self, state, X), getattr(self, "device", None))
 
     def predict_terms(self, X: Any) -> list[np.ndarray]:

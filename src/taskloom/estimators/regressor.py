@@ -316,7 +316,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
             raise ValueError(f'return_std must be True, False or "joint", got {return_std!r}')
         posterior = posterior_of(self._state, self.noise, self._no_posterior(), joint=isinstance(return_std, str))
         if isinstance(posterior, TermPosterior):
-            std = sum_deviation(self, self._state, X, posterior)
+            std = sum_deviation(self, self._state, X, posterior).astype(self._state.dtype, copy=False)
         else:
             std = predict_std(self._state, *new_rows(self, self._state, X), posterior)
         return mean, following(self._respond(std), X)

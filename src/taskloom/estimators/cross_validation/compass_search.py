@@ -14,6 +14,7 @@ Array = np.ndarray
 Point = tuple[float, ...]  # logarithms to base 10
 STEPS = (1.0, 0.5, 0.25)  # decades
 FARTHEST = 6.0  # decades from the start, along one axis
+WORTHWHILE = 1e-6  # a gain of the score
 
 
 class CompassSearch:
@@ -41,8 +42,12 @@ class CompassSearch:
 
     @property
     def best(self) -> Point:
-        """The best point; the first among equals."""
-        return max(self.scores, key=lambda point: -np.inf if np.isnan(self.scores[point]) else self.scores[point])
+        """The first of the points that are better than all before by more than fits are exact."""
+        best, most = next(iter(self.scores)), -np.inf
+        for point, score in self.scores.items():
+            if score > most + (WORTHWHILE if np.isfinite(most) else 0.0):
+                best, most = point, score
+        return best
 
     def run(self, axes: Sequence[int]) -> None:
         """Move from the best point along these axes, in both directions, while that improves the score."""

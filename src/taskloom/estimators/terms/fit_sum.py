@@ -13,10 +13,9 @@ from sklearn.utils.validation import _check_feature_names
 from ..._component import warn
 from ..._time_limit import time_limit
 from ...losses import RowLoss, as_loss
-from ...problem import Problem
-from ...problem.solution import History, Solution
+from ...problem.solution import History
 from ...solvers import solve
-from ..callbacks import show
+from ..callbacks import Watch, show
 from ..fitted import FittedState
 from ..validation import new_inputs, position_of_tasks
 from .prepared_common import PreparedCommon
@@ -53,13 +52,12 @@ def refuse_sum(model: Any, what: str) -> None:
         raise ValueError(f"{what} does not know {given} yet; fit without it, or refit on all rows")
 
 
-def fit_sum(model: Any, X: Any, y: Any, sample_weight: Any) -> FittedState:
+def fit_sum(model: Any, X: Any, y: Any, sample_weight: Any, watch: Watch | None = None) -> FittedState:
     """The state of a fit with terms, or with a common part."""
     model._validate_params()
     with time_limit(model.time_limit):
         data = prepared_sum(model, X, y, sample_weight)
-        problem = data.problem(float(model.alpha))
-        return data.state(problem, solved(model, problem))
+        return solved_state(model, data, float(model.alpha), watch)
 
 
 def prepared_sum(model: Any, X: Any, y: Any, sample_weight: Any) -> PreparedSum:
@@ -95,17 +93,23 @@ def refuse_settings(model: Any) -> None:
         raise ValueError(f"{what} takes one kernel for the own parts, got a list; use terms= for more")
 
 
-def solved(model: Any, problem: Problem) -> Solution:
+def solved_state(model: Any, data: PreparedSum, alpha: float, watch: Watch | None = None) -> FittedState:
+    """The fit at a strength, with the limits of the estimator; a watch is told about each iteration."""
+    problem = data.problem(alpha)
+
     def report(history: History) -> bool:
-        if line := show(history):
+        if model.verbose and (line := show(history)):
             sys.stdout.write(line + "\n")
-        return False
+        state = lambda: {"_state": data.predictor(problem, *history.best())}  # noqa: E731 (only for those who ask)
+        return watch is not None and watch.part("iteration").end(state)
 
     limits = {name: getattr(model, name) for name in ("tol", "max_iter", "time_limit")}
-    solution = solve(problem, model.solver, callback=report if model.verbose else None, **limits)
-    if not solution.certificate.converged:
+    last = vars(model).get("_state") if getattr(model, "warm_start", False) else None
+    start = None if last is None else data.weights_of(last, problem)
+    solution = solve(problem, model.solver, start=start, callback=report if model.verbose or watch else None, **limits)
+    if not solution.certificate.converged and solution.certificate.status != "callback":
         warn(solution.certificate.message, ConvergenceWarning)
-    return solution
+    return data.state(problem, solution)
 
 
 def checked_table(model: Any, state: FittedState, X: Any) -> TableColumns:

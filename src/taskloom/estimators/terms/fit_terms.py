@@ -8,11 +8,8 @@ import numpy as np
 
 from ...design.term_inputs import TermData
 from ...problem import Problem
-from ...problem.solution import Solution
 from ...problem.term_problem import PosedTerm, term_problem
 from ...structures import Independent, Structure, as_structure
-from ...structures.term_stack import TermStack
-from ...structures.terms import FeatureMatrix
 from ...tables.layout import code_labels, sorted_labels
 from .fitted_terms import FittedTerm, level_descriptors
 from .rank_check import check_rank
@@ -104,16 +101,6 @@ def bound_to(structure: Structure, inputs: InputMap, names: list[Any], levels: A
 def _check_terms(terms: Any) -> None:
     if not isinstance(terms, (list, tuple)) or not terms or not all(isinstance(term, Term) for term in terms):
         raise ValueError(f"terms= takes a list of taskloom.Term, got {terms!r}")
-
-
-def fitted_weights(problem: Problem, solution: Solution, posed: list[PosedTerm], fitted: list[FittedTerm]) -> list[FittedTerm]:
-    """The terms with their weights in the units of the features, and their structures."""
-    stack: TermStack = problem.structure  # type: ignore[assignment]
-    parts, structures = stack.features_of(solution.W), stack.split(solution.A)
-    return [
-        term.with_weights(np.sqrt(one.weight) * W, A, isinstance(one.variable, FeatureMatrix))
-        for term, one, W, A in zip(fitted, posed, parts, structures, strict=True)
-    ]
 
 
 def problem_of(posed: list[PosedTerm], y: Array, weight: Array, model: Any, alpha: float) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -51,9 +51,6 @@ class FittedTerm:
     def positions(self) -> TaskPositions:
         assert self.levels is not None
         return TaskPositions(self.levels)
-
-    def with_weights(self, W: Array, structure: Any, on_features: bool) -> FittedTerm:
-        return replace(self, weights=W, structure=structure, on_features=on_features)
 
     def rows(self, table: TableColumns) -> TermRows:
         """New rows as the term sees them."""
