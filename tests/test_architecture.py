@@ -51,7 +51,8 @@ LAYERS = [
     {"design", "equivalences", "metrics", "testing"},
     {"problem"},
     {"engines"},
-    {"solvers", "uncertainty", "maps"},
+    {"solvers", "maps"},
+    {"uncertainty"},
     {"persistence"},
     {"estimators"},
     {"methods", "datasets", "plots", "report", "distributed", "formula"},
@@ -96,21 +97,35 @@ def test_the_page_has_the_folders_in_the_order_of_the_layers():
     assert depths == sorted(depths)
 
 
+def table_with_gaps(rng):
+    X, Y = rng.normal(size=(40, 5)), rng.normal(size=(40, 8))
+    Y[rng.random(Y.shape) < 0.5] = np.nan
+    return taskloom.MultiTaskRegressor(), X, Y
+
+
+def table_with_groups(rng):
+    terms = [taskloom.Term("linear", columns=[0, 1], weight=np.inf), taskloom.Term("constant", by=2)]
+    X = np.column_stack([rng.normal(size=(40, 2)), np.arange(40) % 6])
+    return taskloom.MultiTaskRegressor(terms=terms), X, rng.normal(size=40)
+
+
 @pytest.mark.skipif(not PAGE.exists(), reason="pages are not part of the package")
-def test_the_walk_of_the_page_is_what_a_fit_does():
+@pytest.mark.parametrize(
+    ("heading", "least", "example"),
+    [("The walk of one observation", 15, table_with_gaps), ("The walk with terms", 10, table_with_groups)],
+)
+def test_the_walk_of_the_page_is_what_a_fit_does(heading, least, example):
     """Every step is a call of that function in that file, after the call of the step before it."""
-    steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \| `([\w.]+)` \|", PAGE.read_text(), flags=re.MULTILINE)
-    assert len(steps) >= 15
+    section = PAGE.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \| `([\w.]+)` \|", section, flags=re.MULTILINE)
+    assert len(steps) >= least
     calls = []
 
     def watch(frame, event, arg):
         if event == "call" and frame.f_code.co_filename.startswith(str(SOURCE)):
             calls.append((Path(frame.f_code.co_filename).relative_to(SOURCE).as_posix(), frame.f_code.co_qualname))
 
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(40, 5)), rng.normal(size=(40, 8))
-    Y[rng.random(Y.shape) < 0.5] = np.nan
-    model = taskloom.MultiTaskRegressor()
+    model, X, Y = example(np.random.default_rng(0))
     before = sys.getprofile()
     sys.setprofile(watch)
     try:

@@ -76,14 +76,18 @@ def made(kind):
         return MultiTaskClassifier(alpha=0.01).fit(X, labels), X, labels
     if kind == "classes":
         y = np.array(["low", "middle", "high"])[np.digitize(Y[:, 0], [-0.7, 0.7])]
-        return MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=2).fit(X, y), X, y
+        return MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=2, common=None).fit(X, y), X, y
     if kind == "search":
-        return MultiTaskRegressorCV(structures=["trace", "shared_mean"], alphas=4, cv=3).fit(X, Y), X, Y
+        return MultiTaskRegressorCV(structures=["trace", "shared_mean"], alphas=4, cv=3, common=None).fit(X, Y), X, Y
     if kind == "fallback":
         odd = np.column_stack([np.repeat(Y[:, :1], 5, axis=1), -Y[:, 0]]) + np.random.default_rng(2).normal(size=Y.shape)
-        return MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1], fallback="single").fit(X, odd), X, odd
+        return (
+            MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1], fallback="single", common=None).fit(X, odd),
+            X,
+            odd,
+        )
     if kind == "leave one out":
-        return MultiTaskRegressorCV("shared_mean", alphas=3, cv="loo").fit(X, Y), X, Y
+        return MultiTaskRegressorCV("shared_mean", alphas=3, cv="loo", common=None).fit(X, Y), X, Y
     if kind == "alone":
         return MultiTaskRegressor("independent").fit(X, Y), X, Y
     if kind == "features":
@@ -106,7 +110,42 @@ def made(kind):
     if kind == "hostile":
         X, Y = data(n_tasks=len(HOSTILE))
         table = pd.DataFrame(Y, columns=pd.Index(HOSTILE, dtype=object))
-        return MultiTaskRegressorCV(alphas=3, cv=3).fit(X, table), X, table
+        return MultiTaskRegressorCV(alphas=3, cv=3, common=None).fit(X, table), X, table
+    return of_terms(kind)
+
+
+def of_terms(kind):
+    """Models whose predictors are sums of terms."""
+    rng = np.random.default_rng(4)
+    shop, region = np.arange(90) % 6, rng.integers(0, 3, 90)
+    hostile = kind == "hostile terms"
+    names = [HOSTILE[k] for k in range(6)] if hostile else list("uvwxyz")
+    table = pd.DataFrame(rng.normal(size=(90, 2)), columns=[HOSTILE[0], "b"] if hostile else ["a", "b"])
+    inputs = list(table.columns)
+    table["<shop>"], table["region"] = [names[k] for k in shop], region
+    y = table[inputs[0]].to_numpy() + rng.normal(size=6)[shop] * (1 + table["b"].to_numpy()) + 0.2 * rng.normal(size=90)
+    own = taskloom.Term("linear", by="<shop>", columns=inputs, structure=structures.Trace(), intercept=True)
+    terms = [taskloom.Term("linear", columns=inputs, weight=np.inf), own, taskloom.Term("constant", by="region", weight=0.5)]
+    if kind in ("terms", "hostile terms"):
+        return MultiTaskRegressor(terms=terms, alpha=0.01).fit(table, y), table, y
+    if kind == "terms of labels":
+        return (
+            MultiTaskClassifier(terms=[taskloom.Term("rbf", columns=inputs), terms[2]], alpha=0.01).fit(table, y > 0),
+            table,
+            y > 0,
+        )
+    if kind == "search of terms":
+        terms = [terms[0], taskloom.Term("constant", by="<shop>"), taskloom.Term("constant", by="region")]
+        return MultiTaskRegressorCV(terms=terms, alphas=[0.1, 0.001], cv=2).fit(table, y), table, y
+    if kind == "vanished terms":
+        return MultiTaskRegressor(terms=[own, terms[2]], alpha=1e9).fit(table, y), table, y
+    table = table.drop(columns="region")
+    settings = {"task_column": "<shop>", "alpha": 1e6 if kind == "vanished own parts" else 0.01}
+    if kind == "common kernel":
+        common = taskloom.Term("rbf", weight=2.0)
+        return MultiTaskRegressor("frobenius", common=common, kernel="poly", degree=2, **settings).fit(table, y), table, y
+    if kind in ("common", "vanished own parts"):
+        return MultiTaskRegressor(common=True, **settings).fit(table, y), table, y
     raise AssertionError(kind)
 
 
@@ -130,6 +169,14 @@ KINDS = [
     "two tasks",
     "numbers",
     "hostile",
+    "terms",
+    "hostile terms",
+    "terms of labels",
+    "search of terms",
+    "vanished terms",
+    "common",
+    "common kernel",
+    "vanished own parts",
 ]
 
 
@@ -337,6 +384,74 @@ def test_the_settings_fit_the_same_model_again(kind):
     assert np.allclose(namespace["model"].structure_, model.structure_, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["terms", "common", "common kernel", "terms of labels", "search of terms"])
+def test_the_settings_of_terms_fit_the_same_model_again(kind):
+    model, X, y = made(kind)
+    namespace = {"X": X, "y": y}
+    exec("".join(Page(render_report(model)).text["code"][:1]), namespace)
+    assert type(namespace["model"]) is (MultiTaskRegressor if kind == "search of terms" else type(model))
+    assert np.array_equal(namespace["model"].predict(X), model.predict(X))
+
+
+def cells(html, section):
+    """The cells of the tables of a section, as text."""
+    part = html.split(f'id="{section}"')[1].split("</section>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", part, flags=re.DOTALL)
+    return [[re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, flags=re.DOTALL)] for row in rows]
+
+
+def test_terms_variances_and_coefficients_are_those_of_the_summary():
+    model, X, y = made("terms")
+    html, summary = render_report(model, X, y), model.summary()
+    rows = cells(html, "terms")
+    assert ["a + b", "unpenalised", "\u221e", ""] in rows
+    assert ["(1 + a + b | &lt;shop&gt;)", "trace", "1", "6"] in rows
+    assert ["(1 | region)", "independent", "0.5", "3"] in rows
+    residual = f"{summary.residual_variance:.5g}"
+    assert ["residual", "", residual, f"{summary.residual_variance**0.5:.5g}", ""] in rows
+    for each in summary.coefficients:
+        numbers = [f"{each.fitted:.5g}", f"{each.gls:.5g}", f"{each.std_error:.5g}", f"{each.z:.2f}"]
+        assert [each.name, *(number.replace("-", "\u2212") for number in numbers)] in rows
+    assert "MultiTaskRegressor: 3 terms" in html
+    assert "The sum of 3 terms was fitted from 90 observations with 2 inputs" in html
+    assert 'id="relations"' not in html
+    assert "task" not in html.split('id="learned"')[1].split('id="proof"')[0]
+
+
+def test_a_common_part_stands_beside_the_correlations_of_the_own_parts():
+    model, X, y = made("common")
+    html = render_report(model, X, y)
+    facts = json.loads(Page(html).text["script"][0])
+    packed = np.frombuffer(base64.b64decode(facts["relations"]), "<i2") / 10000
+    assert np.allclose(packed, model.task_correlation()[np.tril_indices(6, -1)], atol=1e-4)
+    assert "6 tasks were fitted jointly from 90 observations with 2 inputs" in html
+    assert "a common function (\u2068a + b\u2069) beside those of the tasks" in html
+    assert "These are the own functions of the tasks" in html
+    assert "a common function (\u2068rbf(a, b)\u2069)" in render_report(made("common kernel")[0])
+    assert "These are the own functions" not in render_report(made("wide")[0])
+
+
+def test_terms_that_vanished_and_files_without_data_say_so(tmp_path):
+    assert "every prediction is the same" in render_report(made("vanished terms")[0])
+    assert "every task has the common one" in render_report(made("vanished own parts")[0])
+    model, X, y = made("terms")
+    model.save(tmp_path / "m", training=False)
+    html = render_report(taskloom.load(tmp_path / "m"), X, y)
+    assert "need the data of the fit, which this model does not hold" in html
+    assert "Variance components (restricted" not in html
+    assert ["a", f"{model.summary().coefficients[1].fitted:.5g}"] in cells(html, "terms")
+
+
+def test_a_common_part_of_more_tasks_than_a_map_shows():
+    n = 2001
+    X = pd.DataFrame({"x": np.sin(np.arange(2 * n)), "person": np.arange(2 * n) % n})
+    model = MultiTaskRegressor(common=True, task_column="person", alpha=0.1).fit(X, X["x"] + X["person"] % 3)
+    html = render_report(model, X, X["x"] + X["person"] % 3)
+    assert "Correlations of all pairs are shown for up to 2,000 tasks" in html
+    assert ["(1 + x | person)", "trace", "1", "2001"] in cells(html, "terms")
+    assert 'id="relations"' not in html
+
+
 def test_a_page_of_150_tasks_is_small():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(25, 5))
@@ -497,7 +612,8 @@ def test_the_table_of_gains_sorts(visit):
 
 
 @pytest.mark.parametrize(
-    ("kind", "scheme"), [("hostile", "dark"), ("search", "light"), ("one task", "dark"), ("features", "light")]
+    ("kind", "scheme"),
+    [("hostile", "dark"), ("search", "light"), ("one task", "dark"), ("features", "light"), ("terms", "light")],
 )
 def test_nothing_is_wider_than_a_phone(visit, kind, scheme):
     page = visit(kind, viewport={"width": 375, "height": 700}, color_scheme=scheme)

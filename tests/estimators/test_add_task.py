@@ -52,7 +52,7 @@ def frozen_objective(model, prior, ridge=0.0):
     ids=repr,
 )
 def test_it_minimises_the_objective_with_the_old_tasks_frozen(structure, ridge):
-    from taskloom.estimators.add_task import new_task_prior
+    from taskloom.estimators.new_task_prior import new_task_prior
 
     model = MultiTaskRegressor(structure, alpha=0.1, ridge=ridge, tol=1e-9).fit(X, Y)
     before, A = model.coef_.copy(), model.structure_.copy()

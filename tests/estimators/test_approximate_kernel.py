@@ -187,7 +187,7 @@ def test_rows_are_mapped_in_pieces(monkeypatch):
 @pytest.mark.parametrize("cls", [MultiTaskClassifier, MultiTaskClassifierCV, MultiTaskRegressorCV])
 def test_every_estimator_takes_it(cls):
     y = Y if "Regressor" in cls.__name__ else LABELS
-    search = {"alphas": [0.1, 0.01], "cv": 2} if cls.__name__.endswith("CV") else {}
+    search = {"alphas": [0.1, 0.01], "cv": 2, "common": None} if cls.__name__.endswith("CV") else {}
     fitted = model(cls=cls, **search).fit(X, y)
     assert fitted.certificate_.optimal
     assert fitted.score(X, y) > 0.5

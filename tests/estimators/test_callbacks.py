@@ -131,7 +131,7 @@ def test_a_callback_stops_the_fit(model):
 def test_a_cross_validated_fit_reports_its_folds():
     """Folds, then the iterations of the fit on all data."""
     watch = Recorder()
-    model = MultiTaskRegressorCV(alphas=2, cv=3).set_callbacks(watch).fit(X, Y)
+    model = MultiTaskRegressorCV(alphas=2, cv=3, common=None).set_callbacks(watch).fit(X, Y)
     assert watch.events.count("end fold") == 3
     assert watch.events.count("end iteration") == model.n_iter_
     parts = [event for event in watch.events if event.split()[-1] not in ("iteration", "fold")]

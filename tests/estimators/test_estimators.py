@@ -321,7 +321,8 @@ class TestSparse:
     @pytest.mark.parametrize("make", [csr_array, csr_matrix], ids=["array", "matrix"])
     def test_searches_and_labels(self, make):
         one, other = (
-            MultiTaskRegressorCV(alphas=[0.1, 0.01], cv=3, tol=1e-8).fit(inputs, Y) for inputs in (make(self.dense), self.dense)
+            MultiTaskRegressorCV(alphas=[0.1, 0.01], common=None, cv=3, tol=1e-8).fit(inputs, Y)
+            for inputs in (make(self.dense), self.dense)
         )
         assert np.allclose(one.cv_results_["mean_test_score"], other.cv_results_["mean_test_score"], atol=1e-6)
         assert np.allclose(one.coef_, other.coef_, atol=1e-6)

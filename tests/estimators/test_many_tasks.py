@@ -246,7 +246,9 @@ class TestEstimators:
         model = MultiTaskClassifier(alpha=0.1, task_column=-1).fit(X[keep], labels[keep])
         assert isinstance(model.structure_, FactoredStructure)
         assert model.score(X[keep], labels[keep]) > 0.7
-        search = taskloom.MultiTaskRegressorCV(structures=["trace", "frobenius"], alphas=3, task_column=-1, cv=2).fit(X, y)
+        search = taskloom.MultiTaskRegressorCV(
+            structures=["trace", "frobenius"], alphas=3, task_column=-1, cv=2, common=None
+        ).fit(X, y)
         assert isinstance(search.structure_, FactoredStructure)
         assert search.path_["spectrum"].shape == (3, 12)
 

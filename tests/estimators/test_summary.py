@@ -8,6 +8,7 @@ import pytest
 from taskloom import MultiTaskClassifier, MultiTaskRegressor, Term, load
 from taskloom.estimators.terms import mixed_model
 from taskloom.estimators.terms.variance_components import CovarianceShape, RandomEffects, variance_components
+from taskloom.structures import Fixed
 
 pd = pytest.importorskip("pandas")
 SIGMA = 0.7
@@ -79,6 +80,19 @@ def test_elimination_equals_the_dense_likelihood_at_its_maximum(crossed):
             assert marginal(moved, found.sigma2, X, y, Z, weight)[0] < value
 
 
+@pytest.mark.parametrize("crossed", [False, True])
+def test_a_fit_at_the_components_has_the_coefficients_of_generalised_least_squares(crossed):
+    """``alpha = sigma^2 / n`` with the variances as weights and covariances: what lme4 fits, from two fits."""
+    X, y = simulated(40, crossed=8 * crossed)
+    found = MultiTaskRegressor(terms=terms(crossed), alpha=1.0 / len(y)).fit(X, y).summary()
+    slopes, *sites = found.variance_components
+    known = terms(structure=Fixed(pd.DataFrame(slopes.centred, slopes.features, slopes.features), side="features"))
+    known += [Term("constant", by="site", weight=float(each.covariance[0, 0])) for each in sites]
+    again = MultiTaskRegressor(terms=known, alpha=found.residual_variance / len(y), tol=1e-10).fit(X, y).summary()
+    assert [each.fitted for each in again.coefficients] == pytest.approx([each.gls for each in found.coefficients], abs=1e-6)
+    assert again.log_likelihood == pytest.approx(found.log_likelihood)
+
+
 @pytest.mark.parametrize("crossed", [0, 40])
 def test_simulated_components_are_recovered(crossed):
     """Whatever alpha and the structure are."""
@@ -88,7 +102,7 @@ def test_simulated_components_are_recovered(crossed):
     own = summary.variance_components[0]
     assert own.features == ["intercept", "x"]
     error = np.sqrt((COVARIANCE**2 + np.outer(np.diag(COVARIANCE), np.diag(COVARIANCE))) / 300)
-    assert np.all(np.abs(own.covariance - COVARIANCE) < np.maximum(3 * error, 0.2 * np.abs(COVARIANCE)))
+    assert np.all(np.abs(own.centred - COVARIANCE) < np.maximum(3 * error, 0.2 * np.abs(COVARIANCE)))
     assert np.isclose(np.sqrt(summary.residual_variance), SIGMA, rtol=0.05)
     if crossed:
         assert np.isclose(summary.variance_components[1].covariance[0, 0], 0.36, atol=3 * 0.36 * np.sqrt(2 / 40))
@@ -124,8 +138,8 @@ def test_units_of_inputs_and_targets_scale_the_summary():
     near = MultiTaskRegressor(terms=terms()).fit(X, y).summary()
     far = MultiTaskRegressor(terms=terms()).fit(X.assign(x=1e4 * X["x"] + 7e4), 100 * y).summary()
     scale = np.array([100.0, 0.01])
-    expected = near.variance_components[0].covariance * np.outer(scale, scale)
-    assert np.allclose(far.variance_components[0].covariance, expected, rtol=1e-3)
+    expected = near.variance_components[0].centred * np.outer(scale, scale)
+    assert np.allclose(far.variance_components[0].centred, expected, rtol=1e-3)
     assert np.isclose(far.coefficients[1].std_error, 0.01 * near.coefficients[1].std_error, rtol=1e-3)
 
 
@@ -173,6 +187,35 @@ def test_covariances_have_fewer_parameters_for_more_inputs(n_inputs, kinds):
     slopes = np.diag(found[-1].covariance)[1 if n_inputs == 2 else 0 :]
     assert np.isclose(slopes.mean(), 0.25, rtol=0.35)
     assert "20" in str(model.summary())
+
+
+@pytest.mark.parametrize(
+    ("common", "text", "weight", "structure"),
+    [
+        (Term("linear", weight=np.inf), "x", np.inf, "unpenalised"),
+        (Term("rbf", weight=0.5), "rbf(x)", 0.5, "independent"),
+        ("rbf", "rbf(x)", 1.0, "independent"),
+    ],
+)
+def test_a_common_part_has_the_weight_that_it_was_given(common, text, weight, structure):
+    X, y = simulated(10)
+    summary = MultiTaskRegressor(common=common, task_column="group", alpha=0.1).fit(X, y).summary()
+    assert (summary.terms, summary.weights) == ([text, "(1 + x | group)"], [weight, 1.0])
+    assert summary.structures[0] == structure
+
+
+def test_relations_of_tasks_are_those_of_own_parts_and_terms_have_their_own():
+    X, y = simulated(10)
+    model = MultiTaskRegressor(common=True, task_column="group", alpha=0.01).fit(X, y)
+    C = model.task_correlation()
+    assert {(one, other) for one, other, _ in model.task_graph(0.9)} == {
+        (model.tasks_[s], model.tasks_[t]) for s in range(10) for t in range(s + 1, 10) if abs(C[s, t]) >= 0.9
+    }
+    assert model.task_clusters().shape == (10,)
+    model = MultiTaskRegressor(terms=terms(), alpha=0.01).fit(X, y)
+    for ask in (model.task_correlation, model.task_clusters, model.task_graph):
+        with pytest.raises(ValueError, match="that of each grouping"):
+            ask()
 
 
 def test_dependent_common_columns_have_no_standard_error():

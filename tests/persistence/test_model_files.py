@@ -448,3 +448,35 @@ def test_a_scorer_that_cannot_be_saved_says_what_to_do(tmp_path):
         model.save(tmp_path / "model")
     model.set_params(scoring=None).save(tmp_path / "model")
     assert np.array_equal(taskloom.load(tmp_path / "model").predict(FRAME), model.predict(FRAME))
+
+
+@pytest.mark.parametrize("kind", ["common", "graph", "terms"])
+def test_added_levels_and_searches_come_back(tmp_path, kind):
+    """``add_task`` beside a common part and in terms; and what a search over weights chose."""
+    rng = np.random.default_rng(0)
+    g = np.repeat(np.arange(6), 8)
+    X = pd.DataFrame({"a": rng.normal(size=48), "r": g % 3, "size": g * 1.0, "g": [f"g{k}" for k in g]})
+    y = X["a"].to_numpy() + rng.normal(size=6)[g] + 0.1 * rng.normal(size=48)
+    options = {
+        "common": {"common": True, "task_column": "g"},
+        "graph": {"common": "rbf", "task_column": "g", "structure": "shared_mean"},
+        "terms": {
+            "terms": [
+                taskloom.Term("linear", columns=["a"]),
+                taskloom.Term("linear", by="g", columns=["a"], structure="trace", intercept=True),
+                taskloom.Term("constant", by="r"),
+                taskloom.Term("constant", by="g", described_by=["size"]),
+            ]
+        },
+    }[kind]
+    rows = X[:4].assign(g="new")
+    added = MultiTaskRegressor(**options).fit(X, y).add_task(rows, y[:4] + 2, "new")
+    searched = MultiTaskRegressorCV(**options, alphas=1, cv=3).fit(X, y)
+    for model in (added, searched):
+        model.save(tmp_path / "m.taskloom")
+        again = taskloom.load(tmp_path / "m.taskloom")
+        assert np.array_equal(again.predict(rows), model.predict(rows))
+        assert np.array_equal(again.predict_terms(X)[0], model.predict_terms(X)[0])
+    assert again.best_weights_ == searched.best_weights_
+    assert again.selection_ == searched.selection_
+    assert repr(again.best_params_) == repr(searched.best_params_)

@@ -197,6 +197,18 @@ def test_one_term_is_the_plain_problem(loss, structure, ridge):
     )
 
 
+@pytest.mark.parametrize(("structure", "power"), [("independent", 1), ("graph", 1), ("trace", 2)])
+def test_the_strength_of_tasks_of_equal_size_that_count_alike(structure, power):
+    """``v_i = 1/n`` is a ``T``-th of the plain weights: a known structure needs ``alpha/T``, the trace ``alpha/T^2``."""
+    wide = np.full((N, LEVELS), np.nan)
+    wide[np.arange(N), SHOP] = Y
+    plain = solve(Problem(INTERCEPTED, wide, "squared", STRUCTURES[structure](LEVELS), 0.1, fit_intercept=False), tol=1e-9)
+    terms = [own(STRUCTURES[structure](LEVELS), 1.0)]
+    _, found, (W,) = fit(terms, alpha=0.1 / LEVELS**power, fit_intercept=False)
+    assert found.primal == pytest.approx(plain.certificate.primal / LEVELS, rel=1e-6)
+    assert np.allclose(W, plain.W, atol=1e-4)
+
+
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_descriptors_are_a_known_structure(loss):
     """Independent weights of descriptors ``U`` relate the levels by ``UU'``; descriptors ``I`` are a grouping."""

@@ -92,6 +92,17 @@ def test_elimination_solves_the_whole_newton_system(monkeypatch, dense, grouped,
     assert np.allclose(design.start(g[None])[0], X.T @ g)
 
 
+def test_what_is_left_does_not_grow_with_the_levels():
+    """The largest grouping is a block for each level; crossed groupings, common columns and the border are what is left."""
+    rng, n = np.random.default_rng(3), 400
+    for n_levels in (20, 200):
+        levels = Levels(rng.normal(size=(n, 2)), LevelIndex(np.arange(n) % n_levels, n_levels))
+        design = Eliminated(levels, OtherColumns.of(n, [rng.normal(size=(n, 7))]))
+        system = design.factor(np.ones((1, n)), FreeColumns(np.ones((n, 1))), np.zeros((1, 1)))
+        assert system.inverse.shape == (n_levels, 2, 2)
+        assert system.remaining.M.shape == (1, 8, 8)
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])
 def test_conjugate_gradients_and_sparse_columns_find_the_same_optimum(monkeypatch, loss):
     some = case(losses.as_loss(loss), "trace", "four")

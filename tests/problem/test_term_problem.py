@@ -12,6 +12,7 @@ from taskloom import losses, solve, structures
 from taskloom.design.term_inputs import TermData
 from taskloom.problem.evidence import Iterate
 from taskloom.problem.term_problem import PosedTerm, term_problem
+from taskloom.structures.terms import FeatureMatrix
 
 ORACLE_ERROR = 1e-7  # relative
 
@@ -125,6 +126,41 @@ def test_the_objective_is_the_one_that_is_written_down(layout):
         expected += variable.structure.value(matrix) + some.ridge / term.omega * float(np.sum(weights**2))
     assert value == pytest.approx(expected, rel=1e-9)
     assert problem.primal(W, b, A) == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "four"])
+@pytest.mark.parametrize("ridge", [0.0, 0.05])
+def test_the_dual_bound_is_the_one_that_is_written_down(layout, ridge):
+    """``D(G)`` row by row, with ``W = omega Z1 A / (2 alpha)`` and ``Z2 = 2 ridge W / omega``; either side is equal."""
+    ridge = 0.0 if layout == "free" else ridge
+    some = case(losses.Logistic(), "frobenius", layout, ridge=ridge)
+    problem = some.problem
+    solution = solve(problem, tol=1e-11)
+    s = some.loss.gradient(some.y, problem.predict(solution.W, solution.b))
+    G, bound = -some.v * s, -float(some.v @ some.loss.conjugate(some.y, s))
+    assert abs(G.sum()) <= 1e-6
+    structures_found = problem.structure.split(solution.A)
+    parts = zip(some.oracle_terms, some.weights(solution.W), problem.structure.variables, structures_found, strict=True)
+    for term, W, variable, A in parts:
+        Z = sum(G[i] * np.outer(term.phi[i], term.u[i]) for i in range(len(G)))
+        if np.isinf(term.omega):
+            assert np.abs(Z).max() <= 1e-6
+            continue
+        Z2 = 2 * ridge * W / term.omega
+        Z1 = Z - Z2
+        scale = term.omega / (4 * some.alpha)
+        if A.ndim == 2:  # tr A^2
+            on_features = isinstance(variable, FeatureMatrix)
+            assert np.allclose(W, 2 * scale * (A @ Z1 if on_features else Z1 @ A), atol=1e-5)
+            values = [float(np.sum((scale * S) ** 2)) / 4 for S in (Z1.T @ Z1, Z1 @ Z1.T)]
+            assert values[0] == pytest.approx(values[1])
+            bound -= values[on_features]
+        else:  # A = I
+            assert np.allclose(W, 2 * scale * Z1, atol=1e-5)
+            bound -= scale * float(np.sum(Z1**2))
+        bound -= term.omega * float(np.sum(Z2**2)) / (4 * ridge) if ridge else 0.0
+    assert bound == pytest.approx(solution.certificate.primal, rel=1e-7)
+    assert bound == pytest.approx(problem.dual(problem.dual_candidate(s), solution.W), rel=1e-7)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -134,7 +134,9 @@ def test_groups_arrive_with_and_without_routing():
 def test_the_folds_of_a_search_and_its_file(tmp_path):
     frame, y = shops()
     cv = TaskKFold(3, task_column="shop", leave="tasks", shuffle=True, random_state=1)
-    search = MultiTaskRegressorCV(cv=cv, structures=["independent"], alphas=[0.1, 1.0], task_column="shop", unseen="mean")
+    search = MultiTaskRegressorCV(
+        cv=cv, structures=["independent"], alphas=[0.1, 1.0], task_column="shop", unseen="mean", common=None
+    )
     search.fit(frame, y).save(tmp_path / "m")
     twin = taskloom.load(tmp_path / "m")
     assert repr(twin.cv) == repr(cv)

@@ -38,7 +38,7 @@ class Study:
         if not data.labelled:  # the columns of a wide table may be in different units
             options |= {"scoring": PooledR2(data), "standardize_targets": data.layout == "wide"}
         search = MultiTaskClassifierCV if data.labelled else MultiTaskRegressorCV
-        model = search(structures=structures, cv=self.folds, task_column=data.task_column, **options)
+        model = search(structures=structures, cv=self.folds, task_column=data.task_column, common=None, **options)
         with self.output.progress(title, len(self.folds)) as bar:
             if bar.live.is_started:  # a watched fit takes longer
                 model.set_callbacks(FoldProgress(bar))

@@ -15,7 +15,7 @@ from . import options
 @options.all_tasks
 @options.printing
 def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
-    """Show the contents of the file MODEL: tasks, settings, and the certificate with its duality gap."""
+    """Show the contents of the file MODEL: tasks or terms, settings, and the certificate with its duality gap."""
     from sklearn.pipeline import Pipeline
 
     from ..estimators import load
@@ -35,16 +35,18 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     shown = tasks if all_tasks else tasks[:20]
     more = f", ... {len(tasks) - 20} more (--all-tasks)" if len(shown) < len(tasks) else ""
     names = ", ".join(map(plain, shown)) + more
-    structure, alpha = repr(chosen_structure(estimator)), chosen_alpha(estimator)
+    summary = estimator.summary() if estimator._state.is_sum else None
+    only_terms = estimator._state.fitted_terms is not None
+    structure, alpha = None if only_terms else repr(chosen_structure(estimator)), chosen_alpha(estimator)
     classes: Any = getattr(estimator, "classes_", None)
     rows = [
         ("file", f"{model}, {os.path.getsize(model)} bytes, format {metadata['version']}, written by {metadata['written_by']}"),
         ("model", type(estimator).__name__),
-        ("tasks", f"{len(tasks)}: {names}"),
-        ("structure", structure),
+        *([] if structure is None else [("tasks", f"{len(tasks)}: {names}"), ("structure", structure)]),
         ("alpha", f"{alpha:.6g}"),
         ("inputs", _inputs(before, preprocessor, estimator)),
         *([("classes", ", ".join(map(plain, classes)))] if hasattr(classes, "shape") else []),
+        *([("selection", estimator.selection_)] if hasattr(estimator, "selection_") else []),
         ("settings", ", ".join(f"{name}={value}" for name, value in changed.items()) or "all defaults"),
         ("certificate", certificate.message),
         ("", f"primal {certificate.primal:.10g}, dual {certificate.dual:.10g}, duality gap {certificate.gap:.3g}"),
@@ -53,23 +55,43 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
     width = max(len(name) for name, _ in rows) + 2
     for name, text in rows:
         output.say(f"{name:<{width}}{plain(text)}")
+    if summary is not None:
+        output.say("", *str(summary).splitlines())
     output.result(
         {
             "file": model,
             "format": metadata["version"],
             "written_by": metadata["written_by"],
             "model": type(estimator).__name__,
-            "tasks": tasks,
+            "tasks": None if only_terms else tasks,
             "structure": structure,
             "alpha": alpha,
             "settings": changed,
+            "selection": getattr(estimator, "selection_", None),
+            "weights": getattr(estimator, "best_weights_", None),
             "certificate": vars(certificate),
             "numeric": None if preprocessor is None else list(preprocessor.numeric_),
             "categorical": None if preprocessor is None else list(preprocessor.levels_),
             "transfer": getattr(estimator, "transfer_", None),
+            "summary": None if summary is None else _as_values(summary),
         }
     )
     return 0
+
+
+def _as_values(summary: Any) -> dict[str, Any]:
+    """The summary for programs; a weight of infinity is null, and its structure "unpenalised"."""
+    columns = {"term": summary.terms, "structure": summary.structures, "weight": summary.weights, "levels": summary.levels}
+    return {
+        "terms": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
+        "groups": summary.groups,
+        "observations": summary.n_observations,
+        "variance_components": [each._asdict() for each in summary.variance_components],
+        "residual_variance": summary.residual_variance,
+        "log_likelihood": summary.log_likelihood,
+        "coefficients": [each._asdict() for each in summary.coefficients],
+        "notes": summary.notes,
+    }
 
 
 def _inputs(before: list[Any], preprocessor: Any, model: Any) -> str:

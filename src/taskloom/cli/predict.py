@@ -44,16 +44,14 @@ def predict(
     encoding: str,
     quiet: bool,
 ) -> int:
-    """Predict the rows of TABLE (CSV or Parquet) with a model that fit --save wrote.
+    """Predict the rows of TABLE (CSV or Parquet) with a model that fit --save wrote, or save() after a fit to a data frame.
 
     Writes every column that is not an input (the task, identifiers), but those of --drop, which are not read, and `prediction`;
     for classifiers also probabilities. Files may be larger than memory.
     """
-    from sklearn.pipeline import Pipeline
-
     from ..estimators import load
     from ..persistence import check_apart
-    from ..tables.preprocessing import TablePreprocessor
+    from .model_inputs import ModelInputs
     from .output import Output
     from .table_files import TableFile, TableWriter
     from .table_roles import check_known
@@ -62,28 +60,25 @@ def predict(
     ending = Path(output).suffix.lower() if output is not None else ""
     if ending in UNSUPPORTED:
         raise ValueError(f"{output} ends in {ending}, and such files are not written; end it in .csv or .parquet")
-    pipeline = load(model)
-    if not (isinstance(pipeline, Pipeline) and isinstance(pipeline[0], TablePreprocessor)):
-        raise ValueError(
-            f"{model} holds a model without the preprocessing of a table; use taskloom.load in Python, or taskloom fit"
-        )
-    preprocessor, estimator = pipeline[0], pipeline[-1]
+    table_model = ModelInputs.of(load(model), model)
+    estimator = table_model.estimator
+    if unseen is None and estimator.unseen == "auto" and not estimator._state.is_sum:
+        unseen = "raise"  # the mean of the tasks is for those who ask
     if unseen is not None:
         estimator.set_params(unseen=unseen)
     source = TableFile(table, delimiter, encoding)
     for name in drop:
         check_known(name, source)
-        if name in preprocessor.feature_names_in_:
+        if name in table_model.columns:
             raise click.UsageError(f"Column {name!r} cannot be dropped: the model was fitted with it.")
-    inputs = {*preprocessor.numeric_, *preprocessor.levels_}
-    kept = [name for name in source.columns if name not in drop and (keep_inputs or name not in inputs)]
+    kept = [name for name in source.columns if name not in drop and (keep_inputs or name not in table_model.inputs)]
     n_outputs = len(estimator.tasks_) if estimator.task_column is None else 1
     rows = max(1, min(rows, CELLS // (len(source.columns) + n_outputs)))
-    numbers = set(preprocessor.numeric_) - set(kept)  # columns that are kept are written as they were
+    numbers = table_model.numbers - set(kept)  # columns that are kept are written as they were
     done, notes = 0, Output(quiet)
     with TableWriter(output, source.arrow_types(), escape_formulas) as writer:
         for piece in source.pieces(rows, numbers, without=set(drop)):
-            found = _predictions(estimator, preprocessor.transform(piece))
+            found = _predictions(estimator, table_model.encode(piece))
             clash = [name for name in found if name in kept]
             if clash:
                 raise ValueError(f"{table} has a column {clash[0]!r} already; rename it")

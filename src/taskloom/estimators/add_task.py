@@ -11,9 +11,9 @@ with the conditional mean ``f0 = sum_t beta0_t f_t``. The structure defines ``be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -29,81 +29,18 @@ from ..losses import Loss, as_loss
 from ..losses.offset import Shifted
 from ..problem import Problem
 from ..solvers import solve
-from ..structures import Independent, Structure
+from ..structures import Independent
 from ..structures.factored_matrix import FactoredStructure
 from ..tables.layout import as_table, shown
 from .approximate_kernel import map_rows
 from .decision import decision_values
 from .fitted import FittedState, with_state
+from .new_task_prior import NewTaskPrior, new_task_prior
 from .state_of_fit import tasks_under
 from .target_encoding import TargetScale, objects
 from .validation import InputColumns, entries_by_task, new_inputs, sample_weights
 
 Array = np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class NewTaskPrior:
-    """The conditional law of a new task given the fitted ones."""
-
-    mean: Array  # beta0: weights of the fitted tasks in the conditional mean
-    loadings: Array  # M, T x q
-    own_variance: float  # of the task-specific part
-
-    def extended(self, n_tasks: int) -> NewTaskPrior:
-        """The same for more tasks; those that were added have weight zero."""
-        more = n_tasks - len(self.mean)
-        return NewTaskPrior(np.pad(self.mean, (0, more)), np.pad(self.loadings, ((0, more), (0, 0))), self.own_variance)
-
-    def with_ridge(self, rho: float, gram: Callable[[], Array]) -> NewTaskPrior:
-        """With a ridge: ``D`` becomes ``(D^-1 + rho)^-1``, eigenvalue by eigenvalue, and the mean shrinks with it."""
-        if rho == 0:
-            return self
-        e, V = psd_eigh(self.loadings.T @ gram() @ self.loadings)
-        own = self.own_variance / (1 + rho * self.own_variance)
-        after = (self.own_variance + e) / (1 + rho * (self.own_variance + e)) - own
-        stretch = np.sqrt(np.divide(after, e, out=np.zeros_like(e), where=e > 0))
-        return NewTaskPrior(self.mean / (1 + rho * self.own_variance), self.loadings @ (V * stretch), own)
-
-
-def new_task_prior(
-    structure: Structure, A: Array, gram: Callable[[], Array], relation: Array | None = None, weights: Array | None = None
-) -> NewTaskPrior:
-    """The prior of a new task under a fixed structure; ``gram`` returns the inner products of the tasks' functions.
-
-    With ``weights`` (``T x d``) and fewer features than tasks, the decomposition is ``d x d``. With a ``relation``, the
-    conditional law of a Gaussian with covariance ``A`` and these covariances with the new task.
-    """
-    T, tiny = len(A), np.finfo(float).tiny
-    given = structure.new_task_conditional(T) if relation is None else None
-    if given is not None:
-        return NewTaskPrior(given[0], np.zeros((T, 0)), given[1])
-    if relation is None and structure.either_side:
-        if weights is not None and weights.shape[1] < T:
-            g, V = psd_eigh(weights.T @ weights)
-            V = weights @ (V / np.sqrt(np.maximum(g, tiny)))
-        else:
-            g, V = psd_eigh(gram())
-        keep = g > 1e-12 * max(g[-1], tiny)
-        g, V = g[keep], V[:, keep]
-        a = np.sum(V * (A @ V), axis=0)  # A and W'W share their eigenvectors at the optimum
-        return NewTaskPrior(np.zeros(T), V * np.sqrt(np.maximum(a, 0.0) / g), 0.0)
-    a, V = psd_eigh(A)
-    keep = a > 1e-10 * max(a[-1], tiny)
-    root = V[:, keep] / np.sqrt(a[keep])  # W root root' W' = W A^+ W'
-    if relation is not None:
-        beta = root @ (root.T @ relation)
-        own = float(np.mean(np.diag(A)) - beta @ A @ beta)
-        if not own > 0:
-            raise ValueError(
-                "relation is too strong: the others would determine the new task (its conditional variance would be "
-                f"{own:.3g}); scale relation down"
-            )
-        return NewTaskPrior(beta, np.zeros((T, 0)), own)
-    size = float(np.sum(root * (gram() @ root)))
-    loadings = root * np.sqrt(a.sum() / size) if size > 0 else root[:, :0]
-    own = float(np.mean(1 / np.einsum("tq,tq->t", root, root))) if keep.all() else 0.0
-    return NewTaskPrior(np.zeros(T), loadings, own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,21 +58,12 @@ def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_w
     """The state with one more task, at the end; the fitted tasks do not change."""
     if state.kernel.several:
         raise ValueError("add_task needs one kernel; with a list of them, fit again")
-    if not isinstance(name, Hashable):
-        raise ValueError(f"a task is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
-    if name in state.tasks_.tolist():
-        raise ValueError(f"there is a task {shown(name)} already; choose another name")
-    inputs = _inputs_of_task(model, X)
-    given = np.asarray(as_table(y))
-    y = given.ravel()
-    check_consistent_length(inputs, y)
-    weight = None if sample_weight is None else sample_weights(sample_weight, given, y[:, None])[:, 0]
-    values, classes = model._targets_of_task(state, y, name)
-    row = np.flatnonzero(~np.isnan(values))
-    weight = None if weight is None else weight[row]
-    if row.size == 0 or not (weight is None or (weight > 0).any()):
-        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0)")
-    seen = Observations.build(row, np.zeros(row.size, int), values[row], 1, weight)
+    check_name(name, state.tasks_)
+    inputs = inputs_of_task(model, X)
+    given = given_targets(model, state, inputs, y, name, sample_weight)
+    if given.row.size == 0:
+        raise ValueError(no_observation(name))
+    seen = Observations.build(given.row, np.zeros(given.row.size, int), given.y, 1, given.weight)
     loss, scale = as_loss(model.loss), TargetScale.none(1)
     if getattr(model, "standardize_targets", False) and loss.of_differences:
         scale = TargetScale.of(seen, [loss])
@@ -144,13 +72,11 @@ def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_w
     b, found = (
         _under_feature_structure(state, new) if state.learned.on_features else _under_task_structure(state, new, relation)
     )
-    names = [*state.tasks_.tolist(), name]
-    same = np.array(names)
     return replace(
         state,
-        tasks_=same if same.dtype.kind == state.tasks_.dtype.kind else objects(names),
+        tasks_=with_name(state.tasks_, name),
         wide=state.wide or model.task_column is None,  # predictions of two tasks have two columns
-        classes_=classes,
+        classes_=given.classes,
         intercept_=np.append(state.intercept_, b * scale.std + scale.mean).astype(state.dtype),
         scale=TargetScale(np.append(state.scale.mean, scale.mean), np.append(state.scale.std, scale.std)),
         added_tasks_=[*(state.added_tasks_ or []), name],
@@ -158,7 +84,47 @@ def add_task(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_w
     )
 
 
-def _inputs_of_task(model: Any, X: Any) -> Any:
+class GivenTargets(NamedTuple):
+    """The targets of a new task that are observed, with a positive weight."""
+
+    row: Array
+    y: Array
+    weight: Array
+    classes: Any  # of all tasks
+
+
+def given_targets(model: Any, state: FittedState, X: Any, y: Any, name: Any, sample_weight: Any) -> GivenTargets:
+    """The targets of a new task as numbers."""
+    given = np.asarray(as_table(y))
+    y = given.ravel()
+    check_consistent_length(X, y)
+    weight = np.ones(len(y)) if sample_weight is None else sample_weights(sample_weight, given, y[:, None])[:, 0]
+    values, classes = model._targets_of_task(state, y, name)
+    row = np.flatnonzero(~np.isnan(values) & (weight > 0))
+    return GivenTargets(row, values[row], weight[row], classes)
+
+
+def check_name(name: Any, names: Array, what: str = "task") -> None:
+    """Raise unless this is the name of a new task."""
+    if not isinstance(name, Hashable):
+        raise ValueError(f"a {what} is named by a label, got {type(name).__name__}; call add_task(X, y, name)")
+    if name in names.tolist():
+        raise ValueError(f"there is a {what} {shown(name)} already; choose another name")
+
+
+def no_observation(name: Any) -> str:
+    """The message for a task without data."""
+    return f"task {shown(name)} has no observation (all NaN, or all of weight 0)"
+
+
+def with_name(names: Array, name: Any) -> Array:
+    """Labels with one more at the end."""
+    longer = [*names.tolist(), name]
+    same = np.array(longer)
+    return same if same.dtype.kind == names.dtype.kind else objects(longer)
+
+
+def inputs_of_task(model: Any, X: Any) -> Any:
     """Inputs without the task column, whether or not they came with one."""
     X = as_table(X)
     if model.task_column is not None and np.shape(X)[1] != model.n_features_in_:
@@ -196,8 +162,8 @@ def _under_task_structure(state: FittedState, new: NewTask, relation: Any) -> tu
             C = np.vstack([C, np.zeros((len(own), C.shape[1]))])
             C[-len(own) :, -1] = own * new.scale.std
             X = (sparse_vstack if issparse(inputs) else np.vstack)([X, inputs])
-        found = {"dual_coef_": C.astype(state.dtype), "X_fit_": X, "inner_products": _bordered(products, beta, corner, cross)}
-    A = _bordered(state.structure_.astype(float, copy=False), beta, prior.own_variance).astype(state.dtype)
+        found = {"dual_coef_": C.astype(state.dtype), "X_fit_": X, "inner_products": bordered(products, beta, corner, cross)}
+    A = bordered(state.structure_.astype(float, copy=False), beta, prior.own_variance).astype(state.dtype)
     return b, found | {"structure_": A, "new_task_prior": prior if relation is None else state.new_task_prior}
 
 
@@ -213,13 +179,19 @@ def _under_feature_structure(state: FittedState, new: NewTask) -> tuple[float, d
     return b, {"coef_": coef.astype(state.dtype), "structure_": A.astype(state.dtype)}
 
 
+def given_relation(state: FittedState, relation: Any) -> Array:
+    """Covariances with all tasks, in their order."""
+    relation = np.asarray(entries_by_task(relation, state.tasks_, "relation"), dtype=float)
+    if not (relation.shape == (state.n_tasks,) and bool(np.isfinite(relation).all())):
+        raise ValueError(f"relation needs one finite number for each of the {state.n_tasks} tasks, got shape {relation.shape}")
+    return relation
+
+
 def _prior_of_new_task(state: FittedState, relation: Any) -> NewTaskPrior:
     """The prior given the tasks of the fit; tasks added later are left out, so that the order of additions does not matter."""
     n_old, W, products = state.n_tasks, state.weights, state.inner_products
     if relation is not None:
-        relation = np.asarray(entries_by_task(relation, state.tasks_, "relation"), dtype=float)
-        if not (relation.shape == (n_old,) and bool(np.isfinite(relation).all())):
-            raise ValueError(f"relation needs one finite number for each of the {n_old} tasks, got shape {relation.shape}")
+        relation = given_relation(state, relation)
     elif state.new_task_prior is not None:
         return state.new_task_prior.extended(n_old)
     else:
@@ -273,7 +245,7 @@ def _solve_task(state: FittedState, phi: Any, new: NewTask, seen: Observations, 
     return w[:, None], y_mean - x_mean @ w
 
 
-def _bordered(A: Any, beta: Array, own: float, cross: Any = 0.0) -> Any:
+def bordered(A: Any, beta: Array, own: float, cross: Any = 0.0) -> Any:
     """``A`` extended by the covariances ``A beta + cross`` and the variance ``beta'A beta + own``."""
     if isinstance(A, FactoredStructure):
         return A.bordered(beta, own)

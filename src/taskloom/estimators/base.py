@@ -41,7 +41,9 @@ from .state_of_fit import fitted_state, predictor
 from .target_encoding import TargetScale
 from .terms import coefficient_frames
 from .terms.fit_sum import fit_sum, is_sum, predict_terms_of, refuse_sum, sum_decision
+from .terms.level_of_terms import add_level
 from .terms.summary import Summary, summary_of
+from .terms.task_beside_common import add_to_common
 from .validation import TargetInfo, as_structures, losses_by_task, names_its_class, new_rows, sample_weights, training_data
 
 Array = np.ndarray
@@ -143,7 +145,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         if device is not None:
             self._state = fit_on_device(self, X, y, sample_weight, device, watch)
         elif is_sum(self):
-            self._state = fit_sum(self, X, y, sample_weight)
+            self._state = fit_sum(self, X, y, sample_weight, watch)
         else:
             with time_limit(self.time_limit):
                 data = self._prepare(X, y, sample_weight)
@@ -262,7 +264,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         if state.decision_values is not None:  # of the test rows of a fold
             return state.decision_values
         if state.is_sum:
-            return sum_decision(self, state, X)
+            return sum_decision(self, state, X).astype(state.dtype, copy=False)
         return decision_values(state, *new_rows(self, state, X), getattr(self, "device", None))
 
     def predict_terms(self, X: Any) -> list[np.ndarray]:
@@ -362,14 +364,18 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         path : str or path
             Where the file is to be.
         training : bool, default=True
-            Whether to keep the training data of a squared-loss fit, which ``predict(X, return_std=True)`` needs. Without them
-            the file of a linear model is small and holds no observations; kernel models need their training inputs anyway.
+            Whether to keep the training data of a squared-loss fit, which ``predict(X, return_std=True)`` needs, and those of
+            ``terms=`` and ``common=``, which ``summary()`` needs. Without them the file of a linear model is small and holds
+            no observations; kernel models need their training inputs anyway.
         """
-        refuse_sum(self, "save")
         save(self, path, training=training)
 
     def add_task(self, X: Any, y: Any, name: Any, *, sample_weight: ArrayLike | None = None, relation: Relation = None) -> Self:
         """Add one task to the fitted model without a refit: the structure is kept, and the new task is the last one.
+
+        With ``common=`` the new task gets its own function beside the common part. With ``terms=`` it is a level of the
+        grouping whose column holds ``name`` in every row of ``X``, which has all columns: the weights of all terms by that
+        column are found together, given the rest. Descriptors are those in ``X``, and ``y`` may be NaN throughout.
 
         Under spectral structures (trace, Frobenius, unit trace, ...) the new task has the feature covariance ``D`` of the
         fitted tasks. Under ``SharedMean`` its prior mean is their mean. Under any other structure its prior has the covariance
@@ -393,8 +399,9 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         self
             The model with one more task.
         """
-        refuse_sum(self, "add_task")
-        self._state = add_task(self, self._fitted(), X, y, name, sample_weight, relation)
+        state = self._fitted()
+        add = add_level if state.fitted_terms is not None else add_to_common if state.common_part is not None else add_task
+        self._state = add(self, state, X, y, name, sample_weight, relation)
         return self
 
     def bound_exact(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> ExactBound:

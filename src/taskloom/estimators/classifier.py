@@ -149,7 +149,12 @@ gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_l
         if state.one_vs_rest:
             raise ValueError("add_task needs binary tasks; here the tasks are the classes of one target")
         own = not isinstance(state.classes_, np.ndarray)
-        classes, signs = two_classes(y, f"task {shown(name)}")
+        if state.is_sum and not own:  # intercepts are shrunk: one class is enough, or none
+            classes, signs = state.classes_, signs_of(y, state.classes_)
+            if (signs == 0).any():
+                classes = distinct(y[observed(y)])
+        else:
+            classes, signs = two_classes(y, f"task {shown(name)}")
         if not (own or np.array_equal(classes, state.classes_)):
             raise ValueError(
                 f"task {shown(name)} has the classes {classes.tolist()}, the others have {list(map(shown, state.classes_))}"

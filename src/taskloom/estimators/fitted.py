@@ -22,6 +22,10 @@ from .target_encoding import TargetScale
 from .validation import InputColumns, TargetInfo
 
 Array = np.ndarray
+OF_TERMS = {  # where a fit with terms= has what a plain one has in an attribute
+    "coef_": "; with terms= coef_frame() has the coefficients",
+    "structure_": "; with terms= relations_frame() has the matrix of each grouping",
+}
 Features = LinearFeatures | KernelFeatures | SumFeatures
 
 
@@ -149,8 +153,8 @@ class FittedState(InputColumns, TargetInfo):
     outlier_tasks_: Array | None = None
     term_structures: list[Array] | None = field(default=None, metadata=NOT_SAVED)  # of a sum on the same features
     added_tasks_: list | None = None
-    fitted_terms: Any = field(default=None, metadata=NOT_SAVED)  # of ``terms=``
-    common_part: Any = field(default=None, metadata=NOT_SAVED)  # of ``common=``
+    fitted_terms: Any = None  # of ``terms=``
+    common_part: Any = None  # of ``common=``
     term_rows: Any = field(default=None, metadata=NOT_SAVED)  # of both: the data of the fit, for ``summary``
     # how it was found
     n_observations: int | None = field(default=None, metadata=NOT_SAVED)  # of the fit; added tasks are not counted
@@ -212,9 +216,11 @@ class FittedAttribute:
     def __get__(self, model: Any, owner: type | None = None) -> Any:
         if model is None:
             return self
-        value = getattr(vars(model).get(self.holder), self.name, None)
+        state = vars(model).get(self.holder)
+        value = getattr(state, self.name, None)
         if value is None:
-            raise AttributeError(f"{type(model).__name__!r} object has no attribute {self.name!r}")
+            instead = OF_TERMS.get(self.name, "") if getattr(state, "fitted_terms", None) is not None else ""
+            raise AttributeError(f"{type(model).__name__!r} object has no attribute {self.name!r}{instead}")
         return value
 
     def __set__(self, model: Any, value: Any) -> None:

@@ -16,11 +16,13 @@ from .._array_api import following
 from ..losses import RowLoss, as_loss
 from ..solvers import Solver
 from ..tables.layout import align_targets, column_names, shown, sorted_labels
+from ..uncertainty.term_posterior import TermPosterior
 from . import partial_fit as blocks_fit
 from .base import MultiTaskEstimator
-from .decision import posterior_of, predict_std
 from .parameter_types import KernelParameter, LossParameter, StructureParameter, TaskWeight, Unseen
+from .standard_deviations import posterior_of, predict_std
 from .target_encoding import places, signs_of, two_classes
+from .terms.sum_deviations import sum_deviation
 from .validation import TargetInfo, available_if, losses_by_task, names_its_class, new_rows
 
 
@@ -299,7 +301,8 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
             Whether to give the standard deviations too (squared loss): those of the Gaussian-process posterior of the tasks'
             functions, given the structure. With ``"joint"`` the structure is taken for as uncertain as the weights that it was
             learned from, which calibrated intervals need. An observation differs from the function by noise, whose standard
-            deviation is ``noise_``.
+            deviation is ``noise_``. With ``common=`` or ``terms=`` a level that was not seen has its prior variance besides:
+            under a structure that relates levels, the mean variance of the fitted ones; without a penalty it is infinite.
 
         Returns
         -------
@@ -312,7 +315,10 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         if isinstance(return_std, str) and return_std != "joint":
             raise ValueError(f'return_std must be True, False or "joint", got {return_std!r}')
         posterior = posterior_of(self._state, self.noise, self._no_posterior(), joint=isinstance(return_std, str))
-        std = predict_std(self._state, *new_rows(self, self._state, X), posterior)
+        if isinstance(posterior, TermPosterior):
+            std = sum_deviation(self, self._state, X, posterior).astype(self._state.dtype, copy=False)
+        else:
+            std = predict_std(self._state, *new_rows(self, self._state, X), posterior)
         return mean, following(self._respond(std), X)
 
     def _no_posterior(self) -> str:

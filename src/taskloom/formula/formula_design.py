@@ -252,4 +252,5 @@ def _errors_in_a_sentence(text: str) -> Iterator[None]:
             "these rows, or make the column a grouping, (1 | column)"
         ) from None
     except (errors.FormulaicError, SyntaxError) as error:
-        raise ValueError(f"{text!r} cannot be read as a formula: {str(error).splitlines()[0]}") from None
+        quote = "; names with spaces or signs stand in backticks: `a (b)`" if isinstance(error, SyntaxError) else ""
+        raise ValueError(f"{text!r} cannot be read as a formula: {str(error).splitlines()[0]}{quote}") from None

@@ -23,6 +23,7 @@ BY_NAME = {
     "kernel": ("sklearn.gaussian_process.kernels", GP_KERNELS),
     "splitter": ("sklearn.model_selection", SPLITTERS),
     "task_splitter": ("taskloom.tables.task_folds", "TaskKFold"),
+    "term": ("taskloom.estimators.terms.term", "Term"),
 }
 PACKAGES = {kind: package for kind, (package, _) in (OURS | BY_NAME).items()}  # where the classes of a kind come from
 # Old names of classes and of their parameters, in files that were written with them.

@@ -79,7 +79,8 @@ def check_tree(tree: Any, arrays: dict[str, Array], n_bytes: int) -> None:
         level = [child for children in inside for child in children if type(child) in (dict, list, int)]
     components, listed = sum(kinds[kind] for kind in PACKAGES), kinds["strings"] + kinds["objects"]
     check(components <= COMPONENTS, f"it has {components} components, more than {COMPONENTS}")
-    check(kinds["kernel"] <= KERNELS, f"its kernels have {kinds['kernel']} parts, more than {KERNELS}")
+    kernels = kinds["kernel"] + kinds["kernel_map"]
+    check(kernels <= KERNELS, f"its kernels have {kernels} parts, more than {KERNELS}")
     check(listed <= TEXT_ARRAYS, f"it has {listed} arrays of texts or objects, more than {TEXT_ARRAYS}")
     most = WORK + TIMES * sum(array.nbytes for array in arrays.values())
     check(work <= most, f"it names its arrays too often ({kinds['array']} times, {work >> 20} MiB)")

@@ -11,8 +11,10 @@ import numpy as np
 
 from ..estimators.inspection.model_facts import chosen_alpha, labelled_tasks, observed_targets, one_target
 from ..estimators.inspection.task_order import every_pair, leaf_order, task_tree, whole_structure
+from ..estimators.terms.summary import Summary
 from ..labels import display_names
 from ..structures import as_structure
+from ..structures.factored_matrix import FactoredStructure
 from ..tables.layout import as_table
 
 Array = np.ndarray
@@ -62,6 +64,13 @@ class Facts:
     contributions: list[list[tuple[int, float]]] | None
     gains: Gains | None
     data: ReportData | None
+    summary: Summary | None = None  # of models with ``terms=`` or ``common=``
+    related: bool = True  # whether there are correlations of tasks to show
+
+    @property
+    def only_terms(self) -> bool:
+        """Whether there are terms in place of tasks."""
+        return self.model._state.fitted_terms is not None
 
     @property
     def n_tasks(self) -> int:
@@ -77,6 +86,8 @@ class Facts:
         """What the tasks are called."""
         if self.one_target:
             return "classes"
+        if self.only_terms:
+            return "target"
         return "task" if self.n_tasks == 1 else "tasks"
 
     @property
@@ -86,7 +97,7 @@ class Facts:
 
     @property
     def has_map(self) -> bool:
-        return 1 < self.n_tasks <= LARGEST_MAP
+        return self.related and 1 < self.n_tasks <= LARGEST_MAP
 
     @property
     def by_task(self) -> bool:
@@ -110,22 +121,56 @@ class Facts:
 
 def gather(model: Any, X: Any, y: Any, transfer: dict[str, Array] | None) -> Facts:
     """Read a fitted model."""
-    C, groups = every_pair(model), model.task_clusters()
     transfer = transfer if transfer is not None else getattr(model, "transfer_", None)
-    chosen = getattr(model, "best_structure_", model.structure)
     return Facts(
         model=model,
-        names=display_names(model.tasks_),
-        correlation=C,
-        groups=groups,
-        order=leaf_order(task_tree(C, groups)),
-        structures=[as_structure(each) for each in (chosen if isinstance(chosen, list | tuple) else [chosen])],
+        **(_relations(model) if _is_related(model) else _no_relations(model)),
+        structures=_structures(model),
         alpha=chosen_alpha(model),
-        eigenvalues=np.maximum(np.linalg.eigvalsh(whole_structure(model))[::-1], 0.0),
         contributions=_contributions(model),
         gains=None if transfer is None else Gains(transfer),
         data=None if y is None else _describe(model, X, y),
+        summary=model.summary() if model._state.is_sum else None,
     )
+
+
+def _is_related(model: Any) -> bool:
+    """Whether a page shows correlations of tasks: ``terms=`` has none, and a common part goes with too many tasks for them."""
+    return model._state.fitted_terms is None and not (model._state.is_sum and isinstance(model.structure_, FactoredStructure))
+
+
+def _relations(model: Any) -> dict[str, Any]:
+    C, groups = every_pair(model), model.task_clusters()
+    return {
+        "names": display_names(model.tasks_),
+        "correlation": C,
+        "groups": groups,
+        "order": leaf_order(task_tree(C, groups)),
+        "eigenvalues": np.maximum(np.linalg.eigvalsh(whole_structure(model))[::-1], 0.0),
+    }
+
+
+def _no_relations(model: Any) -> dict[str, Any]:
+    state = model._state
+    T = len(state.tasks_)
+    parts = [state.common_part] if state.fitted_terms is None else state.fitted_terms
+    size = sum(float(np.sum(getattr(part, name) ** 2)) for part in parts for name in vars(part) if name.endswith("weights"))
+    return {
+        "names": display_names(state.tasks_) if state.fitted_terms is None else ["all rows"],
+        "correlation": np.zeros((0, 0)),
+        "groups": np.zeros(T, int),
+        "order": np.arange(T),
+        "eigenvalues": np.array([size]),
+        "related": False,
+    }
+
+
+def _structures(model: Any) -> list[Any]:
+    """The structure of the tasks, one for each kernel, or those of the terms that have one."""
+    if model._state.fitted_terms is not None:
+        return [as_structure(each.term.structure) for each in model._state.fitted_terms if each.term.structure is not None]
+    chosen = getattr(model, "best_structure_", model.structure)
+    return [as_structure(each) for each in (chosen if isinstance(chosen, list | tuple) else [chosen])]
 
 
 def _contributions(model: Any) -> list[list[tuple[int, float]]] | None:
@@ -156,13 +201,21 @@ def _describe(model: Any, X: Any, y: Any) -> ReportData:
     score = [by_task.get(0 if by_class else label, np.nan) for label in model.tasks_.tolist()]
     return ReportData(
         n_rows=n_rows,
-        n_inputs=int(model.n_features_in_) - (model.task_column is not None),
+        n_inputs=_n_inputs(model),
         n_observations=n_rows if by_class else len(values),
         counts=counts,
         mean=np.where(counts == 0, np.nan, np.where(labelled, (mean + 1) / 2, mean)),
         std=np.where(labelled | (counts == 0), np.nan, std),
         score=np.array(score, dtype=float),
     )
+
+
+def _n_inputs(model: Any) -> int:
+    """The columns of inputs, without those of tasks, groupings and descriptors."""
+    terms = model._state.fitted_terms
+    if terms is not None:
+        return len({column for term in terms for column in term.inputs.columns})
+    return int(model.n_features_in_) - (model.task_column is not None)
 
 
 def payload(facts: Facts) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def _span(low: Array, high: Array) -> tuple[float, float]:
 
 def strongest(facts: Facts, n: int = 12) -> list[dict[str, str]]:
     """The largest correlations in absolute value."""
-    if facts.n_tasks < 2 or facts.vanished:
+    if facts.n_tasks < 2 or facts.vanished or not facts.related:
         return []
     one, other, value = facts.pairs
     order = [k for k in np.argsort(-np.abs(value), kind="stable")[:n] if abs(value[k]) >= 0.005]

@@ -21,6 +21,7 @@ from ..versions import versions
 from . import figures, settings
 from .facts import LARGEST_MAP, Facts, gather, payload
 from .sentences import count, percent, prove_model, tell
+from .term_tables import levels_of, term_tables
 
 
 def write_report(
@@ -101,7 +102,7 @@ def render_report(
     style, script = _text("page.css"), f'"use strict";\n(() => {{\n{_text("map.js")}\n{_text("page.js")}\n}})();\n'
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(_text("page.html")).render(
-        title=clean_text(title) if title else f"{type(model).__name__}: {facts.n_tasks:,} {facts.noun}",
+        title=clean_text(title) if title else f"{type(model).__name__}: {_subject(facts)}",
         policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
         style=Markup(style),
@@ -112,6 +113,7 @@ def render_report(
         proof=prove_model(model),
         tiles=_tiles(facts),
         paragraphs=tell(facts),
+        term_tables=term_tables(facts.summary),
         strongest=figures.strongest(facts),
         groups=figures.groups(facts),
         gains=gains,
@@ -129,13 +131,23 @@ def render_report(
     )
 
 
+def _subject(facts: Facts) -> str:
+    if facts.only_terms and facts.summary is not None:
+        return count(len(facts.summary.terms), "term")
+    return f"{facts.n_tasks:,} {facts.noun}"
+
+
 def _tiles(facts: Facts) -> list[tuple[str, str]]:
     """The numbers at the top: value and label."""
-    tiles = [(f"{facts.n_tasks:,}", facts.noun)]
+    summary = facts.summary
+    tiles = [] if facts.only_terms else [(f"{facts.n_tasks:,}", facts.noun)]
+    if summary is not None:
+        tiles += [(f"{len(summary.terms)}", "terms" if len(summary.terms) > 1 else "term")]
+        tiles += levels_of(summary) if facts.only_terms else []
     if facts.data is not None:
         tiles.append((f"{facts.data.n_observations:,}", "observations"))
     n = sum(len(members) > 1 for members in facts.clusters.values())
-    if n and not facts.vanished:
+    if n and facts.related and not facts.vanished:
         tiles.append((f"{n:,}", f"{'cluster' if n == 1 else 'clusters'} of {facts.noun}"))
     if facts.by_task:
         tiles.append((f"{int(facts.gains.better.sum()):,}", "clearly better with multi-task"))  # type: ignore[union-attr]

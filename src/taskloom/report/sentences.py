@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..estimators.terms.summary import Summary
 from ..labels import clean_text, shorten
 from ..problem.solution import Certificate
 from .facts import CLEAR, Facts
+from .term_tables import in_words
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ def tell(facts: Facts) -> list[str]:
 
 def _fit(facts: Facts) -> str:
     model, data = facts.model, facts.data
+    if facts.summary is not None and facts.only_terms:
+        return _fit_of_terms(facts, facts.summary)
     T = facts.n_tasks
     what = f"The {T:,} classes of one target" if facts.one_target else "One task" if T == 1 else f"{T:,} tasks"
     text = f"{what} {'was' if T == 1 else 'were'} fitted{'' if T == 1 else ' jointly'}"
@@ -105,11 +109,28 @@ def _fit(facts: Facts) -> str:
             text += f", {few:,} per task" if few == many else f", {few:,} to {many:,} per task"
     structures = " and ".join(type(structure).__name__ for structure in facts.structures)
     text += f". The model: {_kernel(model)}, the {_loss(model)} loss, the structure {structures}, alpha = {facts.alpha:.3g}"
-    if hasattr(model, "cv_results_"):
-        tried = len(model.cv_results_["mean_test_score"])
-        folds = "leave-one-out cross-validation" if facts.model.cv == "loo" else f"{model.n_splits_}-fold cross-validation"
-        text += f", the best of {count(tried, 'setting')} by {folds}"
-    return text + "."
+    if facts.summary is not None:
+        text += f", a common function ({in_words(facts.summary)[0]}) beside those of the tasks"
+    return f"{text}{_search(model)}."
+
+
+def _fit_of_terms(facts: Facts, summary: Summary) -> str:
+    data, terms = facts.data, in_words(summary)
+    text = f"The sum of {count(len(terms), 'term')} was fitted"
+    if data is not None:
+        text += f" from {count(data.n_observations, 'observation')} with {count(data.n_inputs, 'input')}"
+    shown = "; ".join(terms[:6]) + (f"; and {len(terms) - 6:,} more" if len(terms) > 6 else "")
+    model = facts.model
+    return f"{text}: {shown}. The model: the {_loss(model)} loss, alpha = {facts.alpha:.3g}{_search(model)}."
+
+
+def _search(model: Any) -> str:
+    """What a search has tried."""
+    if not hasattr(model, "cv_results_"):
+        return ""
+    tried = len(model.cv_results_["mean_test_score"])
+    folds = "leave-one-out cross-validation" if model.cv == "loo" else f"{model.n_splits_}-fold cross-validation"
+    return f", the best of {count(tried, 'setting')} by {folds}"
 
 
 def _kernel(model: Any) -> str:
@@ -127,10 +148,18 @@ def _loss(model: Any) -> str:
 
 def _correlations(facts: Facts) -> str:
     T, C = facts.n_tasks, facts.correlation
-    if T == 1:
+    if T == 1 and not facts.only_terms:
         return "With one task there are no correlations to learn."
-    if facts.vanished:
+    if facts.vanished and facts.summary is None:
         return "All coefficients are zero at this alpha: every task predicts a constant. Try a smaller alpha."
+    if not facts.related:
+        return (
+            "All coefficients are zero at this alpha: every prediction is the same. Try a smaller alpha."
+            if facts.vanished
+            else ""
+        )
+    if facts.vanished:
+        return "The own functions of the tasks are zero at this alpha: every task has the common one. Try a smaller alpha."
     given = all(structure.known for structure in facts.structures)
     if not np.any(np.abs(C - np.eye(T)) > 1e-6):
         return "The tasks are uncorrelated: this is single-task learning" + (", as specified." if given else ".")

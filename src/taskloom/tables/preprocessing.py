@@ -236,6 +236,13 @@ def _texts(column: Any) -> list[str | None]:
     return [None if is_missing(value) or str(value).strip() in MISSING else str(value) for value in cells]
 
 
+def as_numbers(column: Any, name: str) -> Array:
+    """Each cell of a column of numbers, NaN where it is missing; anything else is refused."""
+    values = _numbers(column, name, strict=True)
+    assert values is not None
+    return values
+
+
 def _numbers(column: Any, name: str, strict: bool = False, target: bool = False) -> Array | None:
     """Each cell as a number, NaN where it is missing; ``None`` for a categorical column, which ``strict`` refuses."""
     kind = column.dtype.kind

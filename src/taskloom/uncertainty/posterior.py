@@ -30,6 +30,12 @@ MAX_DENSE_ROWS = 6000  # rows of the largest dense system that a posterior facto
 MAX_ENTRIES = 1 << 22  # numbers in the largest right-hand side at a time
 
 
+def check_noise(noise: float | None) -> None:
+    """Raise for what is no standard deviation."""
+    if noise is not None and not (is_number(noise) and 0 < noise < 1e150):
+        raise ValueError(f"noise must be None or a positive number whose square is one, got {noise!r}")
+
+
 class Posterior:
     """Standard deviations of the tasks' functions after a squared-loss fit.
 
@@ -47,8 +53,7 @@ class Posterior:
     """
 
     def __init__(self, problem: Problem, W: Array, b: Array, A: Array, noise: float | None = None, joint: bool = False):
-        if noise is not None and not (is_number(noise) and 0 < noise < 1e150):
-            raise ValueError(f"noise must be None or a positive number whose square is one, got {noise!r}")
+        check_noise(noise)
         seen = problem.observations
         rho = problem.ridge / problem.alpha
         directions = structure_directions(W, A) if joint and not problem.structure.known else ()

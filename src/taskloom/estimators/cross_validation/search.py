@@ -162,7 +162,7 @@ class CrossValidated(MultiTaskEstimator):
         if sums is not None and done[0] == done[1]:
             sums.search(lambda: watch is not None and watch.part("setting").end())
         if watch is not None:
-            watch.end(dict)
+            watch.end()
         return done
 
     # --- candidates ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ...structures import Independent, as_structure
 from ..base import MultiTaskEstimator
 from ..callbacks import Watch
 from ..fitted import FittedState
-from ..terms.fit_sum import prepared_sum, solved
+from ..terms.fit_sum import prepared_sum, solved_state
 from ..terms.prepared_sum import PreparedSum
 from .explained_loss import ExplainedLoss
 from .folds_fit import CVData, variance_by_task
@@ -81,8 +81,7 @@ class SumModels:
         """The fit of all data with the best setting of a candidate."""
         assert chosen.data is not None
         data = chosen.data.with_weights(chosen.weights[chosen.best])
-        problem = data.problem(float(chosen.alphas[chosen.best]))
-        return data.state(problem, solved(self.model, problem))
+        return solved_state(self.model, data, float(chosen.alphas[chosen.best]), watch)
 
 
 def given_weights(weights: Any, data: PreparedSum) -> dict[str, float]:

@@ -32,6 +32,8 @@ def correlation(A: Any) -> Any:
 
 def task_correlation(state: FittedState) -> Any:
     """The learned relations as correlations; with several kernels, those of the sum."""
+    if state.structure_ is None:
+        raise ValueError("a model of terms= has no matrix of all tasks: relations_frame() has that of each grouping")
     A = FactoredStructure.total(state.structure_) if isinstance(state.structure_, list) else state.structure_
     return correlation(A.astype(float))
 

@@ -25,6 +25,7 @@ from ..target_encoding import TargetScale
 from .checks import check_fitted, check_training
 from .stored_parts import READERS as PART_READERS
 from .stored_parts import SCALERS, encoded, step_node, writers
+from .stored_terms import check_rows
 
 OBSERVATIONS, SOLUTION = ("row", "task", "y", "weight"), ("W", "b", "A")
 KERNEL, LINEAR = ("U", "phi", "inverse_root"), ("X", "phi", "basis")  # parts of features
@@ -126,8 +127,9 @@ def _estimator(model: Any, encoder: Encoder, training: bool) -> dict[str, Any]:
     if _estimators().get(cls.__name__) is not cls:
         raise ModelFileError(f"a model file holds an estimator of taskloom, not one of type {cls.__name__}; pickle it")
     check_is_fitted(model)
-    limits.check_keys(model.tasks_.tolist())
     state, search = model._state, vars(model).get("_search")
+    for labels in (state.tasks_, *(term.levels for term in state.fitted_terms or () if term.levels is not None)):
+        limits.check_keys(labels.tolist())
     found = {name: getattr(part, each.name) for part in (state, search) if part for name, each in saved_fields(part)}
     found = {name: value for name, value in found.items() if value is not None} | {"_pulls": state.contributions}
     of = f" of this {cls.__name__}"
@@ -138,6 +140,8 @@ def _estimator(model: Any, encoder: Encoder, training: bool) -> dict[str, Any]:
         node["training"] = None
     elif kept is not None and training and isinstance(kept.features, (LinearFeatures, KernelFeatures)):
         node["training"] = _training(kept, state.scale, encoder)
+    if training and state.term_rows is not None:
+        node["rows"] = encoder.encode(state.term_rows, "rows of the fit")
     return node
 
 
@@ -183,9 +187,12 @@ def _read_estimator(node: dict, decoder: Decoder) -> Any:
         training, scale = _read_training(node["training"], decoder, state.feature_map_)
         check_training(model, state, training, scale)
         state = replace(state, training=training)
+    if node.get("rows") is not None:
+        state = replace(state, term_rows=decoder.decode(node["rows"]))
+        check_rows(state, state.term_rows)
     model._state = replace(state, training_left_out="training" not in node)
     if search is not None:
-        model._search = SearchResult(**search)
+        model._search = SearchResult(**{"best_structure_": None} | search)  # terms have structures of their own
     return model
 
 

@@ -22,6 +22,8 @@ from ...problem.solution import Certificate
 from ...structures.factored_matrix import FactoredStructure
 from ...tables.preprocessing import TablePreprocessor
 from ..target_encoding import TargetScale
+from .array_checks import are_names
+from .stored_terms import TERM_PARTS
 
 # What transforming needs; how many rows were seen, which only ``partial_fit`` asks for, stays behind.
 SCALERS: dict[type, tuple[str, ...]] = {
@@ -77,6 +79,7 @@ PARTS: dict[str, tuple[tuple[type, ...], dict[str, str], Callable[..., Any]]] = 
     "factored": ((FactoredStructure,), {"L": "L", "own": "own"}, _factored),
     "dtype": ((type(np.dtype("f4")), type(np.dtype("f8"))), {"name": "name"}, _dtype),
     "landmarks": ((Landmarks,), {name: name for name in ("points", "root", "kernel", "parameters")}, _landmarks),
+    **TERM_PARTS,
 }
 
 
@@ -157,11 +160,6 @@ def _check_preprocessor(step: Any, fitted: dict[str, Any]) -> None:
     for name, own in levels.items():
         good = isinstance(own, list) and len(own) > 0 and all(level is None or isinstance(level, str) for level in own)
         check(good and len(set(own)) == len(own), f"the levels of column {name!r} are not readable")
-
-
-def are_names(given: Any, count: Any) -> bool:
-    """Whether this is an array of so many texts."""
-    return isinstance(given, np.ndarray) and given.shape == (count,) and all(isinstance(name, str) for name in given)
 
 
 def map_width(feature_map: Any, n_columns: int) -> int:

@@ -31,11 +31,13 @@ class CommonPart:
     common_weights: Array | None = None  # r
     own_weights: Array | None = None  # r x T
     intercept: float = 0.0
+    structure: Any = None  # the matrix of the own part, on the side where it was learned; empty where there is none
+    on_features: bool = False  # that side
 
     @classmethod
     def of(cls, inputs: Array, seen: Observations, common: Term, model: Any) -> CommonPart:
-        """Linear inputs are centred at their weighted mean over all observations."""
-        mean = seen.weight @ inputs[seen.row] / seen.weight.sum()
+        """Linear inputs are centred at their weighted mean over all observations; not without intercepts."""
+        mean = seen.weight @ inputs[seen.row] / seen.weight.sum() if model.fit_intercept else np.zeros(inputs.shape[1])
         columns = tuple(range(inputs.shape[1]))
         parameters = model._kernel().parameters
 

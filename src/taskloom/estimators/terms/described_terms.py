@@ -113,15 +113,16 @@ def _of_tasks(model: Any, state: FittedState) -> list[DescribedTerm]:
         text = _text(kernel, names, model.fit_intercept, by)
         features = None if state.coef_ is None else [*names, INTERCEPT]
         return [DescribedTerm(text, by, state.tasks_, features, structure)]
-    common = part.parameters["common"].kernel
+    common, free = part.parameters["common"].kernel, part.weight == np.inf
     own = DescribedTerm(
         _text(kernel, names, part.own.constant, by), by, state.tasks_, _features(part.own, names), structure, 1.0,
         part.own_weights, part.own,
     )  # fmt: skip
     W = part.common_weights[:, None]
     shared = DescribedTerm(
-        _text(common, names, False, None), None, None, _features(part.common, names), "independent", part.weight, W, part.common
-    )
+        _text(common, names, False, None), None, None, _features(part.common, names),
+        "unpenalised" if free else "independent", float(part.weight), W, part.common,
+    )  # fmt: skip
     return [shared, own]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from sklearn.utils.validation import _check_feature_names
 
 from ..._component import warn
 from ..._time_limit import time_limit
-from ...problem import Problem
-from ...problem.solution import History, Solution
+from ...losses import RowLoss, as_loss
+from ...problem.solution import History
 from ...solvers import solve
-from ..callbacks import show
+from ..callbacks import Watch, show
 from ..fitted import FittedState
 from ..validation import new_inputs, position_of_tasks
 from .prepared_common import PreparedCommon
@@ -23,7 +24,17 @@ from .prepared_terms import PreparedTerms
 from .table_columns import TableColumns
 
 Array = np.ndarray
-PLAIN = {"structure": None, "kernel": "linear", "common": None, "task_column": None, "task_weight": "equal"}
+OF_TERMS = {  # what says the same beside terms=
+    "structure": "Term(..., structure=...)",
+    "kernel": "Term(kernel, ...)",
+    "common": "a Term without by=",
+    "task_column": "Term(..., by=...)",
+    "task_weight": "sample_weight= of fit",
+    "gamma": "a kernel with its parameters, such as Term(sklearn.gaussian_process.kernels.RBF(0.5))",
+    "degree": "a kernel with its parameters: a function k(X, Z)",
+    "coef0": "a kernel with its parameters: a function k(X, Z)",
+    "intercept_scaling": "a Term('constant', by=...) with a weight of its own",
+}
 
 
 def is_sum(model: Any) -> bool:
@@ -41,13 +52,12 @@ def refuse_sum(model: Any, what: str) -> None:
         raise ValueError(f"{what} does not know {given} yet; fit without it, or refit on all rows")
 
 
-def fit_sum(model: Any, X: Any, y: Any, sample_weight: Any) -> FittedState:
+def fit_sum(model: Any, X: Any, y: Any, sample_weight: Any, watch: Watch | None = None) -> FittedState:
     """The state of a fit with terms, or with a common part."""
     model._validate_params()
     with time_limit(model.time_limit):
         data = prepared_sum(model, X, y, sample_weight)
-        problem = data.problem(float(model.alpha))
-        return data.state(problem, solved(model, problem))
+        return solved_state(model, data, float(model.alpha), watch)
 
 
 def prepared_sum(model: Any, X: Any, y: Any, sample_weight: Any) -> PreparedSum:
@@ -61,12 +71,18 @@ def refuse_settings(model: Any) -> None:
     """Raise for settings that do not go with terms, or not yet; one sentence each."""
     what = "terms=" if model.terms is not None else "common="
     if model.terms is not None:
-        for name, usual in PLAIN.items():
+        usual = {name: each.default for name, each in signature(type(model)).parameters.items()}
+        for name, instead in OF_TERMS.items():
             value = getattr(model, name)
-            if not (value is usual or (isinstance(value, str) and value == usual) or (name == "common" and value is False)):
-                raise ValueError(f"terms= says it all; leave {name} as it is by default, got {name}={value!r}")
+            same = value is usual[name] or (isinstance(value, (str, int, float)) and value == usual[name])
+            if not (same or (name == "common" and value is False)):
+                raise ValueError(f"terms= says it all: leave {name} as it is by default, got {name}={value!r}; take {instead}")
     if isinstance(model.loss, dict):
         raise ValueError(f"{what} takes one loss, got a dict")
+    if isinstance(as_loss(model.loss), RowLoss):
+        raise ValueError(
+            f"{what} needs a loss of single outputs, such as 'logistic', got loss={model.loss!r}, one of whole rows"
+        )
     if getattr(model, "standardize_targets", False):
         raise ValueError(f"{what} does not standardize targets yet; scale y before the fit")
     if model.approximation is not None:
@@ -77,33 +93,48 @@ def refuse_settings(model: Any) -> None:
         raise ValueError(f"{what} takes one kernel for the own parts, got a list; use terms= for more")
 
 
-def solved(model: Any, problem: Problem) -> Solution:
+def solved_state(model: Any, data: PreparedSum, alpha: float, watch: Watch | None = None) -> FittedState:
+    """The fit at a strength, with the limits of the estimator; a watch is told about each iteration."""
+    problem = data.problem(alpha)
+
     def report(history: History) -> bool:
-        if line := show(history):
+        if model.verbose and (line := show(history)):
             sys.stdout.write(line + "\n")
-        return False
+        state = lambda: {"_state": data.predictor(problem, *history.best())}  # noqa: E731 (only for those who ask)
+        return watch is not None and watch.part("iteration").end(state)
 
     limits = {name: getattr(model, name) for name in ("tol", "max_iter", "time_limit")}
-    solution = solve(problem, model.solver, callback=report if model.verbose else None, **limits)
-    if not solution.certificate.converged:
+    last = vars(model).get("_state") if getattr(model, "warm_start", False) else None
+    start = None if last is None else data.weights_of(last, problem)
+    solution = solve(problem, model.solver, start=start, callback=report if model.verbose or watch else None, **limits)
+    if not solution.certificate.converged and solution.certificate.status != "callback":
         warn(solution.certificate.message, ConvergenceWarning)
-    return solution
+    return data.state(problem, solution)
 
 
-def term_values(model: Any, state: FittedState, X: Any) -> tuple[TableColumns, list[Array]]:
-    """What each term adds to each row of a table."""
+def checked_table(model: Any, state: FittedState, X: Any) -> TableColumns:
+    """A table with the columns of the fit."""
     table = TableColumns(X)
     _check_feature_names(model, table.X, reset=False)
     if table.n_columns != state.n_features_in_:
         expected = f"{type(model).__name__} is expecting {state.n_features_in_} features as input"
         raise ValueError(f"X has {table.n_columns} features, but {expected}")
-    return table, [term.predict(table) for term in state.fitted_terms]
+    if model.unseen == "raise":
+        for term in state.fitted_terms:
+            term.check_seen(table)
+    return table
+
+
+def term_values(model: Any, state: FittedState, X: Any) -> list[Array]:
+    """What each term adds to each row of a table."""
+    table = checked_table(model, state, X)
+    return [term.predict(table) for term in state.fitted_terms]
 
 
 def predict_terms_of(model: Any, state: FittedState, X: Any) -> list[Array]:
     """What each term adds: one array for each of ``terms=``; the common and the own part of ``common=``."""
     if state.fitted_terms is not None:
-        return term_values(model, state, X)[1]
+        return term_values(model, state, X)
     inputs, labels = new_inputs(model, X)
     task = position_of_tasks(state, labels, "raise" if model.unseen == "raise" else "mean")
     inputs = inputs.astype(float, copy=False)
@@ -116,7 +147,7 @@ def predict_terms_of(model: Any, state: FittedState, X: Any) -> list[Array]:
 def sum_decision(model: Any, state: FittedState, X: Any) -> Array:
     """Decision values of a sum of terms: one column; of a common part: every task at every row, or the task of each row."""
     if state.fitted_terms is not None:
-        return (float(state.intercept_[0]) + np.sum(term_values(model, state, X)[1], axis=0))[:, None]
+        return (float(state.intercept_[0]) + np.sum(term_values(model, state, X), axis=0))[:, None]
     inputs, labels = new_inputs(model, X)
     task = position_of_tasks(state, labels, "raise" if model.unseen == "raise" else "mean")
     return state.common_part.values(inputs.astype(float, copy=False), task)

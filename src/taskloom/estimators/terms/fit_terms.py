@@ -6,16 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...design.free_basis import is_independent
 from ...design.term_inputs import TermData
-from ...problem import Problem
-from ...problem.solution import Solution
 from ...problem.term_problem import PosedTerm
 from ...structures import Independent, Structure, as_structure
-from ...structures.term_stack import TermStack
-from ...structures.terms import FeatureMatrix
 from ...tables.layout import code_labels, sorted_labels
 from .fitted_terms import FittedTerm, level_descriptors
+from .rank_check import check_rank
 from .table_columns import TableColumns
 from .term import Term
 from .term_features import DescriptorMap, InputMap, KernelMap
@@ -23,40 +19,48 @@ from .term_features import DescriptorMap, InputMap, KernelMap
 Array = np.ndarray
 
 
-def posed_terms(terms: list[Term], table: TableColumns, weight: Array) -> tuple[list[PosedTerm], list[FittedTerm]]:
-    """The data of each term, and the term as it will predict; ``weight`` is the weight of each row, for centring."""
+def posed_terms(
+    terms: list[Term], table: TableColumns, weight: Array, fit_intercept: bool
+) -> tuple[list[PosedTerm], list[FittedTerm]]:
+    """The data of each term, and the term as it will predict; ``weight`` is the weight of each row, for centring.
+
+    Without a free intercept inputs are not centred: their means would be one.
+    """
     _check_terms(terms)
     groupings = {table.position(term.by, "by") for term in terms if term.by is not None}
     described = {
-        table.position(column, "described_by")
+        position
         for term in terms
         if term.described_by is not None
-        for column in (term.described_by if isinstance(term.described_by, (list, tuple)) else [term.described_by])
+        for position in table.positions(term.described_by, "described_by")
     }
     free = tuple(j for j in range(table.n_columns) if j not in groupings | described)
     posed, fitted = [], []
     for term in terms:
-        columns = free if term.columns is None else tuple(table.position(column, "columns") for column in term.columns)
+        columns = free if term.columns is None else table.positions(term.columns, "columns")
         if clash := sorted(set(columns) & groupings):
             raise ValueError(
                 f"column {table.name(clash[0])!r} is an input and a grouping; leave it out of columns=, or out of by="
             )
-        data, ready = _posed(term, table, () if term.kernel == "constant" else columns, weight)
+        data, ready = _posed(term, table, () if _is(term, "constant") else columns, weight if fit_intercept else None)
         posed.append(data)
         fitted.append(ready)
-    _check_rank(posed, terms)
+    check_rank(posed, fitted, table, fit_intercept)
     return posed, fitted
 
 
-def _posed(term: Term, table: TableColumns, columns: tuple[int, ...], weight: Array) -> tuple[PosedTerm, FittedTerm]:
+def _is(term: Term, kernel: str) -> bool:
+    return isinstance(term.kernel, str) and term.kernel == kernel
+
+
+def _posed(term: Term, table: TableColumns, columns: tuple[int, ...], weight: Array | None) -> tuple[PosedTerm, FittedTerm]:
     X = table.numbers(columns)
-    constant = term.kernel == "constant" if isinstance(term.kernel, str) else False
-    linear = term.kernel == "linear" if isinstance(term.kernel, str) else False
+    constant, linear = _is(term, "constant"), _is(term, "linear")
     if not constant and not columns:
         raise ValueError(f"{term!r} has no input columns: every column is a grouping or a descriptor")
     inputs = InputMap(
         columns,
-        mean=weight @ X / weight.sum() if linear else None,
+        mean=None if not linear else np.zeros(len(columns)) if weight is None else weight @ X / weight.sum(),
         kernel=None if linear or constant else KernelMap.of(X, term.kernel),
         constant=float(constant or term.intercept),
     )
@@ -97,27 +101,3 @@ def bound_to(structure: Structure, inputs: InputMap, names: list[Any], levels: A
 def _check_terms(terms: Any) -> None:
     if not isinstance(terms, (list, tuple)) or not terms or not all(isinstance(term, Term) for term in terms):
         raise ValueError(f"terms= takes a list of taskloom.Term, got {terms!r}")
-
-
-def _check_rank(posed: list[PosedTerm], terms: list[Term]) -> None:
-    """Unpenalised columns must be independent of each other and of the intercept."""
-    for one, term in zip(posed, terms, strict=True):
-        if not term.free:
-            continue
-        columns = one.data.columns
-        centred = columns - columns.mean(axis=0)
-        if not is_independent(centred) and np.linalg.matrix_rank(centred) < columns.shape[1]:
-            raise ValueError(
-                f"the columns of {term!r} are linearly dependent (with each other, or constant): without a penalty their "
-                "weights are not determined; leave one out, or give the term a finite weight"
-            )
-
-
-def fitted_weights(problem: Problem, solution: Solution, posed: list[PosedTerm], fitted: list[FittedTerm]) -> list[FittedTerm]:
-    """The terms with their weights in the units of the features, and their structures."""
-    stack: TermStack = problem.structure  # type: ignore[assignment]
-    parts, structures = stack.features_of(solution.W), stack.split(solution.A)
-    return [
-        term.with_weights(np.sqrt(one.weight) * W, A, isinstance(one.variable, FeatureMatrix))
-        for term, one, W, A in zip(fitted, posed, parts, structures, strict=True)
-    ]

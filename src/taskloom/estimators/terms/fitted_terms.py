@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -45,14 +45,12 @@ class FittedTerm:
     weights: Array | None = None
     structure: Any = None  # the learned matrix, on the side where it was learned
     on_features: bool = False  # that side
+    n_added: int = 0  # levels that add_task added, at the end
 
     @cached_property
     def positions(self) -> TaskPositions:
         assert self.levels is not None
         return TaskPositions(self.levels)
-
-    def with_weights(self, W: Array, structure: Any, on_features: bool) -> FittedTerm:
-        return replace(self, weights=W, structure=structure, on_features=on_features)
 
     def rows(self, table: TableColumns) -> TermRows:
         """New rows as the term sees them."""
@@ -60,8 +58,26 @@ class FittedTerm:
         if self.by is None:
             return TermRows(phi)
         if self.descriptors is not None:
-            return TermRows(phi, side=self.descriptors([table.column(position) for position in self.descriptors.columns]))
+            return TermRows(phi, side=self.descriptors(self.described(table)))
         return TermRows(phi, self.positions(table.labels(self.by)))
+
+    def check_seen(self, table: TableColumns) -> None:
+        """Raise for a level that was not in the fit; descriptors are there for such levels."""
+        if self.by is None or self.descriptors is not None:
+            return
+        labels = table.labels(self.by)
+        new = self.positions(labels) < 0
+        if new.any():
+            raise ValueError(
+                f"level {shown(labels[int(np.argmax(new))])} of column {table.name(self.by)!r} was not seen in training; with "
+                "unseen='auto' the term adds nothing there"
+            )
+
+    def described(self, table: TableColumns) -> list[Array]:
+        """The columns with the descriptors."""
+        assert self.descriptors is not None
+        described = zip(self.descriptors.columns, self.descriptors.categories, strict=True)
+        return [table.descriptors(j, known is None) for j, known in described]
 
     def predict(self, table: TableColumns) -> Array:
         """What the term adds to each row; 0 for a level that was not seen."""
@@ -71,13 +87,12 @@ class FittedTerm:
 
 def level_descriptors(table: TableColumns, term: Term, codes: Array, levels: Array) -> tuple[tuple[int, ...], list[Array]]:
     """The descriptors of each level: one array for each column; a descriptor that varies inside a level is refused."""
-    named = term.described_by if isinstance(term.described_by, (list, tuple)) else [term.described_by]
-    columns = tuple(table.position(column, "described_by") for column in named)
+    columns = table.positions(term.described_by, "described_by")
     first = np.full(len(levels), len(codes))
     np.minimum.at(first, codes, np.arange(len(codes)))
     values = []
     for position in columns:
-        column = table.column(position)
+        column = table.descriptors(position)
         expected = column[first]
         varies = np.array([a != b for a, b in zip(column.tolist(), expected[codes].tolist(), strict=True)], dtype=bool)
         if varies.any():

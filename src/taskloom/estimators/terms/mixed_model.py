@@ -23,13 +23,18 @@ DEPENDENT = 1e-7  # share of a column that is not in the span of those before it
 
 
 class VarianceComponent(NamedTuple):
-    """The covariance of effects that have one: its features in the units of the (centred) inputs."""
+    """The covariance of effects that have one, in the units of the inputs.
+
+    A full covariance with an intercept is that of the level where all inputs are zero, as in lme4; the other kinds are of
+    centred inputs, as the term sees them, and ``centred`` always is.
+    """
 
     term: str
     by: str
     features: list[str]
     covariance: Array
     kind: str  # "full", "diagonal", or "scale": one variance for each of the features
+    centred: Array  # the covariance as the term sees its features
 
 
 class Coefficient(NamedTuple):
@@ -64,7 +69,7 @@ def mixed_model(terms: list[DescribedTerm], rows: RowsOfFit | None, intercept: f
         return MixedModel([], None, [Coefficient(*each) for each in fitted], None, why)
     data = list(zip(terms, rows.terms, strict=True))
     n = len(rows.y)
-    X = np.hstack([np.ones((n, int(rows.fit_intercept))), *(_columns(each) for term, each in data if _is_fixed(term))])
+    X = np.hstack([np.ones((n, int(rows.fit_intercept))), *(each.dense_columns for term, each in data if _is_fixed(term))])
     parts, effects = _effects([(term, each) for term, each in data if not _is_fixed(term)])
     weight = rows.sample_weight * n / rows.sample_weight.sum()
     mean = float(weight @ rows.y) / n if rows.fit_intercept else 0.0
@@ -126,10 +131,6 @@ def _in_units(term: DescribedTerm, data: TermData) -> Array:
     return np.hstack([data.phi[:, :-1], np.ones((len(data.phi), 1))])
 
 
-def _columns(data: TermData) -> Array:
-    return (data.phi[:, :, None] * data.side[:, None, :]).reshape(len(data.phi), -1)
-
-
 def _independent(X: Array) -> Array:
     """The columns that are not in the span of those before them."""
     norms = np.linalg.norm(X, axis=0)
@@ -181,7 +182,7 @@ def _effects(data: list[tuple[DescribedTerm, TermData]]) -> tuple[list[_Part], l
         if _grouped(members[0][0]) and first.codes is not None:
             codes, phi = first.codes, np.hstack([_in_units(term, each) for term, each in members])
         else:
-            codes, phi = np.zeros(len(first.phi), dtype=int), _columns(first)
+            codes, phi = np.zeros(len(first.phi), dtype=int), first.dense_columns
         effects.append(RandomEffects(phi, codes, int(codes.max()) + 1, tuple(shapes)))
     return parts, effects
 
@@ -194,9 +195,19 @@ def _components(parts: list[_Part], found: Components) -> list[VarianceComponent
         if part.kind == "full":
             order = np.roll(np.arange(len(names)), int(_constant(term)))
             D, names = D[np.ix_(order, order)], [names[j] for j in order]
-        components.append(VarianceComponent(term.text, term.by or "all rows", names, D, part.kind))
+        move = _to_origin(term, len(names)) if part.kind == "full" else np.eye(len(D))
+        components.append(VarianceComponent(term.text, term.by or "all rows", names, move @ D @ move.T, part.kind, D))
     place = {text: j for j, text in enumerate(dict.fromkeys(each.term for each in components))}
     return sorted(components, key=lambda each: (place[each.term], each.features != [INTERCEPT]))
+
+
+def _to_origin(term: DescribedTerm, size: int) -> Array:
+    """From an intercept (the first effect) at the means of the inputs to one where they are zero."""
+    move = np.eye(size)
+    mean = None if term.inputs is None else term.inputs.mean
+    if _constant(term) and mean is not None and size == len(mean) + 1:
+        move[0, 1:] = -mean
+    return move
 
 
 def _origin(fixed: list[DescribedTerm]) -> Array:
@@ -204,8 +215,7 @@ def _origin(fixed: list[DescribedTerm]) -> Array:
     means = []
     for term in fixed:
         inputs: Any = term.inputs
-        size = len(term.features or []) * (1 if term.levels is None else len(term.levels))
-        mean = np.zeros(size)
+        mean = np.zeros(0 if term.weights is None else term.weights.size)
         if term.by is None and inputs.mean is not None:
             mean[: len(inputs.mean)] = inputs.mean
         means.append(mean)
@@ -220,11 +230,18 @@ def _fitted(fixed: list[DescribedTerm], intercept: float, has_intercept: bool) -
         assert term.weights is not None
         assert term.features is not None
         for name, row in zip(term.features, term.weights, strict=True):
-            levels = [""] if term.levels is None else [f"{term.by}[{level}]:" for level in level_names(term.levels)]
-            names += [f"{level}{name}" for level in levels]
+            names += [f"{side}{name}" for side in _sides(term, len(row))]
             values += row.tolist()
     rest = list(zip(names, values, strict=True))
     return [(INTERCEPT, intercept - float(_origin(fixed) @ np.array(values, dtype=float))), *rest] if has_intercept else rest
+
+
+def _sides(term: DescribedTerm, p: int) -> list[str]:
+    """What the columns of the weights belong to: all rows, levels, or descriptors of levels."""
+    if term.levels is None:
+        return [""]
+    names = [f"descriptor {j}" for j in range(p)] if term.described else level_names(term.levels)
+    return [f"{term.by}[{name}]:" for name in names]
 
 
 def _coefficients(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from ...structures.term_stack import TermStack
 from ...structures.terms import FeatureMatrix, TaskMatrix
 from ...tables.layout import as_table, code_labels
 from ..fitted import FittedState
-from ..state_of_fit import tasks_under
+from ..state_of_fit import in_precision, tasks_under
 from ..validation import (
     new_inputs,
     observations,
@@ -45,7 +46,7 @@ class PreparedCommon(PreparedSum):
         inputs, labels, columns = training_inputs(model, X)
         if issparse(inputs):
             raise ValueError("common= takes dense inputs, got a sparse X; pass X.toarray()")
-        inputs = inputs.astype(float, copy=False)
+        dtype, inputs = inputs.dtype, inputs.astype(float)  # a copy: a kernel keeps them
         Y, targets = read_targets(model, y, labels)
         if targets.one_vs_rest:
             raise ValueError("common= needs tasks with two labels; the classes of one target have nothing in common")
@@ -58,7 +59,7 @@ class PreparedCommon(PreparedSum):
         structure = bound_to(as_structure(model.structure), part.own, columns.input_names(model.task_column), targets.tasks_)
         s = np.ones(len(seen.y)) if weights is None else weights[seen.row, seen.task if task is None else 0]
         posed = part.posed(inputs, seen, structure)
-        return cls(model, columns, targets, seen, s, posed, rows_of(posed, seen, model), inputs, part)
+        return cls(model, columns, targets, seen, s, posed, rows_of(posed, seen, model), dtype, inputs, part)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -89,18 +90,33 @@ class PreparedCommon(PreparedSum):
         bound = bound_to(as_structure(structure), self.part.own, names, self.targets.tasks_)
         return replace(self, posed=[self.posed[0], replace(self.posed[1], structure=bound)])
 
-    def state(self, problem: Problem, solution: Solution) -> FittedState:
+    @property
+    def exact(self) -> bool:
+        return self.part.exact
+
+    def predicting(self, problem: Problem, W: Array, b: Array) -> dict[str, Any]:
         stack: TermStack = problem.structure  # type: ignore[assignment]
-        shared, own = stack.features_of(solution.W)
+        shared, own = stack.features_of(W)
         shared = np.sqrt(self.posed[0].weight) * shared[:, 0]
-        part = replace(self.part, common_weights=shared, own_weights=own, intercept=float(solution.b[0]))
-        found: dict[str, Any] = {"common_part": part, "structure_": self._task_matrix(problem, own, stack.split(solution.A)[1])}
+        part = replace(self.part, common_weights=shared, own_weights=own, intercept=float(b[0]))
         total = part.coef()
         if total is None:
-            found["intercept_"] = np.full(len(self.targets.tasks_), part.intercept)
-        else:
-            found["coef_"], found["intercept_"] = total
-        return self._state(problem, solution, part.exact, **found)
+            return {"common_part": part, "intercept_": np.full(len(self.targets.tasks_), part.intercept)}
+        coef, intercept = (in_precision(each, self.dtype) for each in total)
+        return {"common_part": part, "coef_": coef, "intercept_": intercept}
+
+    def fitted_weights(self, last: FittedState) -> list[Array] | None:
+        part = last.common_part
+        return None if part is None else [part.common_weights[:, None], part.own_weights]
+
+    def structures(self, state: FittedState, problem: Problem, solution: Solution) -> dict[str, Any]:
+        stack: TermStack = problem.structure  # type: ignore[assignment]
+        A, part = stack.split(solution.A)[1], state.common_part
+        return {
+            "common_part": replace(part, structure=A, on_features=isinstance(stack.variables[1], FeatureMatrix)),
+            "structure_": in_precision(self._task_matrix(problem, part.own_weights, A), self.dtype),
+            "learned": copy.copy(self.posed[1].structure),  # the parameter may change later
+        }
 
     def _task_matrix(self, problem: Problem, W: Array, A: Array) -> Any:
         """The task matrix of the own part: its variable, or the one that its weights imply."""

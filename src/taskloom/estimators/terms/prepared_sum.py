@@ -13,6 +13,7 @@ from ...design import Observations
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...problem.term_problem import PosedTerm, TermTargets, problem_of_targets, term_targets
+from ...structures.term_stack import stacked
 from ..fitted import FittedState
 from ..target_encoding import TargetScale
 from ..validation import (
@@ -37,6 +38,7 @@ class PreparedSum(ABC):
     sample_weight: Array
     posed: list[PosedTerm]
     rows: TermTargets  # of the posed terms; what is computed from them serves at all strengths and weights
+    dtype: np.dtype  # of predictions and coefficients: single precision if the inputs were
 
     @property
     def scale(self) -> TargetScale:
@@ -54,23 +56,59 @@ class PreparedSum(ABC):
     def _at_one(self) -> Problem:
         return problem_of_targets(self.rows, self.posed, 1.0, float(self.model.ridge))
 
-    def _state(self, problem: Problem, solution: Solution, exact: bool, **found: Any) -> FittedState:
-        note = "" if exact else LANDMARKS_NOTE
-        certificate = replace(solution.certificate, message=f"{solution.certificate.message} {note}".rstrip())
+    def predictor(self, problem: Problem, W: Array, b: Array) -> FittedState:
+        """The fields that predictions need, at some weights."""
         return FittedState(
             **described(self.columns, self.targets),
             scale=self.scale,
             kernel=self.kernel,
             alpha=problem.alpha,
             ridge=problem.ridge,
-            dtype=np.dtype(float),
+            dtype=self.dtype,
+            **self.predicting(problem, W, b),
+        )
+
+    def state(self, problem: Problem, solution: Solution) -> FittedState:
+        """The fitted model of a solution of ``problem``."""
+        state = self.predictor(problem, solution.W, solution.b)
+        certificate = solution.certificate
+        if not self.exact:
+            certificate = replace(certificate, message=f"{certificate.message} {LANDMARKS_NOTE}")
+        return replace(
+            state,
             certificate_=certificate,
             n_iter_=solution.n_iter,
             history_=solution.history.as_dict(),
             training_left_out=True,
             term_rows=RowsOfFit.of(self.posed, self.seen.y, self.sample_weight, problem),
-            **found,
+            **self.structures(state, problem, solution),
         )
+
+    def weights_of(self, last: FittedState, problem: Problem) -> tuple[Array, Array] | None:
+        """The weights and the free intercept of a fitted model in this problem, if their shapes are those of the data."""
+        parts = self.fitted_weights(last)
+        if parts is None or [part.shape for part in parts] != [(one.data.r, one.data.p) for one in self.posed]:
+            return None
+        scaled = [part / np.sqrt(1.0 if one.data.free else one.weight) for part, one in zip(parts, self.posed, strict=True)]
+        b = last.intercept_[:1] if last.common_part is None else np.array([last.common_part.intercept])
+        return stacked(scaled), b.astype(float)
+
+    @abstractmethod
+    def fitted_weights(self, last: FittedState) -> list[Array] | None:
+        """The weights of each term of a fitted model; ``None`` if it is another kind of model."""
+
+    @property
+    @abstractmethod
+    def exact(self) -> bool:
+        """Whether no kernel has landmarks."""
+
+    @abstractmethod
+    def predicting(self, problem: Problem, W: Array, b: Array) -> dict[str, Any]:
+        """The terms with these weights, and coefficients."""
+
+    @abstractmethod
+    def structures(self, state: FittedState, problem: Problem, solution: Solution) -> dict[str, Any]:
+        """What was learned, beside the weights."""
 
     @property
     @abstractmethod
@@ -93,10 +131,6 @@ class PreparedSum(ABC):
     @abstractmethod
     def parameters(self, weights: dict[str, float]) -> dict[str, Any]:
         """The parameters of an estimator that stand for these weights."""
-
-    @abstractmethod
-    def state(self, problem: Problem, solution: Solution) -> FittedState:
-        """The fitted model of a solution of ``problem``."""
 
     @abstractmethod
     def new_rows(self, model: Any, X: Any) -> Any:

@@ -13,6 +13,7 @@ from ...design import Observations
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...structures.term_stack import TermStack
+from ...structures.terms import FeatureMatrix
 from ...tables.layout import as_table
 from ..fitted import FittedState
 from ..validation import (
@@ -21,7 +22,7 @@ from ..validation import (
     training_weights,
 )
 from .described_terms import described
-from .fit_terms import fitted_weights, posed_terms
+from .fit_terms import posed_terms
 from .fitted_terms import FittedTerm
 from .prepared_sum import PreparedSum, rows_of
 from .table_columns import TableColumns
@@ -39,6 +40,8 @@ class PreparedTerms(PreparedSum):
     def of(cls, model: Any, X: Any, y: Any, sample_weight: Any) -> PreparedTerms:
         table = TableColumns(X)
         Y, targets = read_targets(model, y, None)
+        if targets.one_vs_rest and not targets.wide:
+            raise ValueError(f"terms= needs a y with two labels, got {len(targets.tasks_)}; fit one label against the rest")
         if targets.wide or Y.shape[1] != 1:
             raise ValueError(f"terms= needs a one-dimensional y with numbers, or with two labels, got shape {np.shape(y)}")
         check_consistent_length(np.empty(table.n_rows), Y)
@@ -50,10 +53,10 @@ class PreparedTerms(PreparedSum):
         row = np.flatnonzero(kept)
         if len(row) < len(s):
             table, y, s = TableColumns(_safe_indexing(table.X, row)), y[row], s[row]
-        posed, fitted = posed_terms(model.terms, table, s / s.sum())
+        posed, fitted = posed_terms(model.terms, table, s / s.sum(), bool(model.fit_intercept))
         columns = InputColumns(n_features_in_=table.n_columns, feature_names_in_=table.feature_names)
         seen = Observations(row, np.zeros(len(row), dtype=int), y, s / s.sum(), 1)
-        return cls(model, columns, targets, seen, s, posed, rows_of(posed, seen, model), fitted)
+        return cls(model, columns, targets, seen, s, posed, rows_of(posed, seen, model), np.dtype(float), fitted)
 
     @property
     def names(self) -> list[str]:
@@ -85,10 +88,29 @@ class PreparedTerms(PreparedSum):
     def parameters(self, weights: dict[str, float]) -> dict[str, Any]:
         return {"terms": [replace(term.term, weight=w) for term, w in zip(self.fitted, weights.values(), strict=True)]}
 
-    def state(self, problem: Problem, solution: Solution) -> FittedState:
-        terms = fitted_weights(problem, solution, self.posed, self.fitted)
-        exact = all(term.inputs.kernel is None or term.inputs.kernel.exact for term in terms)
-        return self._state(problem, solution, exact, intercept_=solution.b.copy(), fitted_terms=tuple(terms))
+    @property
+    def exact(self) -> bool:
+        return all(term.inputs.kernel is None or term.inputs.kernel.exact for term in self.fitted)
+
+    def predicting(self, problem: Problem, W: Array, b: Array) -> dict[str, Any]:
+        stack: TermStack = problem.structure  # type: ignore[assignment]
+        each = zip(self.fitted, self.posed, stack.features_of(W), strict=True)
+        return {
+            "intercept_": b.copy(),
+            "fitted_terms": tuple(replace(term, weights=np.sqrt(one.weight) * part) for term, one, part in each),
+        }
+
+    def fitted_weights(self, last: FittedState) -> list[Array] | None:
+        return None if last.fitted_terms is None else [term.weights for term in last.fitted_terms]
+
+    def structures(self, state: FittedState, problem: Problem, solution: Solution) -> dict[str, Any]:
+        stack: TermStack = problem.structure  # type: ignore[assignment]
+        each = zip(state.fitted_terms, self.posed, stack.split(solution.A), strict=True)
+        return {
+            "fitted_terms": tuple(
+                replace(term, structure=A, on_features=isinstance(one.variable, FeatureMatrix)) for term, one, A in each
+            )
+        }
 
     def new_rows(self, model: Any, X: Any) -> list[Any]:
         table = TableColumns(X)

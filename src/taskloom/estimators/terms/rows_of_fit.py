@@ -1,4 +1,4 @@
-"""The data of a fit of terms, as its summary needs them: references, nothing computed."""
+"""The data of a fit of terms, as its summary and its standard deviations need them: references, nothing computed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ class RowsOfFit:
     terms: tuple[TermData, ...]
     y: Array
     sample_weight: Array
+    weight: Array  # of the objective, ``v_i``
     loss: Loss
     fit_intercept: bool
 
     @classmethod
     def of(cls, posed: list[PosedTerm], y: Array, sample_weight: Array, problem: Problem) -> RowsOfFit:
-        return cls(tuple(map(in_units, posed)), y, sample_weight, problem.loss, problem.fit_intercept)
+        data, weight = tuple(map(in_units, posed)), problem.observations.weight
+        return cls(data, y, sample_weight, weight, problem.loss, problem.fit_intercept)
 
 
 def in_units(term: PosedTerm) -> TermData:

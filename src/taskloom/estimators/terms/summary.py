@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tables.layout import shown
 from ..fitted import FittedState
 from ..validation import losses_by_task
 from .described_terms import DescribedTerm, described_terms, in_words
@@ -15,6 +16,10 @@ from .text_table import rule, table, wrapped
 
 Array = np.ndarray
 SHOWN_COEFFICIENTS = 40
+SHOWN_LEVELS = 5
+TERM_COLUMNS = ["term", "structure", "weight", "levels"]
+VARIANCE_COLUMNS = ["group", "effect", "variance", "std. dev.", "correlations"]
+COEFFICIENT_COLUMNS = ["fitted", "GLS", "std. error", "z"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +42,8 @@ class Summary:
         The structure of each term.
     weights : list of float
         The weight of each term; ``inf`` for unpenalised ones.
+    levels : list of int or None
+        The number of levels of each term; ``None`` for functions of all rows.
     groups : dict
         The number of levels of each grouping.
     variance_components : list of VarianceComponent
@@ -60,6 +67,7 @@ class Summary:
     terms: list[str]
     structures: list[str]
     weights: list[float]
+    levels: list[int | None]
     groups: dict[str, int]
     variance_components: list[VarianceComponent]
     residual_variance: float | None
@@ -86,27 +94,39 @@ class Summary:
         return [line for fact in [facts[0], "   ".join([*facts[1:3], *likelihood]), facts[3]] for line in wrapped(fact)]
 
     def _terms(self) -> list[str]:
-        rows = zip(self.terms, self.structures, (f"{weight:.4g}" for weight in self.weights), strict=True)
-        return ["Terms", *table(["term", "structure", "weight"], [list(row) for row in rows], "lll")]
+        return ["Terms", *table(TERM_COLUMNS, self.term_rows, "lllr")]
 
     def _variances(self) -> list[str]:
-        rows = [row for component in self.variance_components for row in _variance_rows(component)]
-        assert self.residual_variance is not None
-        rows.append(["residual", "", *_numbers(self.residual_variance), ""])
-        columns = ["group", "effect", "variance", "std. dev.", "correlations"]
-        return ["Variance components (restricted maximum likelihood)", *table(columns, rows, "llrrl")]
+        return ["Variance components (restricted maximum likelihood)", *table(VARIANCE_COLUMNS, self.variance_rows, "llrrl")]
 
     def _common(self) -> list[str]:
-        shown = self.coefficients[:SHOWN_COEFFICIENTS]
+        rows = self.coefficient_rows[:SHOWN_COEFFICIENTS]
         if self.residual_variance is None:
-            rows = [[each.name, f"{each.fitted:.5g}"] for each in shown]
-            lines = ["Coefficients of the common part", *table(["", "fitted"], rows, "lr")]
+            lines = ["Coefficients of the common part", *table(["", "fitted"], [row[:2] for row in rows], "lr")]
         else:
-            rows = [[each.name, *map(_number, each[1:]), _number(each.z, ".2f")] for each in shown]
             title = "Coefficients of the common part (GLS: generalised least squares, without a penalty)"
-            lines = [title, *table(["", "fitted", "GLS", "std. error", "z"], rows, "lrrrr")]
-        hidden = len(self.coefficients) - len(shown)
+            lines = [title, *table(["", *COEFFICIENT_COLUMNS], rows, "lrrrr")]
+        hidden = len(self.coefficients) - len(rows)
         return [*lines, f"... and {hidden} more: summary.coefficients"] if hidden else lines
+
+    @property
+    def term_rows(self) -> list[list[str]]:
+        """The terms as text, in the columns ``TERM_COLUMNS``."""
+        rows = zip(self.terms, self.structures, self.weights, self.levels, strict=True)
+        return [[text, F, f"{weight:.4g}", "" if levels is None else str(levels)] for text, F, weight, levels in rows]
+
+    @property
+    def variance_rows(self) -> list[list[str]]:
+        """The variance components as text, in the columns ``VARIANCE_COLUMNS``; none where they are not estimated."""
+        if self.residual_variance is None:
+            return []
+        rows = [row for component in self.variance_components for row in _variance_rows(component)]
+        return [*rows, ["residual", "", *_numbers(self.residual_variance), ""]]
+
+    @property
+    def coefficient_rows(self) -> list[list[str]]:
+        """The coefficients of the common part as text: name, then ``COEFFICIENT_COLUMNS``."""
+        return [[each.name, *map(_number, each[1:]), _number(each.z, ".2f")] for each in self.coefficients]
 
 
 def _number(value: float, form: str = ".5g") -> str:
@@ -133,8 +153,7 @@ def summary_of(model: Any, state: FittedState) -> Summary:
     """The summary of a fitted model."""
     terms, rows = described_terms(model, state), state.term_rows
     intercept = float(state.intercept_[0]) if state.common_part is None else state.common_part.intercept
-    is_sum = state.fitted_terms is not None or state.common_part is not None
-    found = mixed_model(terms if is_sum else [], rows, intercept) if is_sum else MixedModel([], None, [], None, _plain())
+    found = mixed_model(terms, rows, intercept) if state.is_sum else MixedModel([], None, [], None, _plain())
     n = state.n_observations if rows is None else len(rows.y)
     n = state.training.y.size if n is None and state.training is not None else n  # a loaded model
     n = n // state.n_tasks if n is not None and state.one_vs_rest else n  # every row is an observation of each class
@@ -146,13 +165,14 @@ def summary_of(model: Any, state: FittedState) -> Summary:
         [term.text for term in terms],
         [term.structure for term in terms],
         [term.weight for term in terms],
+        [None if term.by is None or term.levels is None else len(term.levels) for term in terms],
         {str(term.by): len(term.levels) for term in terms if term.by is not None and term.levels is not None},
         found.components,
         found.sigma2,
         found.log_likelihood,
         found.coefficients,
         _certificate(state),
-        _notes(terms, found),
+        _notes(terms, found) + _added(state),
     )
 
 
@@ -174,10 +194,21 @@ def _certificate(state: FittedState) -> str:
     return f"Certificate: {found.status}; {bracket}, relative gap {found.relative_gap:.1e}."
 
 
+def _added(state: FittedState) -> list[str]:
+    """What the summary lacks after ``add_task``."""
+    if not (state.is_sum and state.added_tasks_):
+        return []
+    names = ", ".join(map(shown, state.added_tasks_[:SHOWN_LEVELS]))
+    more = f" and {len(state.added_tasks_) - SHOWN_LEVELS} more" if len(state.added_tasks_) > SHOWN_LEVELS else ""
+    lacks = "Observations, variance components, standard errors and certificate are those of the fit."
+    return [f"Added after the fit: {names}{more}. {lacks}"]
+
+
 def _notes(terms: list[DescribedTerm], found: MixedModel) -> list[str]:
     notes = [found.note] if found.note else []
     if found.components:
         centred = "Effects of levels are those of inputs centred at their means. "
-        slopes = any(term.by is not None and term.inputs is not None and term.inputs.mean is not None for term in terms)
-        notes.append(f"{centred if slopes else ''}Levels are independent in the likelihood; alpha and weights are not in it.")
+        apart = any(term.by is not None and term.inputs is not None and term.inputs.mean is not None for term in terms)
+        apart = apart and any(each.kind != "full" or np.array_equal(each.covariance, each.centred) for each in found.components)
+        notes.append(f"{centred if apart else ''}Levels are independent in the likelihood; alpha and weights are not in it.")
     return notes

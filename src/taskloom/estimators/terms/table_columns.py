@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
@@ -20,13 +21,18 @@ class TableColumns:
     """A table whose columns are read one by one, because some hold numbers and some hold labels."""
 
     def __init__(self, X: Any):
+        if hasattr(X, "collect") and hasattr(X, "lazy"):
+            raise ValueError(f"X is a {type(X).__name__}, which holds no data yet: pass X.collect()")
         X = as_table(X)
         self.X = X if hasattr(X, "columns") or hasattr(X, "tocsr") else np.asarray(X)
         if hasattr(self.X, "tocsr"):
             raise ValueError("terms= takes dense tables, got a sparse X; pass X.toarray(), or a data frame")
-        if self.X.ndim != 2:
+        if len(self.X.shape) != 2:
             raise ValueError(f"X must be a table with rows and columns, got shape {self.X.shape}")
         self.names = [str(name) for name in self.X.columns] if hasattr(self.X, "columns") else None
+        if self.names is not None and len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise ValueError(f"columns must have different (unique) names, got {twice!r} twice")
         self.n_rows, self.n_columns = self.X.shape
 
     @property
@@ -49,6 +55,14 @@ class TableColumns:
             raise ValueError(f"{what}={column} is outside the {self.n_columns} columns of X")
         return int(column) % self.n_columns
 
+    def positions(self, columns: Any, what: str) -> tuple[int, ...]:
+        """The positions of one column or of several."""
+        one = isinstance(columns, str) or not isinstance(columns, Iterable)
+        found = tuple(self.position(column, what) for column in ([columns] if one else columns))
+        if not found:
+            raise ValueError(f"{what}={columns!r} names no column; name one, or leave {what}= out")
+        return found
+
     def name(self, position: int) -> Any:
         return position if self.names is None else self.names[position]
 
@@ -63,8 +77,9 @@ class TableColumns:
             return np.ascontiguousarray(self.X[:, list(positions)], dtype=float)
         out = empty_columns(self.n_rows, len(positions))
         for j, position in enumerate(positions):
+            column = self._no_dates(position)
             try:
-                out[:, j] = self.column(position)
+                out[:, j] = column
             except (TypeError, ValueError):
                 name = self.name(position)
                 raise ValueError(
@@ -75,6 +90,35 @@ class TableColumns:
                 row = int(np.argmin(np.isfinite(out[:, j])))
                 raise ValueError(f"column {self.name(position)!r} of X holds NaN or infinity in row {row}; impute it first")
         return out
+
+    def descriptors(self, position: int, numbers: bool | None = None) -> Array:
+        """Descriptors of the level of each row; ``numbers`` says what they were in the fit. Missing ones are refused."""
+        column = self._no_dates(position)
+        missing = np.isnan(column) if column.dtype.kind in "biuf" else missing_cells(column.tolist())
+        if missing.any():
+            raise ValueError(
+                f"column {self.name(position)!r}, which describes the levels of a term, holds a missing value in row "
+                f"{int(np.argmax(missing))}; fill it in (for categories a name of its own will do), or drop the row"
+            )
+        if self._is_categorical(position):  # the codes of a category are not its size
+            column = column.astype(str).astype(object)
+        words = next((value for value in column.tolist() if isinstance(value, str)), None)
+        if numbers and words is not None:
+            raise ValueError(f"column {self.name(position)!r} held numbers in the fit, and now holds {words!r}")
+        return column
+
+    def _is_categorical(self, position: int) -> bool:
+        kinds = getattr(self.X, "dtypes", None)
+        return kinds is not None and hasattr(list(kinds)[position], "categories")
+
+    def _no_dates(self, position: int) -> Array:
+        column = self.column(position)
+        if column.dtype.kind in "mM":
+            raise ValueError(
+                f"column {self.name(position)!r} of X holds dates or durations: turn it into numbers, such as the days since a "
+                "first date"
+            )
+        return column
 
     def labels(self, position: int) -> Array:
         """The level of each row; a missing one is refused."""

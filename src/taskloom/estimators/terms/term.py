@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,13 @@ class Term(Component):
     kernel : str or callable
         ``"constant"`` (an intercept), ``"linear"``, a kernel of scikit-learn, or any ``k(X, Z)``.
     by : str or int, default=None
-        The column that names the level of each row.
+        The column that names the level of each row, by name or by position. An integer is always a position.
     structure : Structure or str, default=None
         The penalty that relates the levels; ``None`` is ``Independent()``.
-    columns : list of str or int, default=None
+    columns : str, int or list of them, default=None
         The inputs; ``None`` is all columns that no term names in ``by`` or ``described_by``.
-    described_by : list of str or int, default=None
-        Columns that describe the levels of ``by``; they are constant within a level.
+    described_by : str, int or list of them, default=None
+        Columns that describe the levels of ``by``; they are constant within a level. Text and categories enter one-hot.
     descriptor_kernel : str or callable, default=None
         A kernel on the descriptors; ``None`` is linear.
     intercept : bool, default=False
@@ -64,6 +65,10 @@ class Term(Component):
     def check(self) -> None:
         if not (isinstance(self.kernel, str) or callable(self.kernel)):
             raise ValueError(f'Term needs a kernel: "constant", "linear", a name or a callable, got {self.kernel!r}')
+        if isinstance(self.kernel, str) and self.kernel not in KERNELS:
+            self._check_kernel_name()
+        if not isinstance(self.intercept, (bool, np.bool_)):
+            raise ValueError(f"Term needs intercept=True or intercept=False, got intercept={self.intercept!r}")
         if not (is_number(self.weight) or self.weight == np.inf) or not self.weight > 0:
             raise ValueError(f"Term needs weight > 0 (np.inf for an unpenalised term), got weight={self.weight!r}")
         constant = self.kernel == "constant" if isinstance(self.kernel, str) else False
@@ -82,6 +87,15 @@ class Term(Component):
         if self.free and self.structure is not None:
             raise ValueError(f"a term with weight=inf is not penalised, and takes no structure, got {self.structure!r}")
 
+    def _check_kernel_name(self) -> None:
+        from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow to import
+
+        known = sorted({*KERNELS, *PAIRWISE_KERNEL_FUNCTIONS})
+        if self.kernel not in known:
+            close = get_close_matches(self.kernel, known, 1)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"the kernel of a Term must be one of {known} or a callable k(X, Z), got {self.kernel!r}{meant}")
+
     @property
     def free(self) -> bool:
         """Whether the term is not penalised."""
@@ -90,5 +104,5 @@ class Term(Component):
     def __repr__(self) -> str:
         usual = vars(type(self))
         given = {name: value for name, value in self.get_params().items() if name != "kernel"}
-        changed = {name: value for name, value in given.items() if not (value is usual[name] or value == usual[name])}
+        changed = {name: value for name, value in given.items() if repr(value) != repr(usual[name])}
         return f"Term({', '.join([repr(self.kernel), *(f'{name}={value!r}' for name, value in changed.items())])})"

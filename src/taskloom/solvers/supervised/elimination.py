@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
@@ -42,7 +43,7 @@ class Levels:
         """The columns of all levels, as a sparse matrix (``n x levels k``)."""
         n, k = self.X.shape
         columns = self.index.codes[:, None] * k + np.arange(k)
-        return csr_array((self.X.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, self.n_levels * k))
+        return csr_array((self.X.ravel(), columns.ravel(), k * np.arange(n + 1)), shape=(n, self.n_levels * k))
 
     def sums(self, h: Array, Y: Array) -> Array:
         """``X'HY`` within each level (``levels x k x m``)."""
@@ -86,6 +87,12 @@ class OtherColumns:
 
     def adjoint(self, u: Array) -> Array:
         return np.concatenate([self.dense.T @ u, self.sparse.T @ u])
+
+    def beside(self, border: Array) -> Any:
+        """All columns, and more after them; sparse where some are."""
+        if not self.sparse.shape[1]:
+            return joined([self.dense, border])
+        return hstack([csr_array(self.dense), self.sparse, csr_array(border)], format="csr")
 
     def curvatures(self, h: Array) -> Array:
         """``h'x^2`` for every column."""
@@ -160,6 +167,24 @@ class EliminatedSystem:
     def _columns_times(self, u: Array) -> Array:
         return np.concatenate([self.design.others.adjoint(u), self.E.T @ u])
 
+    @property
+    def rest(self) -> Any:
+        """The columns of what is left, the border at the end; sparse where some of the other terms are."""
+        return self.design.others.beside(self.E)
+
+    def cross(self, X: Any) -> Any:
+        """``X_0'HX``, a row for each coefficient of the levels; sparse where the columns ``X`` are."""
+        levels: Any = self.design.levels
+        if issparse(X):
+            return levels.expanded.T @ X.multiply(self.h[:, None]).tocsr()
+        return levels.sums(self.h, X).reshape(self.design.size, X.shape[1])
+
+    def eliminated(self, C: Any) -> Any:
+        """``(I + X_0'HX_0)^-1 C``, sparse where ``C`` is."""
+        if issparse(C):
+            return self._block_diagonal @ C
+        return np.matmul(self.inverse, C.reshape(*self.inverse.shape[:2], C.shape[1])).reshape(C.shape)
+
     def _schur(self) -> Array:
         """The remaining system as a dense matrix; products of dense columns, of sparse ones, and of both."""
         others, levels = self.design.others, self.design.levels
@@ -170,17 +195,17 @@ class EliminatedSystem:
         half = np.sqrt(self.h)[:, None] * X
         dense = half.T @ half
         if levels is not None:
-            C = levels.sums(self.h, X)
-            solved = np.matmul(self.inverse, C).reshape(C.shape[0] * C.shape[1], X.shape[1])
-            dense -= C.reshape(solved.shape).T @ solved
+            C = self.cross(X)
+            solved = self.eliminated(C)
+            dense -= C.T @ solved
         S[np.ix_(places[0], places[0])] = dense
         if others.sparse.shape[1]:
             weighted = others.sparse.multiply(self.h[:, None]).tocsr()
             mixed, sparse = weighted.T @ X, (others.sparse.T @ weighted).toarray()
             if levels is not None:
-                D = levels.expanded.T @ weighted
+                D = self.cross(others.sparse)
                 mixed -= D.T @ solved
-                sparse -= (D.T @ (self._block_diagonal @ D)).toarray()
+                sparse -= (D.T @ self.eliminated(D)).toarray()
             S[np.ix_(places[1], places[0])], S[np.ix_(places[0], places[1])] = mixed, mixed.T
             S[np.ix_(places[1], places[1])] = sparse
         S[np.diag_indices_from(S)] += self.ridge
@@ -190,7 +215,7 @@ class EliminatedSystem:
     def _block_diagonal(self) -> csr_array:
         n, k, _ = self.inverse.shape
         columns = (np.arange(n)[:, None, None] * k + np.arange(k)[None, None, :]).repeat(k, axis=1)
-        return csr_array((self.inverse.ravel(), columns.ravel(), np.arange(0, n * k * k + 1, k)), shape=(n * k, n * k))
+        return csr_array((self.inverse.ravel(), columns.ravel(), k * np.arange(n * k + 1)), shape=(n * k, n * k))
 
     def _solve(self, right: Array) -> Array:
         if self.remaining is not None:

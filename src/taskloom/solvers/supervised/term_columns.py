@@ -77,7 +77,7 @@ class TermColumns:
             return self.levels.expanded
         if self.size == 0:
             return np.zeros((len(self.term.phi), 0))
-        side = self.term.side if self.right is None else self.term.side @ self.right
+        side = self.term.side if self.right is None else self.term.times_side(self.right)
         pairs = side[:, :, None] * self.features[:, None, :] if self.grouped else self.features[:, :, None] * side[:, None, :]
         return pairs.reshape(len(side), -1)
 

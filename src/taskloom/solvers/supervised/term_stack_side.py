@@ -24,6 +24,17 @@ from .term_columns import MAX_DENSE_COLUMNS, TermColumns
 Array = np.ndarray
 
 
+def largest_eliminated(metrics: list[TermColumns], n_rows: int) -> tuple[Eliminated, list[TermColumns]]:
+    """The penalised terms as one design, the largest grouping eliminated; and the terms in the order of its coefficients."""
+    penalised = [metric for metric in metrics if not metric.term.free]
+    grouped = [metric for metric in penalised if metric.grouped]
+    first = max(grouped, key=lambda metric: metric.shape[0] * metric.shape[1], default=None)
+    others = [metric for metric in penalised if metric is not first]
+    others.sort(key=lambda metric: issparse(metric.columns))
+    columns = OtherColumns.of(n_rows, [metric.columns for metric in others])
+    return Eliminated(None if first is None else first.levels, columns), others if first is None else [first, *others]
+
+
 class TermStackSide(Side):
     """``root`` is a list with the root of the variable of each term; weights are one column."""
 
@@ -71,18 +82,12 @@ class TermStackSide(Side):
 
     def _by_elimination(self, metrics: list[TermColumns]) -> Supervised:
         problem, obs = self.problem, self.problem.observations
-        penalised = [metric for metric in metrics if not metric.term.free]
-        grouped = [metric for metric in penalised if metric.grouped]
-        first = max(grouped, key=lambda metric: metric.shape[0] * metric.shape[1], default=None)
-        others = [metric for metric in penalised if metric is not first]
-        others.sort(key=lambda metric: issparse(metric.columns))
-        columns = OtherColumns.of(problem.n_rows, [metric.columns for metric in others])
-        design = Eliminated(None if first is None else first.levels, columns)
+        design, ordered = largest_eliminated(metrics, problem.n_rows)
         loss = problem.loss.pick(np.arange(obs.y.size)[None])
         batch = Batch(loss, obs.y[None], obs.weight[None], design, self.border, self.tolerance)
         fit = newton(batch, design.start(self._dual[None]), self._ends[None])
         betas, at = {}, 0
-        for metric in ([] if first is None else [first]) + others:
+        for metric in ordered:
             size = metric.shape[0] * metric.shape[1]
             betas[id(metric)], at = metric.beta_of(fit.coef[0, at : at + size]), at + size
         self._last_ends = fit.b[0]
