@@ -94,7 +94,7 @@ def case_a(options: Any) -> Iterator[Row]:
     def beside(row: Row) -> Row:
         return row | {"over bincount": row["seconds"] / sums[0]["seconds"], "over groupby": row["seconds"] / sums[1]["seconds"]}
 
-    for structure in ("independent", *LEARNED):
+    for structure in (*LEARNED, "independent"):
         own = Term("linear", by="g", columns=["x"], intercept=True, structure=structure)
         model = MultiTaskRegressor(terms=[Term("linear", weight=np.inf), own], alpha=1 / n)
         yield beside(fit(f"terms=, {structure}", model, X, y, options.repeats))
@@ -105,7 +105,7 @@ def case_a(options: Any) -> Iterator[Row]:
         model = MultiTaskRegressor(structure, common=True, task_column="g", task_weight="size", alpha=strength / n)
         yield beside(fit(f"common=True, {structure}", model, X, y, options.repeats))
     yield beside(em(X, y))
-    if find_spec("statsmodels") and options.quick:
+    if find_spec("statsmodels") and options.quick:  # hours at full size
         yield beside(with_statsmodels(X, y))
     if shutil.which("Rscript"):
         yield beside(with_lme4(X, y))
@@ -239,6 +239,14 @@ def case_f(options: Any) -> Iterator[Row]:
 CASES = {"a": case_a, "b": case_b, "c": case_c, "d": case_d, "e": case_e, "f": case_f}
 
 
+def warm_up() -> None:
+    """Imports, and what is compiled on first use."""
+    from taskloom import MultiTaskRegressor
+
+    X, y = many_inputs(10, 5, 2)
+    MultiTaskRegressor("trace", common=True, task_column="g", alpha=0.1).fit(X, y)
+
+
 def in_a_process(case: str) -> list[Row]:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, __file__, "--one", case, *sys.argv[1:]]
@@ -255,6 +263,7 @@ def main() -> None:
     parser.add_argument("--one", choices=CASES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
+        warm_up()
         for row in CASES[options.one](options):
             sys.stdout.write(json.dumps(row) + "\n")
             sys.stdout.flush()
