@@ -13,7 +13,6 @@ from taskloom import losses, structures
 from taskloom.design.term_inputs import TermData
 from taskloom.problem.term_problem import PosedTerm, term_problem
 from taskloom.structures import Structure
-from taskloom.structures.terms import FeatureMatrix
 
 Array = np.ndarray
 N, LEVELS, REGIONS = 60, 5, 3
@@ -98,8 +97,7 @@ def for_oracle(term: PosedTerm) -> OracleTerm:
     else:
         rows = np.eye(data.n_levels) if data.descriptors is None else data.descriptors
         u = np.array([rows[code] for code in data.codes])
-    on_features = isinstance(term.variable, FeatureMatrix) and not term.structure.either_side
-    return OracleTerm(data.phi, u, term.structure, np.inf if data.free else term.weight, on_features)
+    return OracleTerm(data.phi, u, term.structure, np.inf if data.free else term.weight, term.structure.on_features)
 
 
 def case(loss: Any, own: str, layout: str, seed: int = 0, **settings: Any) -> Case:

@@ -6,9 +6,10 @@ from scipy.sparse import csr_array
 from term_cases import case
 
 from taskloom import losses, solve
-from taskloom.design.term_inputs import TermData, TermInputs
+from taskloom.design.levels import LevelIndex
+from taskloom.design.term_inputs import SumData, TermData, TermInputs
 from taskloom.solvers.supervised import elimination
-from taskloom.solvers.supervised.elimination import Eliminated, Levels
+from taskloom.solvers.supervised.elimination import Eliminated, Levels, OtherColumns
 from taskloom.solvers.supervised.newton_systems import FreeColumns
 
 
@@ -42,7 +43,7 @@ def test_predict_and_correlate_equal_loops():
         assert np.allclose(Z, sum(G[i] * np.outer(term.phi[i], side(term, i)) for i in range(30)), rtol=1e-12, atol=1e-13)
         assert np.allclose(term.side, [side(term, i) for i in range(30)])
         assert part.shape == Z.shape == (term.r, term.p)
-    assert np.allclose(inputs.free_columns, terms[-1].phi)
+    assert np.allclose(SumData(terms, None, True).free_columns, terms[-1].phi)
 
 
 def test_correlate_is_the_adjoint_of_predict():
@@ -58,22 +59,25 @@ def expanded(levels):
     n, k = levels.X.shape
     out = np.zeros((n, levels.n_levels, k))
     for i in range(n):
-        out[i, levels.codes[i]] = levels.X[i]
+        out[i, levels.index.codes[i]] = levels.X[i]
     return out.reshape(n, -1)
 
 
 @pytest.mark.parametrize("border", [0, 1, 3])
-@pytest.mark.parametrize("others", ["none", "dense", "sparse"])
+@pytest.mark.parametrize("others", ["none", "dense", "sparse", "both"])
 @pytest.mark.parametrize("grouped", [True, False])
 @pytest.mark.parametrize("dense", [True, False], ids=["cholesky", "conjugate gradients"])
 def test_elimination_solves_the_whole_newton_system(monkeypatch, dense, grouped, others, border):
     if not dense:
         monkeypatch.setattr(elimination, "MAX_DENSE", 0)
     rng, n = np.random.default_rng(2), 50
-    levels = Levels(rng.normal(size=(n, 2)), rng.integers(0, 7, n), 8) if grouped else None
-    second = Levels(rng.normal(size=(n, 2)), rng.integers(0, 4, n), 4)
-    dense_others = {"none": np.zeros((n, 0)), "dense": rng.normal(size=(n, 5)), "sparse": expanded(second)}[others]
-    design = Eliminated(levels, csr_array(dense_others) if others == "sparse" else dense_others)
+    levels = Levels(rng.normal(size=(n, 2)), LevelIndex(rng.integers(0, 7, n), 8)) if grouped else None
+    second = Levels(rng.normal(size=(n, 2)), LevelIndex(rng.integers(0, 4, n), 4))
+    dense_others = {"none": np.zeros((n, 0)), "sparse": expanded(second)}.get(others, rng.normal(size=(n, 5)))
+    columns = [] if others == "none" else [csr_array(dense_others)] if others == "sparse" else [dense_others]
+    if others == "both":
+        columns, dense_others = [dense_others, csr_array(expanded(second))], np.hstack([dense_others, expanded(second)])
+    design = Eliminated(levels, OtherColumns.of(n, columns))
     E, h, g = rng.normal(size=(n, border)), rng.uniform(0, 2, n) * (rng.random(n) < 0.8), rng.normal(size=n)
     damping = rng.uniform(0, 0.1, border)
     X = np.hstack([np.zeros((n, 0)) if levels is None else expanded(levels), dense_others])
@@ -92,11 +96,11 @@ def test_what_is_left_does_not_grow_with_the_levels():
     """The largest grouping is a block for each level; crossed groupings, common columns and the border are what is left."""
     rng, n = np.random.default_rng(3), 400
     for n_levels in (20, 200):
-        levels = Levels(rng.normal(size=(n, 2)), np.arange(n) % n_levels, n_levels)
-        design = Eliminated(levels, rng.normal(size=(n, 7)))
+        levels = Levels(rng.normal(size=(n, 2)), LevelIndex(np.arange(n) % n_levels, n_levels))
+        design = Eliminated(levels, OtherColumns.of(n, [rng.normal(size=(n, 7))]))
         system = design.factor(np.ones((1, n)), FreeColumns(np.ones((n, 1))), np.zeros((1, 1)))
         assert system.inverse.shape == (n_levels, 2, 2)
-        assert system.remaining.shape == (8, 8)
+        assert system.schur().shape == (8, 8)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])

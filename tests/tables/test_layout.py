@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from taskloom import MultiTaskRegressor, stack, unstack
+from taskloom.tables.layout import code_labels, sorted_labels
 
 rng = np.random.default_rng(0)
 XS = [rng.normal(size=(n, 3)) for n in (4, 6, 5)]
@@ -71,3 +72,37 @@ def test_stacked_tasks_stay_apart_in_single_precision():
     assert stack([np.ones((2, 2), np.float32)], [np.ones(2)])[0].dtype == np.float32
     with pytest.raises(ValueError, match="name the tasks by strings"):
         stack({2**53 + 1: np.ones((2, 2))}, {2**53 + 1: np.ones(2)})
+
+
+LABELS = {
+    "small range": np.array([3, 5, 3, 4, 9]),
+    "negative": np.array([-3, 5, -3, 0]),
+    "large range": np.array([10**12, -(10**12), 7]),
+    "largest": np.array([2**63 - 1, 2**63 - 2, 2**63 - 1]),
+    "bytes": np.array([-128, 127, 0, -128], dtype=np.int8),
+    "unsigned": np.array([200, 3, 255], dtype=np.uint8),
+    "unsigned, largest": np.array([2**64 - 1, 3], dtype=np.uint64),
+    "numbers": np.array([0.5, -2.0, 0.5]),
+    "booleans": np.array([True, False, True]),
+    "words": np.array(["b", "a", "b", "c"], dtype=object),
+    "pairs": np.fromiter([(1, 2), (0, 5), (1, 2)], dtype=object),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_are_coded_in_their_order(kind):
+    labels = LABELS[kind]
+    known = sorted_labels(labels)
+    assert known.tolist() == sorted(set(labels.tolist()))
+    assert known.dtype == labels.dtype
+    codes = code_labels(labels, known)
+    assert [known[code] for code in codes] == labels.tolist()
+    assert code_labels(labels, known[1:]).tolist() == [code - 1 for code in codes.tolist()]
+
+
+def test_labels_outside_the_range_of_the_known_ones_have_no_code():
+    assert code_labels(np.array([0, 3, 4, 100, -(10**15)]), np.array([3, 5])).tolist() == [-1, 0, -1, -1, -1]
+
+
+def test_labels_that_do_not_compare_are_ordered_as_text():
+    assert sorted_labels(np.array(["b", 1, "a", 1], dtype=object)).tolist() == [1, "a", "b"]

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csc_array
 
 Array = np.ndarray
 
@@ -41,7 +42,7 @@ class Grouping(Value):
     @cached_property
     def counts(self) -> Array:
         """The number of observations of each task."""
-        return np.bincount(self.task, minlength=self.n_tasks)
+        return np.bincount(self.task, minlength=self.n_tasks) if self.n_tasks > 1 else np.array([self.task.size])
 
     @cached_property
     def starts(self) -> Array:
@@ -80,6 +81,17 @@ class Grouping(Value):
     def places(self, n_rows: int) -> Array:
         """The positions of the observations in a ``T x n`` matrix, row by row."""
         return self.task * n_rows + self.row
+
+
+def indicator(codes: Array, n_codes: int) -> csc_array:
+    """``n_codes x n``; made without a pass over the rows, and products with it are sums over the rows of each code."""
+    n = len(codes)
+    return csc_array((np.ones(n), codes, np.arange(n + 1)), shape=(n_codes, n))
+
+
+def stable_order(codes: Array, n_codes: int) -> Array:
+    """Rows by their code, in their order where it is the same: ``argsort`` by counting."""
+    return indicator(codes, n_codes).tocsr().indices
 
 
 def batches(counts: Array, starts: Array, most: int | None = None) -> list[TaskBatch]:
@@ -142,7 +154,7 @@ class Observations(Value):
         later = np.diff(task)
         if np.all((later > 0) | ((later == 0) & (np.diff(row) >= 0))):  # already sorted
             return cls(row, task, y, v, n_tasks)
-        order = np.lexsort((row, task))
+        order = stable_order(task, n_tasks) if np.all(np.diff(row) >= 0) else np.lexsort((row, task))
         return cls(row[order], task[order], y[order], v[order], n_tasks)
 
     @classmethod
@@ -163,6 +175,8 @@ class Observations(Value):
 
     def sum_by_task(self, values: Array) -> Array:
         """Add up one number for each observation within its task."""
+        if self.n_tasks == 1:
+            return np.array([values.sum(dtype=float)])
         return np.bincount(self.task, weights=values, minlength=self.n_tasks)
 
     def scatter(self, values: Array, n_rows: int) -> Array:

@@ -8,36 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from .design import FEATURE_SIZES, TARGET_SIZES, Design, check_size
+from .free_basis import FreeBasis
 from .inputs import Inputs
+from .levels import LevelIndex, joined
 from .observations import Grouping, Observations, Value
+from .term_moments import TermMoments
 
 Array = np.ndarray
-MIN_SINGULAR_VALUE = 1e-13  # of the unpenalised columns at equal size, relative to the largest; smaller ones are rounding
-
-
-@dataclass(frozen=True, eq=False)
-class FreeBasis(Value):
-    """A basis ``E`` of the unpenalised columns, the intercept first: ``E'VE = I``, and ``columns back = E``.
-
-    Columns in units of their own or far from zero would lose in their products the digits that tell them apart.
-    """
-
-    E: Array
-    back: Array
-
-    @classmethod
-    def of(cls, columns: Array, weight: Array) -> FreeBasis:
-        size = np.sqrt(weight @ columns**2)
-        size[size == 0] = 1.0
-        root = np.sqrt(weight)[:, None]
-        U, s, Vt = np.linalg.svd(root * columns / size, full_matrices=False)
-        kept = s > MIN_SINGULAR_VALUE * s.max(initial=0.0)
-        return cls(U[:, kept] / root, Vt[kept].T / s[kept] / size[:, None])
+Scale: TypeAlias = float | Array  # of a term, or of each of its features
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,43 +63,50 @@ class TermData(Value):
         """``u`` of each row times a matrix (``p x k``)."""
         return right[self.codes] if self.grouped else self.side @ right
 
-    @property
-    def dense_columns(self) -> Array:
-        """The products of features and task side (``n x rp``): predictions are these times ``W`` row by row."""
-        return (self.phi[:, :, None] * self.side[:, None, :]).reshape(len(self.phi), -1)
-
     @cached_property
-    def indicator(self) -> csr_array:
-        """The levels as a sparse matrix (``levels x n``), whose products are sums over the rows of each level."""
-        n = len(self.phi)
-        codes = np.zeros(n, dtype=int) if self.codes is None else self.codes
-        return csr_array((np.ones(n), (codes, np.arange(n))), shape=(self.n_levels, n))
+    def levels(self) -> LevelIndex:
+        """The level of each row; one for all without ``by``."""
+        codes = np.zeros(len(self.phi), dtype=int) if self.codes is None else self.codes
+        return LevelIndex(codes, self.n_levels)
+
+    @property
+    def columns(self) -> Array:
+        """A dense column for each weight, feature by feature (``n x r p``)."""
+        if self.codes is None:
+            return self.phi
+        return (self.phi[:, :, None] * self.side[:, None, :]).reshape(len(self.phi), -1)
 
     def predict(self, W: Array) -> Array:
         """``phi(x_i)' W u(i)`` for every row."""
         if self.codes is None:
             return self.phi @ W[:, 0]
         by_level = W if self.descriptors is None else W @ self.descriptors.T
-        return np.einsum("ij,ij->i", self.phi, by_level.T[self.codes])
+        return self.levels.products(self.phi, by_level.T)
 
     def correlate(self, G: Array) -> Array:
         """``sum_i G_i phi(x_i) u(i)'`` (``r x p``)."""
         if self.codes is None:
             return (G @ self.phi)[:, None]
-        sums = self.indicator @ (G[:, None] * self.phi)
-        return sums.T if self.descriptors is None else sums.T @ self.descriptors
+        sums = self.levels.correlations(self.phi, G).T
+        return sums if self.descriptors is None else sums @ self.descriptors
 
 
 @dataclass(frozen=True, eq=False)
 class TermInputs(Inputs):
-    """The terms of a predictor, over the same rows; weights are one column."""
+    """The terms of a predictor, over the same rows; weights are one column.
+
+    The features of a term are those of its data times ``scales``, one number for each term or for each of its features: what
+    is computed from the data serves at all scales.
+    """
 
     terms: tuple[TermData, ...] = ()
+    scales: tuple[Scale, ...] = ()
     mostly_observed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         n, size = len(self.terms[0].phi), sum(term.r * term.p for term in self.terms)
         self.__dict__.update(n_rows=n, n_features=size, n_tasks=1, mostly_observed=False)
+        self.__dict__.update(scales=self.scales or (1.0,) * len(self.terms))
 
     def split(self, W: Array) -> list[Array]:
         """The weights of each term (``r x p``)."""
@@ -127,44 +117,77 @@ class TermInputs(Inputs):
     def predict(self, W: Array, b: Array) -> Array:
         z = np.full(self.n_rows, float(b[0]))
         if np.any(W):
-            for term, part in zip(self.terms, self.split(W), strict=True):
-                z += term.predict(part)
+            for term, scale, part in zip(self.terms, self.scales, self.split(W), strict=True):
+                z += term.predict(scaled_rows(part, scale))
         return z
 
     def correlate(self, G: Array) -> Array:
-        return np.concatenate([np.ravel(term.correlate(G)) for term in self.terms])[:, None]
+        parts = zip(self.terms, self.scales, strict=True)
+        return np.concatenate([np.ravel(scaled_rows(term.correlate(G), scale)) for term, scale in parts])[:, None]
 
-    @cached_property
-    def free_columns(self) -> Array | None:
-        """The columns of the unpenalised terms, ``n x k``; ``None`` if all are penalised."""
-        free = [term.dense_columns for term in self.terms if term.free]
-        return np.hstack(free) if free else None
+
+def scaled_rows(M: Array, scale: Scale) -> Array:
+    """Each row, of a feature, times its scale."""
+    if isinstance(scale, float):
+        return M if scale == 1 else scale * M
+    return scale[:, None] * M
 
 
 @dataclass(frozen=True, eq=False)
-class TermDesign(Design):
-    """Terms, targets and weights, with one intercept for all rows or none."""
+class SumData(Value):
+    """The data of a sum of terms and what is computed from them once: independent of scales, structures and strengths."""
 
-    inputs: TermInputs
+    terms: tuple[TermData, ...]
+    observations: Observations
+    fit_intercept: bool
 
     @classmethod
-    def of(cls, terms: tuple[TermData, ...], y: Array, weight: Array, fit_intercept: bool) -> TermDesign:
+    def of(cls, terms: tuple[TermData, ...], y: Array, weight: Array, fit_intercept: bool) -> SumData:
         """Rows in their order; ``weight`` is the weight ``v_i`` in the objective, and positive."""
         for term in terms:
             check_size(term.phi, "features", *FEATURE_SIZES)
         check_size(y, "y", *TARGET_SIZES)
         n = len(y)
         zero = np.zeros(n, dtype=int)
-        seen = Observations(np.arange(n), zero, y, weight, 1, Grouping(np.arange(n), zero, 1))
-        return cls(TermInputs(np.zeros((n, 0)), seen.grouping, terms), seen, fit_intercept)
+        return cls(terms, Observations(np.arange(n), zero, y, weight, 1, Grouping(np.arange(n), zero, 1)), fit_intercept)
+
+    @cached_property
+    def free_columns(self) -> Array | None:
+        """The columns of the unpenalised terms, ``n x k``; ``None`` if all are penalised."""
+        free = [term.columns for term in self.terms if term.free]
+        return joined(free) if free else None
 
     @cached_property
     def free_basis(self) -> FreeBasis | None:
         """Of the intercept and the columns of the unpenalised terms; ``None`` where there are neither."""
-        free = self.inputs.free_columns
-        one = np.ones((self.n_rows, int(self.fit_intercept)))
-        columns = one if free is None else np.hstack([one, free])
-        return FreeBasis.of(columns, self.observations.weight) if columns.shape[1] else None
+        free = self.free_columns
+        columns = ([np.ones(len(self.observations.y))] if self.fit_intercept else []) + ([] if free is None else [free])
+        return FreeBasis.of(joined(columns), self.observations.weight) if columns else None
+
+    @cached_property
+    def eliminations(self) -> tuple[TermMoments, ...]:
+        """The moments under the squared loss where a term is eliminated: for each term, and for none."""
+        return tuple(TermMoments(self, k) for k in (*range(len(self.terms)), None))
+
+
+@dataclass(frozen=True, eq=False)
+class TermDesign(Design):
+    """Terms at their scales, targets and weights, with one intercept for all rows or none."""
+
+    inputs: TermInputs
+    data: SumData = None  # type: ignore[assignment]  # derived, shared by designs at other scales
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        data = self.data or SumData(self.inputs.terms, self.observations, self.fit_intercept)
+        self.__dict__.update(data=data)
+
+    @classmethod
+    def of(cls, data: SumData, scales: tuple[Scale, ...] = ()) -> TermDesign:
+        """The terms of the data at these scales."""
+        seen = data.observations
+        inputs = TermInputs(np.zeros((len(seen.y), 0)), seen.grouping, data.terms, scales)
+        return cls(inputs, seen, data.fit_intercept, data=data)
 
     def with_observations(self, observations: Observations) -> TermDesign:
         return TermDesign(self.inputs, observations, self.fit_intercept)

@@ -439,6 +439,8 @@ class Problem(Value):
         root = (Z.T if feature_side else Z) / (2 * np.sqrt(self.alpha))
         max_scale, conjugate = self.structure.ray_of_root(root, None if feature_side else near)
         obs = self.observations
+        if self.loss.quadratic and isinstance(origin, float) and origin == 0:
+            return best_multiple(float(G @ obs.y), float(G @ (G / obs.weight)) / 4 + ridge_part, Ray(max_scale, conjugate))
         first, gradients = -origin / obs.weight, -(G - origin) / obs.weight
 
         def bound(c: float) -> float:
@@ -490,7 +492,12 @@ def relative_gap(gap: float, size: float, scale: float, rounding_floor: float) -
 
 def scaled_bound(gain: float, cost: float, ray: Ray) -> float:
     """The best ``D(c G)`` under the squared loss, from ``sum G y``, ``sum G^2 / (4 v)`` (and a ridge), and ``c -> F*(c S)``."""
-    return best_scale(lambda c: c * gain - c * c * cost - ray.conjugate(c * c), ray.max_scale)[0]
+    return best_multiple(gain, cost, ray)[0]
+
+
+def best_multiple(gain: float, cost: float, ray: Ray) -> tuple[float, float]:
+    """The same, and ``c``."""
+    return best_scale(lambda c: c * gain - c * c * cost - ray.conjugate(c * c), ray.max_scale)
 
 
 def best_scale(bound: Callable[[float], float], max_scale: float) -> tuple[float, float]:

@@ -87,8 +87,9 @@ class _AlternatingRun(Run):
         self.extrapolate.clear()
 
     def step(self, gap: float | None) -> None:
-        fit = self.side.supervise(self.problem.structure.root(self.A))
-        here = Iterate(fit.W, fit.b, fit.z, fit.gradients, self.A if self.side.bounds_near_structure else None)
+        fit = self.side.supervise(self.problem.structure.root(self.A)).on_rows(self.problem)
+        near = self.A if self.side.bounds_near_structure else None
+        here = Iterate(fit.W, fit.b, fit.z, fit.gradients, near, Z=fit.Z if self.problem.structure.is_stack else None)
         # The best structure may not be unique, or have no closed form.
         if not self.problem.structure.convex or self.problem.structure.iterative:
             here = replace(here, penalty=fit.norm + self.problem.structure.value(self.A), norm=fit.norm)
@@ -97,7 +98,7 @@ class _AlternatingRun(Run):
             self.finished = "stalled"
             return
         # The objective of (S^delta) at this structure, with the tasks eliminated.
-        value = self.problem.loss_term(fit.z) + fit.norm + self.problem.structure.value(self.A)
+        value = fit.loss_term(self.problem) + fit.norm + self.problem.structure.value(self.A)
         value += self.structure_step.cost(self.A)
         if self.settings.stop == "change" and abs(self.extrapolate.objective - value) < self.tolerance:
             self.finished = "change"

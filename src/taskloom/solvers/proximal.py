@@ -22,6 +22,7 @@ from ..problem.solution import Start
 from ..structures.term_sum import TermSum
 from .base import Run, Solver, needs_convex
 from .supervised import choose_side
+from .supervised.moment_step import MomentFit
 from .supervised.sides import Side, Supervised, TaskSide
 
 Array = np.ndarray
@@ -79,7 +80,7 @@ class _Point:
     A: Array
     value: float
     gradient: Array
-    fit: Supervised | None = None
+    fit: Supervised | MomentFit | None = None
     candidate: tuple[Array, Array] | None = None  # the factors of the dual candidate, without a fit
 
 
@@ -132,7 +133,7 @@ class _ProximalRun(Run):
         self.settings, self.problem = settings, problem
         self.side = choose_side(problem)
         self.eliminated = Eliminated.of(problem, self.side)
-        self.certificate_interval = 1 if self.eliminated is None else TUNING.certificate_interval
+        self.certificate_interval = TUNING.certificate_interval if self.eliminated or self.side.estimates else 1
         self.exact = TUNING.fit_gap_share if problem.loss.quadratic else TUNING.newton_gap_share
         self.side.tolerance = 1e-4 * problem.scale
         if start is not None:
@@ -161,8 +162,8 @@ class _ProximalRun(Run):
             value, gradient, P, shrunk = self.eliminated.at(A)
             return _Point(A, value + problem.structure.value(A), gradient, candidate=(P, shrunk))
         fit = self.side.supervise(problem.structure.root(A))
-        root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W)
-        value = problem.loss_term(fit.z) + fit.norm + problem.structure.value(A)
+        root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W if problem.ridge else fit.Z)
+        value = fit.loss_term(problem) + fit.norm + problem.structure.value(A)
         return _Point(A, value, -problem.structure.moments(root) / (4 * problem.alpha), fit)
 
     def retarget(self, problem: Problem) -> None:
@@ -185,6 +186,7 @@ class _ProximalRun(Run):
 
     def point(self) -> Iterate:
         A, fit = self.here.A, self.here.fit or self.side.supervise(self.problem.structure.root(self.here.A))
+        fit = fit.on_rows(self.problem)
         penalty = fit.norm + self.problem.structure.value(A)
         return Iterate(fit.W, fit.b, fit.z, fit.gradients, A if self.side.bounds_near_structure else None, penalty, fit.Z)
 
@@ -192,7 +194,7 @@ class _ProximalRun(Run):
         """With the weights eliminated, an estimate costs less than the weights; else a certificate is at hand."""
         here = self.here
         if self.eliminated is None or here.candidate is None:
-            return 0.0
+            return 0.0 if here.fit is None else here.fit.gap(self.problem, here.A)
         return self.eliminated.gap(here.A, here.gradient, *here.candidate) / TUNING.certificate_gap_share
 
     def _alternation_is_due(self) -> bool:

@@ -252,6 +252,21 @@ class Structure(Component, ABC):
         """The structure for one run of a solver: a copy that keeps warm starts between steps, where these help."""
         return self
 
+    def moved_to_features(self, n_tasks: int) -> Structure | None:
+        """The penalty of a matrix on the features with the same minimum, for weights of at most as many features as tasks.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        Structure or None
+            ``None`` where there is none.
+        """
+        return self if self.either_side or self.on_features else None
+
     @property
     def summands(self) -> list[tuple[float, Structure]]:
         """Weights and penalties whose sum this is: one, unless it is a ``Sum``."""

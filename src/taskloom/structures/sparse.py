@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from .._linalg import column_squares, compose, gram_spectrum, psd_eigh, sum_of_ratios, symmetric
 from .base import TINY, Array, IterativeStructure, Ray, Structure, penalty_with
+from .factored_matrix import DENSE_TASKS
 from .inner_solvers import accelerated, proximal_gradient
 from .spectral import SpectralStructure
 
@@ -281,6 +282,13 @@ class LogDet(L1Structure):
             return None
         return _ShiftedLogDet(self.mu), n_tasks * (self.mu - self.mu * float(np.log(self.mu)))
 
+    def moved_to_features(self, n_tasks: int) -> Structure | None:
+        return None if self.l1 > 0 else _LogDetOnFeatures(self.mu, n_tasks)
+
+    def final_structure(self, R: Array) -> tuple[Any, float]:
+        rows, T = R.shape
+        return self.best_of_root(R) if self.l1 > 0 or rows >= T or T <= DENSE_TASKS else self._best_by_svd(R, dense=False)
+
 
 class _ShiftedLogDet(LogDet):
     """``F(A) - min F = sum (a - mu - mu log(a / mu))``, zero at ``A = mu I``: a loss of 1e-30 is not lost in the sum."""
@@ -294,3 +302,20 @@ class _ShiftedLogDet(LogDet):
 
     def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         return None
+
+
+class _LogDetOnFeatures(LogDet):
+    """``LogDet`` of the tasks as a penalty of the features: all other eigenvalues of ``A`` are ``mu``, and cost a constant."""
+
+    def __init__(self, mu: float, n_tasks: int):
+        super().__init__(mu)
+        self.n_tasks = n_tasks
+
+    def _others(self, a: Array) -> float:
+        return (self.n_tasks - a.size) * (self.mu - self.mu * float(np.log(self.mu)))
+
+    def f(self, a: Array) -> float:
+        return super().f(a) + self._others(a)
+
+    def f_conjugate(self, s: Array) -> float:
+        return super().f_conjugate(s) - self._others(s)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from itertools import pairwise
+from itertools import pairwise, repeat
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,6 +19,8 @@ from sklearn.utils import _safe_indexing
 from .._array_api import to_numpy
 
 Array = np.ndarray
+MAX_RANGE = 8  # of integer labels, relative to their number, up to which they are counted and not sorted
+MAX_COUNTED = 1 << 62  # far from the largest integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,10 +153,24 @@ def align_targets(y: Any, tasks: Array, what: str = "y") -> Any:
 
 def sorted_labels(labels: Array) -> Array:
     """The distinct task labels in order; labels that do not compare with each other are ordered as text."""
-    try:
+    if (offset := offset_of_small_range(labels)) is not None:
+        return (np.flatnonzero(np.bincount(labels.astype(np.int64, copy=False) - offset)) + offset).astype(labels.dtype)
+    if labels.dtype.kind != "O":
         return np.unique(labels)
+    distinct = set(labels.tolist())  # sorting all of them would take most of a fit
+    try:
+        in_order = sorted(distinct)
     except TypeError:
-        return np.array(sorted(set(labels.tolist()), key=lambda label: (type(label).__name__, str(label))), dtype=object)
+        in_order = sorted(distinct, key=lambda label: (type(label).__name__, str(label)))
+    return np.fromiter(in_order, dtype=object, count=len(in_order))
+
+
+def offset_of_small_range(labels: Array) -> int | None:
+    """The smallest label, if labels are integers of a range not much longer than they are many: these need no sorting."""
+    if labels.dtype.kind not in "iu" or not labels.size:
+        return None
+    low, high = int(labels.min()), int(labels.max())
+    return low if high - low <= MAX_RANGE * labels.size and abs(high) < MAX_COUNTED else None
 
 
 class TaskPositions:
@@ -172,14 +188,30 @@ class TaskPositions:
     def _by_label(self) -> dict[Any, int]:
         return {label: t for t, label in enumerate(self.tasks.tolist())}
 
+    @cached_property
+    def _places(self) -> tuple[int, Array] | None:
+        """For integers of a small range: the smallest one, and the position of each number from there on."""
+        offset = offset_of_small_range(self.tasks)
+        if offset is None:
+            return None
+        places = np.full(int(self.tasks.max()) - offset + 1, -1)
+        places[self.tasks.astype(np.int64, copy=False) - offset] = np.arange(len(self.tasks))
+        return offset, places
+
     def __call__(self, labels: Array) -> Array:
         """The position of each label; -1 for a task that is not known."""
+        if labels.dtype == self.tasks.dtype and self._places is not None:
+            offset, places = self._places
+            numbers = labels.astype(np.int64, copy=False)
+            inside = (numbers >= offset) & (numbers < offset + len(places))
+            found = places.take(numbers - offset, mode="clip")
+            return found if inside.all() else np.where(inside, found, -1)
         if labels.dtype == self.tasks.dtype and labels.dtype.kind in "biuf":
             tasks, order = self._sorted
             place = np.searchsorted(tasks, labels).clip(max=len(tasks) - 1)
             return np.where(tasks[place] == labels, order[place], -1)
         position = self._by_label
-        return np.array([position.get(label, -1) for label in labels.tolist()], dtype=int)
+        return np.fromiter(map(position.get, labels.tolist(), repeat(-1)), dtype=int, count=len(labels))
 
 
 def code_labels(labels: Array, tasks: Array) -> Array:

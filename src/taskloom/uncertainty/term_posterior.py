@@ -23,11 +23,13 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, hstack, issparse
 
 from .._linalg import one_thread, psd_root
-from ..design.term_inputs import TermData, TermDesign
+from ..design.free_basis import FreeBasis
+from ..design.term_inputs import SumData, TermData
 from ..features.kernels import row_squares
 from ..solvers.supervised.elimination import MAX_DENSE, EliminatedSystem
 from ..solvers.supervised.sides import ridged
-from ..solvers.supervised.term_stack_side import TermColumns, joined, largest_eliminated
+from ..solvers.supervised.term_columns import TermColumns
+from ..solvers.supervised.term_stack_side import largest_eliminated
 from .posterior import MAX_ENTRIES, check_noise
 
 Array = np.ndarray
@@ -133,17 +135,18 @@ class TermPosterior:
     ):
         check_noise(given_noise)
         self.fit_intercept = fit_intercept
-        self.basis = TermDesign.of(tuple(each.data for each in terms), y, weight, fit_intercept).free_basis
+        data = SumData.of(tuple(each.data for each in terms), y, weight, fit_intercept)
+        self.basis: FreeBasis | None = data.free_basis
         self.terms = [each.columns(alpha, ridge / alpha) for each in terms]
         design, self.ordered = largest_eliminated(self.terms, len(y))
         E = np.zeros((len(y), 0)) if self.basis is None else self.basis.E
-        if (size := design.others.shape[1] + E.shape[1]) > MAX_DENSE:
+        if (size := design.others.size + E.shape[1]) > MAX_DENSE:
             raise ValueError(
                 f"standard deviations would need a dense system of {size} columns besides the largest grouping (the limit is "
                 f"{MAX_DENSE}); leave a term out, or group it more coarsely"
             )
         with one_thread():
-            penalty = np.repeat([1.0, 0.0], [design.others.shape[1], E.shape[1]])
+            penalty = np.repeat([1.0, 0.0], [design.others.size, E.shape[1]])
             self._keep(EliminatedSystem(design, weight, E, penalty))
         if given_noise is None:
             self.tau = 2 * float(weight @ (y - fitted) ** 2) / max(len(y) - self.degrees_of_freedom, 1.0)
@@ -153,10 +156,9 @@ class TermPosterior:
 
     def _keep(self, system: EliminatedSystem) -> None:
         """What variances need of a system; the degrees of freedom are the trace of the hat matrix, ``tr(M^-1 X'VX)``."""
-        assert system.remaining is not None
-        L = np.linalg.cholesky(system.remaining)
+        L = np.linalg.cholesky(system.schur())
         self.half = solve_triangular(L, np.eye(len(L)), lower=True).T  # S^-1 = half half'
-        penalised = system.design.others.shape[1]
+        penalised = system.design.others.size
         left_over = float(np.sum(self.half[:penalised] ** 2))  # tr M^-1, over the penalised coefficients
         self.inverse = None
         if system.design.levels is not None:
@@ -187,10 +189,10 @@ class TermPosterior:
         ordered = [new[id(term)] for term in self.ordered]
         first, others = (None, ordered) if self.inverse is None else (ordered[0], ordered[1:])
         n = len(rows[0].phi)
-        d = _beside(joined([each.columns for each in others], n), self._border(new, n))
+        d = _beside(_joined([each.columns for each in others], n), self._border(new, n))
         variance = np.zeros(n)
         if first is not None and self.inverse is not None:
-            codes, X = first.levels.codes, first.features
+            codes, X = first.levels.index.codes, first.features
             moved = np.matmul(self.inverse[codes], X[:, :, None])[:, :, 0]
             variance += np.einsum("ij,ij->i", X, moved)
             k = X.shape[1]
@@ -209,8 +211,14 @@ class TermPosterior:
         """The intercept and the columns of the unpenalised terms, in the basis of the fit."""
         if self.basis is None:
             return np.zeros((n, 0))
-        free = [new[id(term)].term.dense_columns for term in self.terms if term.term.free]
+        free = [new[id(term)].term.columns for term in self.terms if term.term.free]
         return np.hstack([np.ones((n, int(self.fit_intercept))), *free]) @ self.basis.back
+
+
+def _joined(columns: list[Any], n_rows: int) -> Any:
+    """Columns of several terms beside each other; sparse if some are."""
+    sparse = any(issparse(each) for each in columns)
+    return hstack(columns, format="csr") if sparse else np.hstack([np.zeros((n_rows, 0)), *columns])
 
 
 def _beside(columns: Any, border: Array) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...design import Observations
-from ...design.term_inputs import TermData
+from ...design.levels import FEW_COLUMNS, joined
+from ...design.term_inputs import Scale, TermData
 from ...problem.term_problem import PosedTerm
 from ...structures import Independent
 from .term import Term
@@ -55,10 +56,16 @@ class CommonPart:
         free = self.weight == np.inf
         phi = self.common(inputs)
         same = self.common.kernel is self.own.kernel and self.common.mean is self.own.mean
-        ones = np.full((len(phi), int(self.own.constant != 0)), self.own.constant)
-        own = np.hstack([phi, ones]) if same else self.own(inputs)
-        shared = PosedTerm(TermData(phi[seen.row], free=free), Independent(), 1.0 if free else self.weight)
-        return [shared, PosedTerm(TermData(own[seen.row], seen.task, seen.n_tasks), structure)]
+        phi = at_rows(phi, seen.row)
+        own = phi if same else at_rows(replace(self.own, constant=0.0)(inputs), seen.row)
+        shared = PosedTerm(TermData(phi, free=free), Independent(), 1.0 if free else self.weight)
+        own = joined([own, np.ones((len(phi), 1))]) if self.own.constant else own
+        data = TermData(own, seen.task, seen.n_tasks)
+        return [shared, PosedTerm(data, structure, units=self.units(data.r))]
+
+    def units(self, r: int) -> Scale:
+        """Of the own features, whose last one is the constant 1 of an intercept."""
+        return 1.0 if self.own.constant in (0.0, 1.0) else np.append(np.ones(r - 1), self.own.constant)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -92,6 +99,13 @@ class CommonPart:
         assert self.own_weights is not None
         shared, own = self.intercept + self.shared(inputs), self.own(inputs)
         return own_values(shared, own, self.own_weights, task)
+
+
+def at_rows(phi: Array, row: Array) -> Array:
+    """Some rows, and some perhaps more than once."""
+    if np.array_equal(row, np.arange(len(phi))):
+        return phi
+    return phi[row] if phi.shape[1] > FEW_COLUMNS else joined([column.take(row) for column in phi.T])
 
 
 def own_values(shared: Array, own: Array, W: Array, task: Array | None) -> Array:

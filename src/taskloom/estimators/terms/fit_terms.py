@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...design.term_inputs import TermData
-from ...problem import Problem
-from ...problem.term_problem import PosedTerm, term_problem
+from ...problem.term_problem import PosedTerm
 from ...structures import Independent, Structure, as_structure
 from ...tables.layout import code_labels, sorted_labels
 from .fitted_terms import FittedTerm, level_descriptors
@@ -93,16 +92,12 @@ def bound_to(structure: Structure, inputs: InputMap, names: list[Any], levels: A
             f"{structure!r} acts on the input columns and needs a linear or constant term, got kernel={inputs.kernel.kernel!r}"
         )
     if levels is not None:
-        structure.check_size(len(levels))
-        structure = structure.bind(levels.tolist())
+        if structure.moved_to_features(len(levels)) is None:
+            structure.check_size(len(levels))
+        structure = structure.bind(levels.tolist()) if type(structure).bind is not Structure.bind else structure  # takes long
     return structure.bind_features([*names, *(["intercept"] if inputs.constant else [])])
 
 
 def _check_terms(terms: Any) -> None:
     if not isinstance(terms, (list, tuple)) or not terms or not all(isinstance(term, Term) for term in terms):
         raise ValueError(f"terms= takes a list of taskloom.Term, got {terms!r}")
-
-
-def problem_of(posed: list[PosedTerm], y: Array, weight: Array, model: Any, alpha: float) -> Problem:
-    """The problem of these terms with the settings of an estimator."""
-    return term_problem(posed, y, weight, model.loss, alpha, float(model.ridge), bool(model.fit_intercept))

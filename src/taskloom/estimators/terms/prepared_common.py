@@ -28,7 +28,7 @@ from ..validation import (
 )
 from .common_part import CommonPart, common_term, own_values
 from .fit_terms import bound_to
-from .prepared_sum import PreparedSum
+from .prepared_sum import PreparedSum, rows_of
 
 Array = np.ndarray
 INTERCEPT, COMMON, OWN = "intercept", "common", "own"
@@ -58,7 +58,8 @@ class PreparedCommon(PreparedSum):
         part = CommonPart.of(inputs, seen, common_term(model), model)
         structure = bound_to(as_structure(model.structure), part.own, columns.input_names(model.task_column), targets.tasks_)
         s = np.ones(len(seen.y)) if weights is None else weights[seen.row, seen.task if task is None else 0]
-        return cls(model, columns, targets, seen, s, part.posed(inputs, seen, structure), dtype, inputs, part)
+        posed = part.posed(inputs, seen, structure)
+        return cls(model, columns, targets, seen, s, posed, dtype, rows_of(posed, seen, model), inputs, part)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -74,12 +75,10 @@ class PreparedCommon(PreparedSum):
 
     def with_weights(self, weights: dict[str, float]) -> PreparedCommon:
         shared, own = self.posed
-        part, phi = self.part, own.data.phi
-        constant = float(np.sqrt(weights.get(INTERCEPT, 0.0)))
+        part, constant = self.part, float(np.sqrt(weights.get(INTERCEPT, 0.0)))
         if constant != part.own.constant:
-            phi = np.hstack([phi[:, :-1], np.full((len(phi), 1), constant)])
-            own = replace(own, data=replace(own.data, phi=phi))
             part = replace(part, own=replace(part.own, constant=constant))
+            own = replace(own, units=part.units(own.data.r))
         if not shared.data.free:
             shared, part = replace(shared, weight=weights[COMMON]), replace(part, weight=weights[COMMON])
         return replace(self, part=part, posed=[shared, own])
@@ -115,9 +114,18 @@ class PreparedCommon(PreparedSum):
         A, part = stack.split(solution.A)[1], state.common_part
         return {
             "common_part": replace(part, structure=A, on_features=isinstance(stack.variables[1], FeatureMatrix)),
-            "structure_": in_precision(_task_matrix(problem, part.own_weights, A), self.dtype),
+            "structure_": in_precision(self._task_matrix(problem, part.own_weights, A), self.dtype),
             "learned": copy.copy(self.posed[1].structure),  # the parameter may change later
         }
+
+    def _task_matrix(self, problem: Problem, W: Array, A: Array) -> Any:
+        """The task matrix of the own part: its variable, or the one that its weights imply."""
+        variable, structure = problem.structure.variables[1], self.posed[1].structure  # type: ignore[attr-defined]
+        if isinstance(variable, TaskMatrix):
+            return A
+        if isinstance(variable, FeatureMatrix) and structure.on_features:
+            return tasks_under(structure, W, A)
+        return structure.final_structure(np.sqrt(problem.alpha) * W)[0]
 
     def new_rows(self, model: Any, X: Any) -> tuple[Array, Array, Array | None]:
         inputs, labels = new_inputs(model, X)
@@ -132,15 +140,3 @@ class PreparedCommon(PreparedSum):
         if self.part.own.constant:
             own = np.vstack([own[:-1], self.part.own.constant * own[-1:]])
         return own_values(float(solution.b[0]) + np.sqrt(self.posed[0].weight) * (common @ shared[:, 0]), phi, own, task)
-
-
-def _task_matrix(problem: Problem, W: Array, A: Array) -> Any:
-    """The task matrix of the own part: its variable, or the one that its weights imply."""
-    variable = problem.structure.variables[1]  # type: ignore[attr-defined]
-    if isinstance(variable, TaskMatrix):
-        return A
-    if isinstance(variable, FeatureMatrix) and not variable.structure.either_side:
-        return tasks_under(variable.structure, W, A)
-    return as_structure(variable.structure if isinstance(variable, FeatureMatrix) else "independent").final_structure(
-        np.sqrt(problem.alpha) * W
-    )[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ...design import Observations
 from ...problem import Problem
 from ...problem.solution import Solution
-from ...problem.term_problem import PosedTerm
+from ...problem.term_problem import PosedTerm, TermTargets, problem_of_targets, term_targets
 from ...structures.term_stack import stacked
 from ..fitted import FittedState
 from ..target_encoding import TargetScale
@@ -20,7 +21,6 @@ from ..validation import (
     TargetInfo,
     described,
 )
-from .fit_terms import problem_of
 from .rows_of_fit import RowsOfFit
 
 Array = np.ndarray
@@ -38,6 +38,7 @@ class PreparedSum(ABC):
     sample_weight: Array
     posed: list[PosedTerm]
     dtype: np.dtype  # of predictions and coefficients: single precision if the inputs were
+    rows: TermTargets  # of the posed terms; what is computed from them serves at all strengths and weights
 
     @property
     def scale(self) -> TargetScale:
@@ -49,7 +50,11 @@ class PreparedSum(ABC):
 
     def problem(self, alpha: float) -> Problem:
         """The problem at a strength."""
-        return problem_of(self.posed, self.seen.y, self.seen.weight, self.model, alpha)
+        return self._at_one.at(alpha)
+
+    @cached_property
+    def _at_one(self) -> Problem:
+        return problem_of_targets(self.rows, self.posed, 1.0, float(self.model.ridge))
 
     def predictor(self, problem: Problem, W: Array, b: Array) -> FittedState:
         """The fields that predictions need, at some weights."""
@@ -134,3 +139,8 @@ class PreparedSum(ABC):
     @abstractmethod
     def values(self, problem: Problem, solution: Solution, rows: Any) -> Array:
         """The decision values of new rows."""
+
+
+def rows_of(posed: list[PosedTerm], seen: Observations, model: Any) -> TermTargets:
+    """The data of posed terms."""
+    return term_targets(posed, seen.y, seen.weight, model.loss, bool(model.fit_intercept))

@@ -24,7 +24,7 @@ from ..validation import (
 from .described_terms import described
 from .fit_terms import posed_terms
 from .fitted_terms import FittedTerm
-from .prepared_sum import PreparedSum
+from .prepared_sum import PreparedSum, rows_of
 from .table_columns import TableColumns
 
 Array = np.ndarray
@@ -46,17 +46,17 @@ class PreparedTerms(PreparedSum):
             raise ValueError(f"terms= needs a one-dimensional y with numbers, or with two labels, got shape {np.shape(y)}")
         check_consistent_length(np.empty(table.n_rows), Y)
         weights = training_weights(sample_weight, as_table(y), Y, targets)
-        s = np.ones(len(Y)) if weights is None else weights[:, 0]
-        s = np.where(np.isnan(Y[:, 0]), 0.0, s)
-        if not (s > 0).any():
+        y, s = Y[:, 0], np.ones(len(Y)) if weights is None else weights[:, 0]
+        kept = ~np.isnan(y) & (s > 0)
+        if not kept.any():
             raise ValueError("y holds nothing but NaN: nothing was observed")
-        row = np.flatnonzero(s > 0)
+        row = np.flatnonzero(kept)
         if len(row) < len(s):
-            table = TableColumns(_safe_indexing(table.X, row))
-        posed, fitted = posed_terms(model.terms, table, s[row] / s.sum(), bool(model.fit_intercept))
+            table, y, s = TableColumns(_safe_indexing(table.X, row)), y[row], s[row]
+        posed, fitted = posed_terms(model.terms, table, s / s.sum(), bool(model.fit_intercept))
         columns = InputColumns(n_features_in_=table.n_columns, feature_names_in_=table.feature_names)
-        seen = Observations(row, np.zeros(len(row), dtype=int), Y[row, 0], s[row] / s.sum(), 1)
-        return cls(model, columns, targets, seen, s[row], posed, np.dtype(float), fitted)
+        seen = Observations(row, np.zeros(len(row), dtype=int), y, s / s.sum(), 1)
+        return cls(model, columns, targets, seen, s, posed, np.dtype(float), rows_of(posed, seen, model), fitted)
 
     @property
     def names(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...design.free_basis import is_independent
 from ...problem.term_problem import PosedTerm
 from ...tables.layout import shown
 from .fitted_terms import FittedTerm
@@ -23,7 +24,7 @@ def check_rank(posed: list[PosedTerm], fitted: list[FittedTerm], table: TableCol
             continue
         own = _columns(one, term, fit_intercept)
         others, before = before.shape[1], np.hstack([before, own])
-        if np.linalg.matrix_rank(before) == before.shape[1]:
+        if is_independent(before) or np.linalg.matrix_rank(before) == before.shape[1]:
             continue
         names = [_name(term, table, j - others, one.data.p) for j in _dependent(before) if j >= others] or ["some"]
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""

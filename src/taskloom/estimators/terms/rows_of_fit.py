@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,5 +27,10 @@ class RowsOfFit:
 
     @classmethod
     def of(cls, posed: list[PosedTerm], y: Array, sample_weight: Array, problem: Problem) -> RowsOfFit:
-        data = tuple(each.data for each in posed)
+        data = tuple(map(in_units, posed))
         return cls(data, y, sample_weight, problem.observations.weight, problem.loss, problem.fit_intercept)
+
+
+def in_units(term: PosedTerm) -> TermData:
+    """The data with features in their units."""
+    return term.data if isinstance(term.units, float) else replace(term.data, phi=term.data.phi * term.units)

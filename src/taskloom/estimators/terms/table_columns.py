@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _get_feature_names
 
+from ...design.levels import empty_columns
 from ...tables.layout import as_table, missing_cells
 
 Array = np.ndarray
@@ -74,7 +75,7 @@ class TableColumns:
         """Input columns as floats (``n x d``)."""
         if isinstance(self.X, np.ndarray) and self.X.dtype.kind in "biuf" and np.isfinite(self.X).all():
             return np.ascontiguousarray(self.X[:, list(positions)], dtype=float)
-        out = np.empty((self.n_rows, len(positions)))
+        out = empty_columns(self.n_rows, len(positions))
         for j, position in enumerate(positions):
             column = self._no_dates(position)
             try:
@@ -123,7 +124,9 @@ class TableColumns:
         """The level of each row; a missing one is refused."""
         labels = self.column(position)
         labels = labels if labels.dtype.kind in "biufO" else labels.astype(object)
-        missing = np.isnan(labels) if labels.dtype.kind in "biuf" else missing_cells(labels.tolist())
+        if labels.dtype.kind in "biu":
+            return labels
+        missing = np.isnan(labels) if labels.dtype.kind == "f" else missing_cells(labels.tolist())
         if missing.any():
             raise ValueError(
                 f"column {self.name(position)!r}, which a term is grouped by, holds a missing value in row "

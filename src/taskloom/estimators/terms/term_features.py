@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._linalg import psd_eigh
+from ...design.levels import FEW_COLUMNS, joined
 from ...features.approximate import Approximation, Landmarks, diagonal
 from ...features.kernels import KernelFeatures, kernel_function, row_squares, to_dense
 from ...tables.layout import code_labels
@@ -84,11 +85,13 @@ class InputMap:
         parts = []
         if self.kernel is not None:
             parts.append(self.kernel(X))
-        elif self.mean is not None:
+        elif self.mean is not None and X.shape[1] > FEW_COLUMNS:
             parts.append(X - self.mean)
+        elif self.mean is not None:
+            parts += [column - mean for column, mean in zip(X.T, self.mean, strict=True)]
         if self.constant:
-            parts.append(np.full((len(X), 1), float(self.constant)))
-        return np.hstack(parts)
+            parts.append(np.full(len(X), float(self.constant)))
+        return joined(parts)
 
     def extended(self, X: Array) -> InputMap:
         """With all features of its kernel at more points; the constant stays the last."""

@@ -10,6 +10,7 @@ left is ``S = R + X_1'HX_1 - C'(I + X_0'HX_0)^-1 C``: dense, or by conjugate gra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,8 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 
 from ..._array_api import times
-from ..._linalg import conjugate_gradient, solve_spd
+from ..._linalg import Positive, conjugate_gradient
+from ...design.levels import MIN_LONG_ROWS, LevelIndex, joined
 from .newton_systems import TUNING, BatchDesign, Direction, Intercepts
 
 Array = np.ndarray
@@ -30,33 +32,67 @@ class Levels:
     """A grouping: features of the rows (``n x k``), and their levels."""
 
     X: Array
-    codes: Array
-    n_levels: int
+    index: LevelIndex
 
-    @cached_property
-    def indicator(self) -> csr_array:
-        n = len(self.codes)
-        return csr_array((np.ones(n), (self.codes, np.arange(n))), shape=(self.n_levels, n))
+    @property
+    def n_levels(self) -> int:
+        return self.index.n_levels
 
     @cached_property
     def expanded(self) -> csr_array:
         """The columns of all levels, as a sparse matrix (``n x levels k``)."""
         n, k = self.X.shape
-        columns = self.codes[:, None] * k + np.arange(k)
+        if k == 0:  # a structure of rank 0
+            return csr_array((n, 0))
+        columns = self.index.codes[:, None] * k + np.arange(k)
         return csr_array((self.X.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, self.n_levels * k))
 
     def sums(self, h: Array, Y: Array) -> Array:
         """``X'HY`` within each level (``levels x k x m``)."""
-        weighted = h[:, None] * self.X
-        products = (weighted[:, :, None] * Y[:, None, :]).reshape(len(h), -1)
-        return np.asarray(self.indicator @ products).reshape(self.n_levels, self.X.shape[1], Y.shape[1])
+        shape = self.n_levels, self.X.shape[1], Y.shape[1]
+        if Y.shape[1] >= MIN_LONG_ROWS:  # a row at a time
+            return np.asarray(self.expanded.T @ (h[:, None] * Y)).reshape(shape)
+        out = np.empty(shape)
+        for i, x in enumerate(self.X.T):
+            out[:, i] = self.index.sums((h * x)[:, None] * Y)
+        return out
 
     def predict(self, B: Array) -> Array:
         """``x_i'b`` with the coefficients (``levels x k``) of the level of each row."""
-        return np.einsum("ij,ij->i", self.X, B[self.codes])
+        return self.index.products(self.X, B)
 
     def gather(self, u: Array) -> Array:
-        return np.asarray(self.indicator @ (u[:, None] * self.X))
+        return self.index.correlations(self.X, u)
+
+
+@dataclass(frozen=True, eq=False)
+class OtherColumns:
+    """The columns of the other terms: dense ones, and after them sparse ones (of large groupings)."""
+
+    dense: Array
+    sparse: csr_array
+
+    @classmethod
+    def of(cls, n: int, columns: Sequence[Array | csr_array]) -> OtherColumns:
+        """Columns of terms, the dense ones first."""
+        dense = [part for part in columns if not issparse(part)]
+        sparse = [part for part in columns if issparse(part)]
+        return cls(joined(dense) if dense else np.zeros((n, 0)), hstack(sparse, format="csr") if sparse else csr_array((n, 0)))
+
+    @property
+    def size(self) -> int:
+        return self.dense.shape[1] + self.sparse.shape[1]
+
+    def __matmul__(self, x: Array) -> Array:
+        m = self.dense.shape[1]
+        return np.asarray(self.dense @ x[:m] + self.sparse @ x[m:])
+
+    def adjoint(self, u: Array) -> Array:
+        return np.concatenate([self.dense.T @ u, self.sparse.T @ u])
+
+    def curvatures(self, h: Array) -> Array:
+        """``h'x^2`` for every column."""
+        return np.concatenate([h @ self.dense**2, self.sparse.multiply(self.sparse).T @ h])
 
 
 class Eliminated(BatchDesign):
@@ -66,11 +102,11 @@ class Eliminated(BatchDesign):
     ----------
     levels : Levels or None
         The largest grouping.
-    others : array or sparse matrix of shape (n, m)
+    others : OtherColumns
         The columns of the other penalised terms.
     """
 
-    def __init__(self, levels: Levels | None, others: Array | csr_array):
+    def __init__(self, levels: Levels | None, others: OtherColumns):
         self.levels, self.others = levels, others
         self.size = 0 if levels is None else levels.n_levels * levels.X.shape[1]
 
@@ -80,7 +116,7 @@ class Eliminated(BatchDesign):
 
     def start(self, u: Array) -> Array:
         own = np.zeros(0) if self.levels is None else self.levels.gather(u[0]).ravel()
-        return np.concatenate([own, self.others.T @ u[0]])[None]
+        return np.concatenate([own, self.others.adjoint(u[0])])[None]
 
     def predict(self, coef: Array) -> Array:
         own, rest = self._split(coef)
@@ -90,7 +126,7 @@ class Eliminated(BatchDesign):
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         E = np.zeros((h.shape[1], 0)) if intercepts is None else intercepts.dense()[0]
         lift = np.zeros(0) if damping is None else damping[0]
-        return EliminatedSystem(self, h[0], E, np.concatenate([np.ones(self.others.shape[1]), lift]))
+        return EliminatedSystem(self, h[0], E, np.concatenate([np.ones(self.others.size), lift]))
 
 
 class EliminatedSystem:
@@ -103,13 +139,14 @@ class EliminatedSystem:
             blocks = levels.sums(h, levels.X)
             blocks[:, np.arange(blocks.shape[1]), np.arange(blocks.shape[1])] += 1.0
             self.inverse = np.linalg.inv(blocks)
-        self.remaining = self._schur() if len(ridge) <= MAX_DENSE else None
+        self.remaining = Positive(self.schur()[None]) if len(ridge) <= MAX_DENSE else None
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         """The Newton step of coefficients and border, ``-H^-1 gradient``."""
         own, rest = self.design._split(coef)
         levels, k = self.design.levels, self.E.shape[1]
-        right = -np.concatenate([self.design.others.T @ g[0] + rest, self.E.T @ g[0]])
+        right = -self._columns_times(g[0])
+        right[: len(rest)] -= rest
         if levels is None or own is None:
             step = self._solve(right)
             return step[: len(step) - k][None], step[len(step) - k :][None]
@@ -120,17 +157,19 @@ class EliminatedSystem:
         return np.concatenate([first.ravel(), step[:m]])[None], step[m:][None]
 
     def _predict(self, step: Array) -> Array:
-        m = self.design.others.shape[1]
+        m = self.design.others.size
         return self.design.others @ step[:m] + self.E @ step[m:]
 
     def _columns_times(self, u: Array) -> Array:
-        return np.concatenate([self.design.others.T @ u, self.E.T @ u])
+        return np.concatenate([self.design.others.adjoint(u), self.E.T @ u])
 
     @property
     def rest(self) -> Any:
-        """The columns of what is left, the border at the end; sparse where those of the other terms are."""
-        others: Any = self.design.others
-        return hstack([others, csr_array(self.E)], format="csr") if issparse(others) else np.hstack([others, self.E])
+        """The columns of what is left, the border at the end; sparse where some of the other terms are."""
+        others = self.design.others
+        if not others.sparse.shape[1]:
+            return joined([others.dense, self.E])
+        return hstack([csr_array(others.dense), others.sparse, csr_array(self.E)], format="csr")
 
     def cross(self, X: Any) -> Any:
         """``X_0'HX``, a row for each coefficient of the levels; sparse where the columns ``X`` are."""
@@ -145,14 +184,29 @@ class EliminatedSystem:
             return self._block_diagonal @ C
         return np.matmul(self.inverse, C.reshape(*self.inverse.shape[:2], C.shape[1])).reshape(C.shape)
 
-    def _schur(self) -> Array:
-        """The remaining system as a dense matrix."""
-        X = self.rest
-        S = X.T @ (X.multiply(self.h[:, None]).tocsr() if issparse(X) else self.h[:, None] * X)
-        if self.design.levels is not None:
-            C = self.cross(X)
-            S = S - C.T @ self.eliminated(C)
-        S = S.toarray() if issparse(S) else S
+    def schur(self) -> Array:
+        """The remaining system as a dense matrix; products of dense columns, of sparse ones, and of both."""
+        others, levels = self.design.others, self.design.levels
+        X = joined([others.dense, self.E])
+        S, is_sparse = np.empty((len(self.ridge), len(self.ridge))), np.zeros(len(self.ridge), dtype=bool)
+        is_sparse[others.dense.shape[1] : others.size] = True
+        places = np.flatnonzero(~is_sparse), np.flatnonzero(is_sparse)
+        half = np.sqrt(self.h)[:, None] * X
+        dense = half.T @ half
+        if levels is not None:
+            C = levels.sums(self.h, X)
+            solved = np.matmul(self.inverse, C).reshape(C.shape[0] * C.shape[1], X.shape[1])
+            dense -= C.reshape(solved.shape).T @ solved
+        S[np.ix_(places[0], places[0])] = dense
+        if others.sparse.shape[1]:
+            weighted = others.sparse.multiply(self.h[:, None]).tocsr()
+            mixed, sparse = weighted.T @ X, (others.sparse.T @ weighted).toarray()
+            if levels is not None:
+                D = levels.expanded.T @ weighted
+                mixed -= D.T @ solved
+                sparse -= (D.T @ (self._block_diagonal @ D)).toarray()
+            S[np.ix_(places[1], places[0])], S[np.ix_(places[0], places[1])] = mixed, mixed.T
+            S[np.ix_(places[1], places[1])] = sparse
         S[np.diag_indices_from(S)] += self.ridge
         return S
 
@@ -164,7 +218,7 @@ class EliminatedSystem:
 
     def _solve(self, right: Array) -> Array:
         if self.remaining is not None:
-            return solve_spd(self.remaining[None], right[None, :, None])[0, :, 0] if len(right) else right
+            return self.remaining.solve(right[None, :, None])[0, :, 0] if len(right) else right
         levels, h = self.design.levels, self.h
 
         def product(x: Array) -> Array:
@@ -173,9 +227,7 @@ class EliminatedSystem:
                 u = u - h * levels.predict(times(self.inverse, levels.gather(u)))
             return self._columns_times(u) + self.ridge * x
 
-        others: Any = self.design.others
-        squares = others.multiply(others) if issparse(others) else others**2
-        diagonal = np.concatenate([squares.T @ h, self.E.T**2 @ h]) + self.ridge
+        diagonal = np.concatenate([self.design.others.curvatures(h), self.E.T**2 @ h]) + self.ridge
         return conjugate_gradient(
             product,
             right,

@@ -56,6 +56,17 @@ class Supervised:
     norm: float  # alpha tr(A^+ W'W) + ridge ||W||^2
     steps: int = 0  # Newton steps of all tasks together
 
+    def on_rows(self, problem: Problem) -> Supervised:
+        """The fit with its predictions, which others have on demand only."""
+        return self
+
+    def loss_term(self, problem: Problem) -> float:
+        return problem.loss_term(self.z)
+
+    def gap(self, problem: Problem, A: Any) -> float:
+        """An estimate of the duality gap with this structure that costs less than a certificate, where there is one."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Strategy:
@@ -63,7 +74,7 @@ class Strategy:
 
     name: str
     where: str
-    step: Callable[[Any, Any], Supervised] = field(repr=False)
+    step: Callable[[Any, Any], Any] = field(repr=False)
     applies: Callable[[Any, Any], bool] = field(repr=False, default=lambda *_: True)
 
 
@@ -82,6 +93,7 @@ class Side(ABC):
     tuning = SideTuning()
     dim: int  # the size of the structure that sits here
     bounds_near_structure = False  # whether numerical bounds on F* are computed near the current structure
+    estimates = False  # whether its fits estimate their gap
     tolerance: float = 0.0  # how far above its minimum a large supervised step may stop
 
     def __init__(self, problem: Problem):
@@ -100,8 +112,8 @@ class Side(ABC):
     def moment_root(self, W: Array) -> Array:
         """``R`` with ``R'R`` the matrix on which the structure acts: ``W'W`` or ``WW'``."""
 
-    def supervise(self, root: Any) -> Supervised:
-        """The supervised step at the metric ``root root'``."""
+    def supervise(self, root: Any) -> Any:
+        """The supervised step at the metric ``root root'``: a ``Supervised``, or what makes one by ``on_rows``."""
         L = self._with_ridge(root)
         for strategy in self.strategies:
             if strategy.applies(self, L):
