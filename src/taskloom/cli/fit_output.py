@@ -44,23 +44,24 @@ def say_comparison(
     if data.layout != "rows":
         print_gains(output, compared.by_task, all_tasks, score)
     if not parts.plain and data.layout != "wide":
-        _say_over_rows(output, compared.over_rows, score, "one model" if data.layout == "rows" else "single-task")
-    if parts.by and not np.isnan(compared.over_rows["alone"]):
-        left_out = [name for name in parts.by if name not in study.plain.data.categorical]
-        among = [name for name in parts.by if name not in left_out]
-        takes = f"takes {' and '.join(among)} as categorical inputs" if among else ""
-        lacks = f"does not see {' and '.join(left_out)} (more than {MOST_CATEGORIES} levels)" if left_out else ""
-        what = "one model" if data.layout == "rows" else "a single-task model"
-        output.say(f"({what} {' and '.join(filter(None, (takes, lacks)))})")
+        _say_over_rows(output, compared.over_rows, study, score)
 
 
-def _say_over_rows(output: Output, over_rows: dict[str, Any], score: str, other: str) -> None:
+def _say_over_rows(output: Output, over_rows: dict[str, Any], study: Study, score: str) -> None:
+    """One score over all rows, and what the models that stand beside see of the groupings."""
     alone, together, gain, error = (float(over_rows[name]) for name in ("alone", "together", "gain", "standard_error"))
-    mine = f"{number(together)} {'with groups' if other != 'single-task' else 'multi-task'}"
+    other, mine = ("one model", "with groups") if study.data.layout == "rows" else ("single-task", "multi-task")
     if np.isnan(alone):
-        output.say(f"over all rows: {score} {mine}")
-    else:
-        output.say(f"over all rows: {score} {number(alone)} {other}, {mine}, gain {gain:+.3f} (standard error {error:.3f})")
+        output.say(f"over all rows: {score} {number(together)} {mine}")
+        return
+    scores = f"{number(alone)} {other}, {number(together)} {mine}"
+    output.say(f"over all rows: {score} {scores}, gain {gain:+.3f} (standard error {error:.3f})")
+    if by := study.data.by:
+        among = [name for name in by if name in study.plain.data.categorical]
+        out = [name for name in by if name not in among]
+        has = [f"{' and '.join(among)} as categorical input"] if among else []
+        lacks = [f"{' and '.join(out)} left out, more than {MOST_CATEGORIES} levels"] if out else []
+        output.say(f"({other}: {'; '.join(has + lacks)})")
 
 
 def fit_result(model: Any, data: TableRoles, compared: Comparison, held_out: Comparison | None) -> dict[str, Any]:

@@ -121,6 +121,17 @@ beside = combined(
         help="Another grouping of a long table, crossed or nested: an intercept for each level. Once for each grouping.",
     ),
 )
+
+
+def _refuse(_: click.Context, param: click.Parameter, value: Any) -> None:
+    if value:
+        raise click.UsageError(f"{param.opts[0]} is for fit: compare ranks structures of the own parts alone. Leave it out.")
+
+
+not_beside = combined(  # a misspelt option is met with one of a similar name, which these have not
+    click.option("--common", is_flag=False, flag_value=True, expose_value=False, hidden=True, callback=_refuse),
+    click.option("--by", multiple=True, expose_value=False, hidden=True, callback=_refuse),
+)
 model = combined(
     click.option("--kernel", default="linear", help="linear, rbf, poly, laplacian, ..."),
     click.option("--gamma", type=click.FloatRange(min=0), help="Kernel coefficient; default: 1 / number of columns."),
