@@ -68,11 +68,9 @@ def test_the_scores_with_groups_are_those_of_own_fits(place, capsys):
 def test_single_task_models_see_groups_as_categories(place, capsys):
     """Their scores are those of a fit without --by, where the column is an input like any other."""
     with_groups = fitted(capsys, "t.csv", *TASK, "--by", "region")
-    table = panel().replace({"region": {"NA": "x"}})  # NA is the name of a group, and a missing category
-    table.to_csv("x.csv", index=False)
-    common = fitted(capsys, "x.csv", *TASK, "--common")
-    for name in ("alone",):
-        assert with_groups["over_rows"][name] == pytest.approx(common["over_rows"][name], abs=1e-6)
+    common = fitted(capsys, "t.csv", *TASK, "--common", "--categorical", "region")
+    assert with_groups["over_rows"]["alone"] == pytest.approx(common["over_rows"]["alone"], abs=1e-6)
+    assert with_groups["over_rows"]["together"] > common["over_rows"]["alone"]
 
 
 def test_new_levels_get_nothing_from_their_terms(place, capsys):
@@ -136,7 +134,7 @@ def test_groups_without_tasks(place, capsys):
 
 
 def test_tasks_of_one_class_have_a_common_part_and_no_single_task_model(place, capsys):
-    table = panel()
+    table = panel().assign(region=lambda frame: frame["region"] + "-")
     table["good"] = np.where((table.pop("sales") > -10) | (table["shop"] == "s1"), "yes", "no")
     table.to_csv("l.csv", index=False)
     assert taskloom_("fit", "l.csv", "--target", "good", "--task", "shop", *QUICK) == cli.FAILED
@@ -175,7 +173,7 @@ def test_a_wide_table_with_a_common_part_says_that_units_matter(place, capsys):
         ([*TASK, "--by", "region", "--gamma", "1"], "--gamma does not go with --by"),
         ([*TASK, "--common", "--fallback"], "--fallback does not go with --common"),
         ([*TASK, "--common", "lineal"], "'lineal' is no kernel"),
-        (["--target", "region", "--common"], "the classes of one target have nothing in common"),
+        (["--target", "shop", "--common", "--drop", "region"], "the classes of one target have nothing in common"),
     ],
 )
 def test_options_that_do_not_go_together(argv, words, place, capsys):
