@@ -509,7 +509,10 @@ def test_what_cannot_be_searched_is_refused(model, targets, words):
 def test_a_long_table_whose_folds_lose_a_task():
     """Rows sorted by task, cut into folds without shuffling."""
     with pytest.raises(ValueError, match="no observation of task 'a'"):
-        MultiTaskRegressorCV(task_column=-1, cv=KFold(3)).fit(LONG, LONG_Y)
+        MultiTaskRegressorCV(task_column=-1, cv=KFold(3), unseen="raise").fit(LONG, LONG_Y)
+    by_the_mean = MultiTaskRegressorCV(task_column=-1, cv=KFold(3), alphas=2, scoring="neg_mean_squared_error")
+    told = clone(by_the_mean).set_params(unseen="mean").fit(LONG, LONG_Y)
+    assert by_the_mean.fit(LONG, LONG_Y).best_score_ == told.best_score_
     assert MultiTaskRegressorCV(task_column=-1, cv=3, alphas=2).fit(LONG, LONG_Y).n_splits_ == 3
 
 

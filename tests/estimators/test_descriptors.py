@@ -26,10 +26,10 @@ def test_categories_are_those_of_a_one_hot_encoder(name):
     assert made.width == made.n_encoded == expected.shape[1]
 
 
-def test_numbers_given_as_text_are_numbers():
-    made = DescriptorMap.of((0,), [np.array(["1", "2.5"], dtype=object)], None)
-    assert made.categories == (None,)
-    assert np.array_equal(made([np.array(["4", 5], dtype=object)]), [[4.0], [5.0]])
+def test_any_text_is_a_category():
+    made = DescriptorMap.of((0,), [np.array(["01", "2"], dtype=object)], None)
+    assert made.categories == (("01", "2"),)
+    assert np.array_equal(made([np.array(["2", "1"], dtype=object)]), [[0.0, 1.0], [0.0, 0.0]])
 
 
 def test_a_kernel_acts_on_numbers_and_indicators_together():

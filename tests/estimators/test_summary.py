@@ -86,7 +86,7 @@ def test_a_fit_at_the_components_has_the_coefficients_of_generalised_least_squar
     X, y = simulated(40, crossed=8 * crossed)
     found = MultiTaskRegressor(terms=terms(crossed), alpha=1.0 / len(y)).fit(X, y).summary()
     slopes, *sites = found.variance_components
-    known = terms(structure=Fixed(pd.DataFrame(slopes.covariance, slopes.features, slopes.features), side="features"))
+    known = terms(structure=Fixed(pd.DataFrame(slopes.centred, slopes.features, slopes.features), side="features"))
     known += [Term("constant", by="site", weight=float(each.covariance[0, 0])) for each in sites]
     again = MultiTaskRegressor(terms=known, alpha=found.residual_variance / len(y), tol=1e-10).fit(X, y).summary()
     assert [each.fitted for each in again.coefficients] == pytest.approx([each.gls for each in found.coefficients], abs=1e-6)
@@ -102,7 +102,7 @@ def test_simulated_components_are_recovered(crossed):
     own = summary.variance_components[0]
     assert own.features == ["intercept", "x"]
     error = np.sqrt((COVARIANCE**2 + np.outer(np.diag(COVARIANCE), np.diag(COVARIANCE))) / 300)
-    assert np.all(np.abs(own.covariance - COVARIANCE) < np.maximum(3 * error, 0.2 * np.abs(COVARIANCE)))
+    assert np.all(np.abs(own.centred - COVARIANCE) < np.maximum(3 * error, 0.2 * np.abs(COVARIANCE)))
     assert np.isclose(np.sqrt(summary.residual_variance), SIGMA, rtol=0.05)
     if crossed:
         assert np.isclose(summary.variance_components[1].covariance[0, 0], 0.36, atol=3 * 0.36 * np.sqrt(2 / 40))
@@ -138,8 +138,8 @@ def test_units_of_inputs_and_targets_scale_the_summary():
     near = MultiTaskRegressor(terms=terms()).fit(X, y).summary()
     far = MultiTaskRegressor(terms=terms()).fit(X.assign(x=1e4 * X["x"] + 7e4), 100 * y).summary()
     scale = np.array([100.0, 0.01])
-    expected = near.variance_components[0].covariance * np.outer(scale, scale)
-    assert np.allclose(far.variance_components[0].covariance, expected, rtol=1e-3)
+    expected = near.variance_components[0].centred * np.outer(scale, scale)
+    assert np.allclose(far.variance_components[0].centred, expected, rtol=1e-3)
     assert np.isclose(far.coefficients[1].std_error, 0.01 * near.coefficients[1].std_error, rtol=1e-3)
 
 

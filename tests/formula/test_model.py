@@ -1,10 +1,12 @@
 """Models behind formulas: what the estimator gets, and what users can ask."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.linalg import block_diag
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
@@ -110,3 +112,61 @@ def test_what_is_refused():
         fitted().nonsense  # noqa: B018
     with pytest.raises(NotImplementedError, match="pickle the model"):
         fitted().save("model")
+
+
+def crossed(n=240, groups=24, region_effect=1.0):
+    rng = np.random.default_rng(4)
+    shop, region = rng.integers(0, groups, n), rng.integers(0, 5, n)
+    data = pd.DataFrame({"x": rng.normal(2, 1, n), "shop": [f"s{k}" for k in shop], "region": region})
+    level, slope = rng.normal(size=(2, groups)) * [[1.0], [0.5]]
+    own = level[shop] + slope[shop] * data["x"] + region_effect * rng.normal(size=5)[region]
+    return data.assign(y=1 + 2 * data["x"] + own + 0.7 * rng.normal(size=n))
+
+
+def test_without_alpha_a_formula_is_the_mixed_model_of_statsmodels():
+    """Restricted likelihood: fitted values, covariance of the effects where inputs are zero, variance of the noise."""
+    smf = pytest.importorskip("statsmodels.formula.api")
+    data = crossed(600, 40, region_effect=0.0)
+    model = taskloom.from_formula("y ~ x + (1 + x | shop)", data, tol=1e-8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = smf.mixedlm("y ~ x", data, groups=data["shop"], re_formula="~x").fit(reml=True)
+    np.testing.assert_allclose(model.predict(data), theirs.fittedvalues, atol=2e-3)
+    summary = model.summary()
+    np.testing.assert_allclose(summary.variance_components[0].covariance, theirs.cov_re, rtol=1e-2, atol=1e-3)
+    assert summary.residual_variance == pytest.approx(theirs.scale, rel=1e-3)
+
+
+def test_the_likelihood_gives_blups_of_crossed_groupings():
+    data = crossed()
+    model = taskloom.from_formula("y ~ x + (1 + x | shop) + (1 | region)", data, tol=1e-9)
+    n, summary = len(data), model.summary()
+    shop, region = summary.variance_components
+    Z = np.zeros((n, 0))
+    D = []
+    for level in sorted(set(data["shop"])):
+        here = (data["shop"] == level).to_numpy()[:, None]
+        Z, D = np.hstack([Z, here * np.column_stack([np.ones(n), data["x"]])]), [*D, shop.covariance]
+    for level in sorted(set(data["region"])):
+        Z, D = np.hstack([Z, (data["region"] == level).to_numpy()[:, None]]), [*D, region.covariance]
+    G = block_diag(*D)
+    V = Z @ G @ Z.T + summary.residual_variance * np.eye(n)
+    X = np.column_stack([np.ones(n), data["x"]])
+    beta = np.linalg.solve(X.T @ np.linalg.solve(V, X), X.T @ np.linalg.solve(V, data["y"]))
+    expected = X @ beta + Z @ G @ Z.T @ np.linalg.solve(V, data["y"] - X @ beta)
+    np.testing.assert_allclose(model.predict(data), expected, atol=1e-4)
+    assert model.estimator_.alpha == pytest.approx(summary.residual_variance / n)
+
+
+def test_what_was_given_is_fitted_in_place_of_the_likelihood():
+    data = crossed(80, 8)
+    given = taskloom.from_formula("y ~ x + (1 | shop)", data, alpha=0.05)
+    assert given.estimator_.alpha == 0.05
+    robust = taskloom.from_formula("y ~ x + (1 | shop)", data, loss="huber")
+    assert robust.certificate_.optimal
+    with pytest.raises(ValueError, match="reml=True needs loss='squared', got loss='huber'"):
+        taskloom.from_formula("y ~ x + (1 | shop)", data, loss="huber", reml=True)
+    data["y"] = 2 * data["x"] + 1  # the fixed effects fit every row
+    with pytest.warns(UserWarning, match=r"no maximum.*alpha = 1/n = 0.0125"):
+        exact = FormulaModel("y ~ x + (1 | shop)").fit(data)
+    np.testing.assert_allclose(exact.predict(data), data["y"], atol=1e-3)

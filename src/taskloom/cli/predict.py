@@ -62,6 +62,8 @@ def predict(
         raise ValueError(f"{output} ends in {ending}, and such files are not written; end it in .csv or .parquet")
     table_model = ModelInputs.of(load(model), model)
     estimator = table_model.estimator
+    if unseen is None and estimator.unseen == "auto" and not estimator._state.is_sum:
+        unseen = "raise"  # the mean of the tasks is for those who ask
     if unseen is not None:
         estimator.set_params(unseen=unseen)
     source = TableFile(table, delimiter, encoding)

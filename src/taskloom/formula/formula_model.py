@@ -9,7 +9,10 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from .._component import warn
 from ..estimators import MultiTaskRegressor
+from ..estimators.terms.likelihood_terms import likelihood_terms
+from ..losses import as_loss
 from .formula_design import FormulaDesign
 
 
@@ -20,9 +23,13 @@ def from_formula(
     model: Callable[..., Any] | None = None,
     structure: Any = None,
     penalize_fixed: bool = False,
+    reml: bool | None = None,
     **settings: Any,
 ) -> FormulaModel:
     """Fit a mixed model that a formula of lme4's kind describes.
+
+    By default the covariances of the random effects maximise the restricted likelihood, so that predictions are those of lme4
+    and of other mixed models. With ``alpha``, another loss or a structure it is the problem that these say.
 
     The result is fitted: the call has all that a fit needs. Its ``fit()`` without data returns it unchanged, so that the
     habit of statsmodels, ``from_formula(formula, data).fit()``, costs nothing.
@@ -39,6 +46,10 @@ def from_formula(
         The structure of random parts with several columns; ``None`` is ``"trace"``, which learns their covariance.
     penalize_fixed : bool, default=False
         Whether fixed effects are penalised, with weight 1.
+    reml : bool, default=None
+        Whether the covariances of random effects, and alpha, are those of the restricted likelihood (squared loss). ``None``:
+        where neither ``alpha`` nor a structure, another loss, another estimator or ``penalize_fixed`` is given. Otherwise
+        ``alpha`` is ``1/n`` by default, which adds a row of zeros to each level.
     **settings : dict
         Parameters of the estimator: ``alpha``, ``loss``, ``tol``, ...
 
@@ -79,8 +90,14 @@ def from_formula(
     """
     for name in {"terms", "fit_intercept"} & settings.keys():
         raise ValueError(f"{name}={settings[name]!r} is in the formula: write '0 +' for no intercept, (x | group) for a term")
+    if reml is None:
+        squared = as_loss(settings.get("loss", "squared")).quadratic if not isinstance(settings.get("loss"), dict) else False
+        said = {"alpha", "ridge"} & settings.keys() or structure is not None or model is not None or penalize_fixed
+        reml = squared and not said
+    if model is None and not reml:
+        settings = {"alpha": 1 / max(len(data), 1), **settings}
     estimator = (MultiTaskRegressor if model is None else model)(**settings)
-    return FormulaModel(formula, estimator, structure=structure, penalize_fixed=penalize_fixed).fit(data)
+    return FormulaModel(formula, estimator, structure=structure, penalize_fixed=penalize_fixed, reml=reml).fit(data)
 
 
 class FormulaModel(BaseEstimator):
@@ -99,6 +116,9 @@ class FormulaModel(BaseEstimator):
         The structure of random parts with several columns; ``None`` is ``"trace"``, which learns their covariance.
     penalize_fixed : bool, default=False
         Whether fixed effects are penalised, with weight 1.
+    reml : bool, default=None
+        Whether the covariances of random effects, and alpha, are those of the restricted likelihood; ``None``: without an
+        ``estimator`` of yours.
 
     Attributes
     ----------
@@ -108,11 +128,20 @@ class FormulaModel(BaseEstimator):
         The fitted estimator.
     """
 
-    def __init__(self, formula: str, estimator: Any = None, *, structure: Any = None, penalize_fixed: bool = False):
+    def __init__(
+        self,
+        formula: str,
+        estimator: Any = None,
+        *,
+        structure: Any = None,
+        penalize_fixed: bool = False,
+        reml: bool | None = None,
+    ):
         self.formula = formula
         self.estimator = estimator
         self.structure = structure
         self.penalize_fixed = penalize_fixed
+        self.reml = reml
 
     def fit(self, data: Any = None, y: None = None, **options: Any) -> Self:
         """Fit the terms of the formula.
@@ -136,9 +165,26 @@ class FormulaModel(BaseEstimator):
         design = FormulaDesign.build(self.formula, data, structure=self.structure, penalize_fixed=self.penalize_fixed)
         estimator = MultiTaskRegressor() if self.estimator is None else clone(self.estimator)
         estimator.set_params(terms=design.terms, fit_intercept=design.fit_intercept)
-        estimator.fit(design.transform(data), design.target(data), **options)
+        table, target = design.transform(data), design.target(data)
+        reml = self.estimator is None and self.structure is None and not self.penalize_fixed if self.reml is None else self.reml
+        if reml:
+            estimator.set_params(**self._at_likelihood(estimator, table, target, options.get("sample_weight")))
+        estimator.fit(table, target, **options)
         self.design_, self.estimator_ = design, estimator
         return self
+
+    def _at_likelihood(self, estimator: Any, table: Any, target: Any, sample_weight: Any) -> dict[str, Any]:
+        """Terms and alpha at the variance components."""
+        if isinstance(estimator.loss, dict) or not as_loss(estimator.loss).quadratic:
+            raise ValueError(f"reml=True needs loss='squared', got loss={estimator.loss!r}; give alpha and reml=False")
+        found = likelihood_terms(estimator, table, target, sample_weight)
+        if not isinstance(found, str):
+            return {"terms": found[0], "alpha": found[1]}
+        if self.reml and self.estimator is None:
+            raise ValueError(f"reml=True: {found} Give alpha and reml=False")
+        alpha = 1 / len(target)
+        warn(f"{found} This fit has alpha = 1/n = {alpha:.3g} and weights of 1; give alpha to choose it", UserWarning)
+        return {"alpha": alpha}
 
     def predict(self, data: Any, **options: Any) -> Any:
         """Predict the target, as it stands left of ``~``.

@@ -42,12 +42,16 @@ class CompassSearch:
 
     @property
     def best(self) -> Point:
-        """The first of the points that are better than all before by more than fits are exact."""
-        best, most = next(iter(self.scores)), -np.inf
-        for point, score in self.scores.items():
-            if score > most + (WORTHWHILE if np.isfinite(most) else 0.0):
-                best, most = point, score
-        return best
+        """The best point; the first among equals."""
+        return max(self.scores, key=self._value)
+
+    def _value(self, point: Point) -> float:
+        score = self.scores.get(point, np.nan)  # beyond the budget a point has none
+        return -np.inf if np.isnan(score) else score
+
+    def _better(self, centre: Point) -> bool:
+        """Whether the best point is better than this one by more than fits are exact."""
+        return self.best != centre and not self._value(self.best) <= self._value(centre) + WORTHWHILE
 
     def run(self, axes: Sequence[int]) -> None:
         """Move from the best point along these axes, in both directions, while that improves the score."""
@@ -57,22 +61,24 @@ class CompassSearch:
                 centre = self.best
                 for axis in axes:
                     self._along(axis, step, start)
-                if self.best == centre:
+                if not self._better(centre):
                     break
 
     def _along(self, axis: int, step: float, start: Array) -> None:
         """One step to either side, and on in the better direction while that helps."""
-        centre = np.array(self.best)
+        centre = self.best
         for sign in (1.0, -1.0):
+            last = centre
             for k in range(1, int(2 * FARTHEST / step)):
-                point = centre.copy()
+                point = np.array(centre)
                 point[axis] += sign * k * step
                 if abs(point[axis] - start[axis]) > FARTHEST:
                     break
                 self.try_points([tuple(point)])
-                if self.best != rounded(point):
+                if not self._value(rounded(point)) > self._value(last) + WORTHWHILE:
                     break
-            if self.best != rounded(centre):
+                last = rounded(point)
+            if last != centre:
                 return
 
 

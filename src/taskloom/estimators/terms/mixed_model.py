@@ -23,13 +23,18 @@ DEPENDENT = 1e-7  # share of a column that is not in the span of those before it
 
 
 class VarianceComponent(NamedTuple):
-    """The covariance of effects that have one: its features in the units of the (centred) inputs."""
+    """The covariance of effects that have one, in the units of the inputs.
+
+    A full covariance with an intercept is that of the level where all inputs are zero, as in lme4; the other kinds are of
+    centred inputs, as the term sees them, and ``centred`` always is.
+    """
 
     term: str
     by: str
     features: list[str]
     covariance: Array
     kind: str  # "full", "diagonal", or "scale": one variance for each of the features
+    centred: Array  # the covariance as the term sees its features
 
 
 class Coefficient(NamedTuple):
@@ -190,9 +195,19 @@ def _components(parts: list[_Part], found: Components) -> list[VarianceComponent
         if part.kind == "full":
             order = np.roll(np.arange(len(names)), int(_constant(term)))
             D, names = D[np.ix_(order, order)], [names[j] for j in order]
-        components.append(VarianceComponent(term.text, term.by or "all rows", names, D, part.kind))
+        move = _to_origin(term, len(names)) if part.kind == "full" else np.eye(len(D))
+        components.append(VarianceComponent(term.text, term.by or "all rows", names, move @ D @ move.T, part.kind, D))
     place = {text: j for j, text in enumerate(dict.fromkeys(each.term for each in components))}
     return sorted(components, key=lambda each: (place[each.term], each.features != [INTERCEPT]))
+
+
+def _to_origin(term: DescribedTerm, size: int) -> Array:
+    """From an intercept (the first effect) at the means of the inputs to one where they are zero."""
+    move = np.eye(size)
+    mean = None if term.inputs is None else term.inputs.mean
+    if _constant(term) and mean is not None and size == len(mean) + 1:
+        move[0, 1:] = -mean
+    return move
 
 
 def _origin(fixed: list[DescribedTerm]) -> Array:

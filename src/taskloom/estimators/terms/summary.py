@@ -208,6 +208,7 @@ def _notes(terms: list[DescribedTerm], found: MixedModel) -> list[str]:
     notes = [found.note] if found.note else []
     if found.components:
         centred = "Effects of levels are those of inputs centred at their means. "
-        slopes = any(term.by is not None and term.inputs is not None and term.inputs.mean is not None for term in terms)
-        notes.append(f"{centred if slopes else ''}Levels are independent in the likelihood; alpha and weights are not in it.")
+        apart = any(term.by is not None and term.inputs is not None and term.inputs.mean is not None for term in terms)
+        apart = apart and any(each.kind != "full" or np.array_equal(each.covariance, each.centred) for each in found.components)
+        notes.append(f"{centred if apart else ''}Levels are independent in the likelihood; alpha and weights are not in it.")
     return notes

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..add_task import bordered, check_name, given_relation, given_targets, inputs_of_task, no_observation, with_name
 from ..fitted import FittedState
-from ..state_of_fit import tasks_under
+from ..state_of_fit import in_precision, tasks_under
 from ..target_encoding import TargetScale
 from .common_part import CommonPart
 from .level_fit import LevelTerm, level_coefficients
@@ -45,9 +45,9 @@ def add_to_common(model: Any, state: FittedState, X: Any, y: Any, name: Any, sam
         wide=state.wide or model.task_column is None,
         classes_=given.classes,
         common_part=new,
-        coef_=coef_,
-        intercept_=intercept,
-        structure_=A,
+        coef_=None if coef_ is None else in_precision(coef_, state.dtype),
+        intercept_=in_precision(intercept, state.dtype),
+        structure_=in_precision(A, state.dtype),
         scale=TargetScale.none(state.n_tasks + 1),
         added_tasks_=[*(state.added_tasks_ or []), name],
     )
