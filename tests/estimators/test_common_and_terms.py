@@ -255,3 +255,18 @@ def test_what_does_not_know_terms_yet_says_so():
         with pytest.raises(ValueError, match="does not know common= yet"):
             what()
     assert not hasattr(model, "partial_fit")
+
+
+def test_labels_that_fixed_effects_separate_have_no_minimiser():
+    """The logistic loss falls for ever along them, and the fit says so."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=60), "shop": np.arange(60) % 6})
+    labels = np.where(X["x"] > 0.1, "up", "down")
+    terms = [Term("linear", columns=["x"], weight=np.inf), Term("constant", by="shop")]
+    with pytest.warns(UserWarning, match="no minimiser.*finite weight"):
+        model = MultiTaskClassifier(terms=terms, alpha=0.1).fit(X, labels)
+    assert "no minimiser" in model.certificate_.message
+    mixed = np.where(rng.random(60) < 0.2, labels[::-1], labels)
+    assert "no minimiser" not in MultiTaskClassifier(terms=terms, alpha=0.1).fit(X, mixed).certificate_.message
+    finite = [Term("linear", columns=["x"]), Term("constant", by="shop")]
+    assert "no minimiser" not in MultiTaskClassifier(terms=finite, alpha=0.1).fit(X, labels).certificate_.message

@@ -100,7 +100,7 @@ def test_what_is_left_does_not_grow_with_the_levels():
         design = Eliminated(levels, OtherColumns.of(n, [rng.normal(size=(n, 7))]))
         system = design.factor(np.ones((1, n)), FreeColumns(np.ones((n, 1))), np.zeros((1, 1)))
         assert system.inverse.shape == (n_levels, 2, 2)
-        assert system.remaining.M.shape == (1, 8, 8)
+        assert system.schur().shape == (8, 8)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])

@@ -107,3 +107,21 @@ def test_targets_are_numbers_or_labels(values, asked, labelled):
 def test_categorical_targets_cannot_be_regressed():
     with pytest.raises(ValueError, match="column 'y' is numeric, but has 'a'"):
         read_targets(pd.Series(["a", "b"], name="y"), labels=False)
+
+
+def test_groupings_are_passed_on_as_text():
+    table = pd.DataFrame({"region": [1.0, 2.0, 1.0], "x": [0.0, 1.0, 2.0], "shop": ["a", "b", "NA"]})
+    encoder = TablePreprocessor(groupings=["region"], task_column="shop").fit(table)
+    found = encoder.transform(table[["shop", "x", "region"]])
+    assert list(found.columns) == encoder.get_feature_names_out().tolist() == ["x", "region", "shop"]
+    assert found["region"].tolist() == ["1", "2", "1"]
+    assert found["shop"].tolist() == ["a", "b", "NA"]
+    assert list(encoder.numeric_) == ["x"]
+    with pytest.raises(ValueError, match="the grouping column 'region' is empty in row 1"):
+        encoder.transform(table.assign(region=[1.0, None, 2.0]))
+    with pytest.raises(ValueError, match="'shop' is named twice"):
+        TablePreprocessor(groupings=["shop"], task_column="shop").fit(table)
+    with pytest.raises(ValueError, match="groupings takes a list"):
+        TablePreprocessor(groupings="region").fit(table)
+    with pytest.raises(ValueError, match="no column 'country'"):
+        TablePreprocessor(groupings=["country"]).fit(table)

@@ -66,6 +66,7 @@ def _drop_output() -> None:
 REMEDIES = (  # as messages name them for Python, and for the command line
     ('Add it with add_task, or set unseen="mean" to predict', "Pass --unseen mean to predict it"),
     ("use MultiTaskClassifier for labels", "pass --classify for labels"),
+    ("with unseen='auto' the term adds", "without --unseen raise its term adds"),
     (" or a Structure object", ""),
 )
 

@@ -12,6 +12,7 @@ from . import NOT_PROVED, options
 
 @click.command()
 @options.data
+@options.not_beside
 @click.option("--structure", type=options.Names(), help="Structures to compare; default: all that need no parameters.")
 @options.model
 @options.printing

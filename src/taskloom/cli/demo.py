@@ -60,7 +60,7 @@ def demo(data: str, report: str, no_report: bool, table: str | None, all_tasks: 
     output.table(("model", "alpha", f"{score}, CV", f"{score}, test", "duality gap"), rows)
     output.say("")
     model = max(models[1:], key=lambda each: each.best_score_)
-    transfer = study.compare(models[0], model)
+    transfer = study.compare(models[0], model).by_task
     model.transfer_ = transfer | {"model": ["together"] * len(train.tasks)}
     output.say(f"Gain of each task under {written(model.best_structure_)}: cross-validated {score}, 5 folds")
     print_gains(output, transfer, all_tasks, score)

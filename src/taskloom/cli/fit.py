@@ -14,10 +14,10 @@ from . import NOT_PROVED, options
 @click.option(
     "--structure",
     type=options.Names(),
-    default=("trace", "shared_mean"),
-    show_default="trace,shared_mean",
-    help="Candidate structures, parameters after a colon: trace, unit_trace, clusters:4, shared_mean:5, ...",
+    help="Candidate structures, parameters after a colon: trace, unit_trace, clusters:4, shared_mean:5, ... Default: "
+    "trace,shared_mean; trace,independent with --common; trace with --by.",
 )
+@options.beside
 @options.model
 @click.option(
     "--fallback", flag_value="single", help="Tasks that score worse in the multi-task model keep their single-task model."
@@ -28,7 +28,8 @@ from . import NOT_PROVED, options
 @options.all_tasks
 @options.printing
 def fit(
-    structure: tuple[str, ...],
+    structure: tuple[str, ...] | None,
+    common: Any,
     holdout: float | None,
     save_to: str | None,
     report: str | None,
@@ -41,40 +42,38 @@ def fit(
 
     Long tables have one row per observation: --target score --task school. Wide tables have one column per task:
     --targets a,b,c, with empty cells where a task was not observed. All other columns are inputs.
+
+    With --common and --by the model is a sum, whose weights are chosen with alpha: a common part, own parts of the tasks,
+    intercepts of other groupings (--by region).
     """
     from sklearn.pipeline import Pipeline
 
     from ..estimators import save
     from ..persistence import check_apart, check_place
+    from .fit_output import fit_result, say_chosen, say_comparison
     from .gains_table import Study, score_holdout
-    from .output import Output, ended_well, percent, print_gains, report_writer
-    from .structure_names import parse, written
+    from .output import Output, ended_well, percent, report_writer
+    from .parts import Parts
     from .table_roles import read_data
 
     output = Output(quiet, as_json)
-    candidates = [parse(text) for text in structure]
+    parts = Parts.of(structure, common, given["by"], given)
     write_report = report_writer() if report is not None else None
     check_apart({"the model": save_to, "the report": report}, {"the table": given["table"]})
     for place in filter(None, (save_to, report)):
         check_place(place)
     of_table, settings = options.split(given)
     data = read_data(output, **of_table)
-    held_out = None if holdout is None else score_holdout(output, data, candidates, settings, holdout)
-    study = Study(output, data, settings)
-    single, model = study.search_both(candidates)
-    transfer = study.compare(single, model)
-    model.transfer_ = transfer | {"model": model.transfer_["model"]} if data.layout != "classes" else transfer
-    score = "recall" if data.layout == "classes" else data.score  # of the rows of a class
-    columns = f"{len(study.preprocessor.numeric_)} numeric and {len(study.preprocessor.levels_)} categorical columns"
-    output.say(f"{written(model.best_structure_)} at alpha = {model.alpha_:.3g} ({columns}; score: {score})")
-    output.say(model.certificate_.message, "")
-    biased = "optimistically biased: alpha was chosen on the same folds; see --holdout"
-    output.say(
-        f"{score} on {100 * holdout:.0f} % of the rows, held out from all model selection"
-        if holdout is not None
-        else f"Cross-validated {score}, {settings['cv']} folds ({biased})"
-    )
-    print_gains(output, held_out or transfer, all_tasks, score)
+    parts.check_table(output, data)
+    held_out = None if holdout is None else score_holdout(output, data, parts, settings, holdout)
+    study = Study(output, data, settings, parts.plain)
+    single, model = study.search_both(parts)
+    compared = study.compare(single, model)
+    if single is not None and hasattr(model, "transfer_"):  # models with terms have none
+        known = {} if data.layout == "classes" else {"model": model.transfer_["model"]}
+        model.transfer_ = compared.by_task | known
+    say_chosen(output, model, study)
+    say_comparison(output, held_out or compared, study, parts, holdout, all_tasks)
     if settings["fallback"]:
         output.say(f"tasks that keep their single-task model: {', '.join(map(str, model.fallback_tasks_)) or 'none'}")
     if save_to is not None:
@@ -84,21 +83,8 @@ def fit(
         title = f"taskloom fit {given['table']}"
         write_report(model, report, X=study.X, y=data.y, title=title, preprocessor=study.preprocessor)
         output.say(f"report: {report}")
-    output.result(
-        {
-            "table": given["table"],
-            "tasks": len(data.tasks),
-            "observations": int(data.row.size),
-            "score": score,
-            "structure": repr(model.best_structure_),
-            "alpha": model.alpha_,
-            "certificate": vars(model.certificate_),
-            "transfer": transfer,
-            "held_out": held_out,
-            "model": save_to,
-            "report": report,
-        }
-    )
+    files = {"table": given["table"], "model": save_to, "report": report}
+    output.result(fit_result(model, data, compared, held_out) | files)
     if not ended_well(model.certificate_):
         output.note(f"the fit is not proved to be within --tol; its duality gap is {percent(model.certificate_.relative_gap)}")
         return NOT_PROVED

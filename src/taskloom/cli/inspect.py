@@ -72,6 +72,7 @@ def inspect(model: str, all_tasks: bool, as_json: bool, quiet: bool) -> int:
             "certificate": vars(certificate),
             "numeric": None if preprocessor is None else list(preprocessor.numeric_),
             "categorical": None if preprocessor is None else list(preprocessor.levels_),
+            "groupings": None if preprocessor is None else _groupings(preprocessor, estimator),
             "transfer": getattr(estimator, "transfer_", None),
             "summary": None if summary is None else _as_values(summary),
         }
@@ -94,10 +95,15 @@ def _as_values(summary: Any) -> dict[str, Any]:
     }
 
 
+def _groupings(preprocessor: Any, model: Any) -> list[str]:
+    """The columns by which terms are grouped."""
+    return [name for name in preprocessor.labels if name != model.task_column]
+
+
 def _inputs(before: list[Any], preprocessor: Any, model: Any) -> str:
     if preprocessor is None:
         steps = ", ".join(type(step).__name__ for step in before) or "no preprocessing"
         return f"{model.n_features_in_ - (model.task_column is not None)} columns, {steps}"
     categorical = [f"{name} ({len(levels)} levels)" for name, levels in preprocessor.levels_.items()]
-    columns = {"numeric": preprocessor.numeric_, "categorical": categorical}
+    columns = {"numeric": preprocessor.numeric_, "categorical": categorical, "grouped by": _groupings(preprocessor, model)}
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in columns.items() if names)

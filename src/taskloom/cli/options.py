@@ -5,17 +5,18 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 import click
 
 # names of the options in the group ``data`` below
-DATA = ("table", "target", "task", "targets", "categorical", "drop", "classify", "delimiter", "encoding")
+DATA = ("table", "target", "task", "targets", "by", "categorical", "drop", "classify", "delimiter", "encoding")
 
 
 def split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options for the table, and the parameters of the search."""
-    return {name: given[name] for name in DATA}, {name: given[name] for name in given if name not in DATA}
+    return {name: given[name] for name in DATA if name in given}, {name: given[name] for name in given if name not in DATA}
 
 
 class Names(click.ParamType):
@@ -50,6 +51,21 @@ class Alphas(click.ParamType):
             if all(0 < number < float("inf") for number in numbers):
                 return numbers
         return self.fail(f"{value!r} is neither a count (20) nor positive numbers (0.1,0.01)", param, ctx)
+
+
+class Kernel(click.ParamType):
+    """The kernel of the common part; ``True``, without a value, is that of the own parts."""
+
+    name = "kernel"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | bool:
+        from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS  # slow to import
+
+        if value is True or value in PAIRWISE_KERNEL_FUNCTIONS:
+            return value
+        close = get_close_matches(value, PAIRWISE_KERNEL_FUNCTIONS, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "the name of a table goes before it, or --common=linear"
+        return self.fail(f"{value!r} is no kernel ({', '.join(sorted(PAIRWISE_KERNEL_FUNCTIONS))}); {hint}", param, ctx)
 
 
 def combined(*options: Callable) -> Callable:
@@ -88,6 +104,33 @@ data = combined(
         "--classify/--regress", default=None, help="Classification or regression; default: by the type of the targets."
     ),
     reading,
+)
+beside = combined(
+    click.option(
+        "--common",
+        type=Kernel(),
+        is_flag=False,
+        flag_value=True,
+        metavar="[KERNEL]",
+        help="A common part beside the own parts of the tasks: of the same kernel, or of KERNEL.",
+    ),
+    click.option(
+        "--by",
+        metavar="COLUMN",
+        multiple=True,
+        help="Another grouping of a long table, crossed or nested: an intercept for each level. Once for each grouping.",
+    ),
+)
+
+
+def _refuse(_: click.Context, param: click.Parameter, value: Any) -> None:
+    if value:
+        raise click.UsageError(f"{param.opts[0]} is for fit: compare ranks structures of the own parts alone. Leave it out.")
+
+
+not_beside = combined(  # a misspelt option is met with one of a similar name, which these have not
+    click.option("--common", is_flag=False, flag_value=True, expose_value=False, hidden=True, callback=_refuse),
+    click.option("--by", multiple=True, expose_value=False, hidden=True, callback=_refuse),
 )
 model = combined(
     click.option("--kernel", default="linear", help="linear, rbf, poly, laplacian, ..."),

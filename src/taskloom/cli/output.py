@@ -109,6 +109,7 @@ class FoldProgress:
 
     def __init__(self, bar: Progress):
         self.bar = bar
+        self.settings = 0
 
     def setup(self, estimator: Any, context: Any) -> None:
         """Nothing to prepare."""
@@ -123,6 +124,9 @@ class FoldProgress:
     def on_fit_task_end(self, estimator: Any, context: Any, **_: Any) -> bool:
         if context.task_name == "fold":
             self.bar.advance(self.bar.task_ids[-1])
+        elif context.task_name == "setting":  # of alpha and weights, each on all folds
+            self.settings += 1
+            self.bar.update(self.bar.task_ids[-1], description=f"settings tried: {self.settings}")
         return False
 
 

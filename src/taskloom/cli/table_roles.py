@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from .output import Output, plain
 from .table_files import TableFile
 
 Array = np.ndarray
+MOST_CATEGORIES = 100  # levels of a grouping that is a categorical input of single-task models
 NAMES = 1 << 30  # bytes of the names of all observations
 
 
@@ -30,7 +32,8 @@ class TableRoles:
     tasks: list[str]
     row: Array  # of each observation
     task: Array  # its position among the tasks
-    layout: str  # "long", "wide", or "classes" (of one target)
+    layout: str  # "long", "wide", "classes" (of one target), or "rows" (no tasks, other groupings only)
+    by: tuple[str, ...] = ()  # groupings beside the tasks
 
     @property
     def seen(self) -> Array:
@@ -50,8 +53,14 @@ class TableRoles:
         y = self.y.iloc[rows] if self.layout == "wide" else self.y[rows]
         return replace(self, inputs=self.inputs.iloc[rows], y=y, row=place[self.row[keep]], task=self.task[keep])
 
+    def with_categories(self) -> TableRoles:
+        """The groupings as categorical inputs, as in a model without them; those with many levels are left out."""
+        few = tuple(name for name in self.by if len(set(task_names(self.inputs[name]))) <= MOST_CATEGORIES)
+        inputs = self.inputs.drop(columns=[name for name in self.by if name not in few])
+        return replace(self, inputs=inputs, categorical=(*self.categorical, *few), by=())
+
     def preprocessor(self) -> TablePreprocessor:
-        return TablePreprocessor(task_column=self.task_column, categorical=self.categorical)
+        return TablePreprocessor(task_column=self.task_column, groupings=self.by, categorical=self.categorical)
 
 
 def read_data(
@@ -65,35 +74,41 @@ def read_data(
     classify: bool | None,
     delimiter: str | None,
     encoding: str,
+    by: tuple[str, ...] = (),
 ) -> TableRoles:
     """Read a table and assign its columns to roles; every decision is printed."""
     if (target is None) == (targets is None):
         raise click.UsageError("Give --target COLUMN (with --task COLUMN) for a long table, or --targets A,B,C for a wide one.")
     if targets is not None and task is not None:
         raise click.UsageError("--task is for long tables, with --target; a wide table (--targets) has one column per task.")
+    if targets is not None and by:
+        raise click.UsageError("--by is for long tables, with --target; a wide table (--targets) has one row for all tasks.")
     source = TableFile(table, delimiter, encoding)
     if source.delimiter != (delimiter or ","):
         output.note(f"{table}: delimiter {source.delimiter!r}")
     predicted = targets or (str(target),)
-    for name in (*predicted, *filter(None, [task]), *categorical, *drop):
+    for name in (*predicted, *filter(None, [task]), *by, *categorical, *drop):
         check_known(name, source)
     if task in predicted:
         raise click.UsageError(f"Column {task!r} cannot be both --target and --task.")
+    _check_groupings(by, {"--task": [task], "--target": predicted, "--categorical": categorical})
     for name in drop:
-        if name in (*predicted, task):
-            raise click.UsageError(f"Column {name!r} cannot be dropped: it is a target or the task.")
+        if name in (*predicted, task, *by):
+            raise click.UsageError(f"Column {name!r} cannot be dropped: it is a target, the task or a grouping.")
     frame = source.read(without=set(drop))
     inputs = frame.drop(columns=[*predicted])
-    data = _roles(output, inputs, frame[[*predicted]], targets is not None, task, categorical, classify)
+    data = _roles(output, inputs, frame[[*predicted]], targets is not None, task, categorical, classify, by)
     what = "class labels, so these are classification tasks" if data.labelled else "numeric, so these are regression tasks"
     why = "" if classify is None else " (as asked)"
     tasks = {
         "long": f"{len(data.tasks)} tasks in column {task!r}",
         "wide": f"{len(data.tasks)} tasks, one per column",
+        "rows": "no tasks",
         "classes": f"the {len(data.tasks)} classes of {target!r} are the tasks, each against the rest",
     }
     counts = f"{len(data.inputs)} rows, {data.row.size} observations"
-    output.note(f"{table}: {counts}, {tasks[data.layout]}; targets are {what}{why}")
+    groupings = "".join(f", {_count_levels(data.inputs[name])} levels in column {name!r}" for name in by)
+    output.note(f"{table}: {counts}, {tasks[data.layout]}{groupings}; targets are {what}{why}")
     return data
 
 
@@ -109,7 +124,14 @@ def check_known(name: str, source: TableFile) -> None:
 
 
 def _roles(
-    output: Output, inputs: Any, targets: Any, wide: bool, task: str | None, categorical: tuple[str, ...], classify: bool | None
+    output: Output,
+    inputs: Any,
+    targets: Any,
+    wide: bool,
+    task: str | None,
+    categorical: tuple[str, ...],
+    classify: bool | None,
+    by: tuple[str, ...],
 ) -> TableRoles:
     """The roles of a wide table, or of a long one with one column of targets."""
     columns = {name: read_targets(targets[name], classify) for name in targets}
@@ -132,11 +154,33 @@ def _roles(
         row, of_task = np.nonzero(there[rows])
         return TableRoles(inputs, y, labelled, None, categorical, list(columns), row, of_task, "wide")
     y = _as_texts(values[0][rows].tolist(), first[labelled]) if labelled else values[0][rows]
+    if by and task is None:
+        one = np.zeros(y.size, dtype=int)
+        return TableRoles(inputs, y, labelled, None, categorical, ["all rows"], np.arange(y.size), one, "rows", by)
     tasks, code = np.unique(y if task is None else _as_texts(task_names(inputs[task]), task), return_inverse=True)
     if task is None:
         _check_classes(first[labelled], labelled, tasks.size)
     layout = "classes" if task is None else "long"
-    return TableRoles(inputs, y, labelled, task, categorical, tasks.tolist(), np.arange(y.size), code, layout)
+    return TableRoles(inputs, y, labelled, task, categorical, tasks.tolist(), np.arange(y.size), code, layout, by)
+
+
+def _check_groupings(by: tuple[str, ...], taken: dict[str, Sequence[str | None]]) -> None:
+    """Raise for a grouping that is named twice, or has another role."""
+    for k, name in enumerate(by):
+        option = next((option for option, names in taken.items() if name in names), "--by" if name in by[:k] else None)
+        if option == "--by":
+            raise click.UsageError(f"Column {name!r} is named twice in --by.")
+        if option is not None:
+            raise click.UsageError(f"Column {name!r} cannot be both {option} and --by.")
+
+
+def _count_levels(column: Any) -> int:
+    """The number of levels of a grouping; raises where it groups nothing."""
+    n, rows = len(set(task_names(column, "the grouping column"))), len(column)
+    if n == 1 or n == rows:
+        what = "one level" if n == 1 else "another level in every row"
+        raise ValueError(f"column {column.name!r} has {what}, so that --by {column.name} groups nothing; leave it out")
+    return n
 
 
 def _as_texts(names: list[str], column: str) -> Array:

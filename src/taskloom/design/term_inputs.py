@@ -63,18 +63,18 @@ class TermData(Value):
         """``u`` of each row times a matrix (``p x k``)."""
         return right[self.codes] if self.grouped else self.side @ right
 
-    @property
-    def dense_columns(self) -> Array:
-        """The products of features and task side (``n x rp``): predictions are these times ``W`` row by row."""
-        if self.codes is None:
-            return self.phi
-        return (self.phi[:, :, None] * self.side[:, None, :]).reshape(len(self.phi), -1)
-
     @cached_property
     def levels(self) -> LevelIndex:
         """The level of each row; one for all without ``by``."""
         codes = np.zeros(len(self.phi), dtype=int) if self.codes is None else self.codes
         return LevelIndex(codes, self.n_levels)
+
+    @property
+    def columns(self) -> Array:
+        """A dense column for each weight, feature by feature (``n x r p``)."""
+        if self.codes is None:
+            return self.phi
+        return (self.phi[:, :, None] * self.side[:, None, :]).reshape(len(self.phi), -1)
 
     def predict(self, W: Array) -> Array:
         """``phi(x_i)' W u(i)`` for every row."""
@@ -154,7 +154,7 @@ class SumData(Value):
     @cached_property
     def free_columns(self) -> Array | None:
         """The columns of the unpenalised terms, ``n x k``; ``None`` if all are penalised."""
-        free = [term.dense_columns for term in self.terms if term.free]
+        free = [term.columns for term in self.terms if term.free]
         return joined(free) if free else None
 
     @cached_property

@@ -44,7 +44,7 @@ class TermMoments(Value):
     @cached_property
     def _of_rows(self) -> tuple[Array, list[LevelBlock]]:
         obs, basis = self.data.observations, self.data.free_basis
-        columns = [self.data.terms[q].dense_columns for q in self.others]
+        columns = [self.data.terms[q].columns for q in self.others]
         Y = joined([*columns, *([] if basis is None else [basis.E]), obs.y - self.mean])
         if self.first is None:
             return weighted_gram(Y, obs.weight), []

@@ -31,6 +31,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
     ----------
     task_column : str, default=None
         The column that names the task of each row; it is passed on, as text.
+    groupings : sequence of str, default=()
+        Columns that group the rows, as ``Term(..., by=...)`` takes them; they are passed on, as text.
     categorical : sequence of str, default=()
         Numeric columns to treat as categorical.
     max_levels : int, default=100
@@ -55,8 +57,16 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
     {'age': [-1.22, 1.22, 0.0], 'town=bath': [1.0, 0.0, 1.0], 'town=cork': [0.0, 1.0, 0.0]}
     """
 
-    def __init__(self, *, task_column: str | None = None, categorical: Sequence[str] = (), max_levels: int = 100):
+    def __init__(
+        self,
+        *,
+        task_column: str | None = None,
+        groupings: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        max_levels: int = 100,
+    ):
         self.task_column = task_column
+        self.groupings = groupings
         self.categorical = categorical
         self.max_levels = max_levels
 
@@ -79,12 +89,16 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         if len(set(names)) != len(names):
             raise ValueError(f"columns must have different names, got {repeated(names)!r} twice")
         place = {name: k for k, name in enumerate(names)}
-        for name in (*self.categorical, self.task_column):
-            if name is not None and name not in place:
+        if isinstance(self.groupings, str):
+            raise ValueError(f"groupings takes a list of names, got {self.groupings!r}; pass [{self.groupings!r}]")
+        for name in (*self.categorical, *self.labels):
+            if name not in place:
                 raise ValueError(f"the table has no column {name!r}; it has {_some(names)}")
-        inputs = [name for name in names if name != self.task_column]
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"column {repeated(self.labels)!r} is named twice in task_column and groupings; name it once")
+        inputs = [name for name in names if name not in self.labels]
         if len(inputs) == 0:
-            raise ValueError("the table has no input columns, only tasks and targets")
+            raise ValueError("the table has no input columns, only tasks, groupings and targets")
         self.numeric_, self.levels_ = {}, {}
         for name in inputs:
             column = X.iloc[:, place[name]]
@@ -123,7 +137,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         Returns
         -------
         pandas.DataFrame
-            Numeric columns, and last the task column if there is one.
+            Numeric columns, then those of ``groupings``, and last the task column if there is one.
         """
         check_is_fitted(self, "numeric_")
         X = _frame(X)
@@ -145,14 +159,19 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                 parts.append((level[:, None] == np.arange(len(position))).astype(float))
         pd = import_module("pandas")
         out = self.get_feature_names_out()
-        inputs = pd.DataFrame(np.hstack(parts), columns=out[: len(out) - (self.task_column is not None)], index=X.index)
-        if self.task_column is None:
-            return inputs
-        tasks = task_names(X.iloc[:, place[self.task_column]])
-        return inputs.assign(**{self.task_column: pd.Series(tasks, index=X.index, dtype=object)})
+        words = dict.fromkeys(self.groupings, "the grouping column") | {self.task_column: "the task column"}
+        labels = {name: task_names(X.iloc[:, place[name]], words[name]) for name in self.labels}
+        inputs = pd.DataFrame(np.hstack(parts), columns=out[: len(out) - len(labels)], index=X.index)
+        return inputs.assign(**{name: pd.Series(texts, index=X.index, dtype=object) for name, texts in labels.items()})
+
+    @property
+    def labels(self) -> list[str]:
+        """The columns that are passed on as text: groupings, and last the task column if there is one."""
+        return [*self.groupings, *([] if self.task_column is None else [self.task_column])]
 
     def _inputs(self) -> list[str]:
-        return [name for name in self.feature_names_in_.tolist() if name != self.task_column]
+        labels = set(self.labels)
+        return [name for name in self.feature_names_in_.tolist() if name not in labels]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names of the columns that ``transform`` gives.
@@ -181,18 +200,17 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                 yield name
             else:
                 yield from (f"{name}={'(missing)' if level is None else level}" for level in self.levels_[name])
-        if self.task_column is not None:
-            yield self.task_column
+        yield from self.labels
 
 
-def task_names(column: Any) -> list[str]:
-    """The task of each row as text; a row without one is refused. ``NA`` is a name like any other (Namibia has it)."""
+def task_names(column: Any, what: str = "the task column") -> list[str]:
+    """The task or the level of each row as text; a row without one is refused. ``NA`` is a name like any other."""
     names = column.tolist()
     if not set(map(type, names)) <= {str}:
         whole = (isinstance(value, float) and value.is_integer() for value in names)  # 2.0 is task 2: a gap makes floats of all
         names = ["" if is_missing(v) else str(int(v)) if w else str(v) for v, w in zip(names, whole, strict=True)]
     if "" in names:
-        raise ValueError(f"the task column {column.name!r} is empty in row {column.index[names.index('')]}")
+        raise ValueError(f"{what} {column.name!r} is empty in row {column.index[names.index('')]}")
     return names
 
 

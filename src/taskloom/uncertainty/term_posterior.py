@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, hstack, issparse
 
 from .._linalg import one_thread, psd_root
+from ..design.free_basis import FreeBasis
 from ..design.term_inputs import SumData, TermData
 from ..features.kernels import row_squares
-from ..solvers.supervised.elimination import MAX_DENSE, EliminatedSystem, OtherColumns
+from ..solvers.supervised.elimination import MAX_DENSE, EliminatedSystem
 from ..solvers.supervised.sides import ridged
 from ..solvers.supervised.term_columns import TermColumns
 from ..solvers.supervised.term_stack_side import largest_eliminated
@@ -134,7 +135,8 @@ class TermPosterior:
     ):
         check_noise(given_noise)
         self.fit_intercept = fit_intercept
-        self.basis = SumData.of(tuple(each.data for each in terms), y, weight, fit_intercept).free_basis
+        data = SumData.of(tuple(each.data for each in terms), y, weight, fit_intercept)
+        self.basis: FreeBasis | None = data.free_basis
         self.terms = [each.columns(alpha, ridge / alpha) for each in terms]
         design, self.ordered = largest_eliminated(self.terms, len(y))
         E = np.zeros((len(y), 0)) if self.basis is None else self.basis.E
@@ -154,8 +156,7 @@ class TermPosterior:
 
     def _keep(self, system: EliminatedSystem) -> None:
         """What variances need of a system; the degrees of freedom are the trace of the hat matrix, ``tr(M^-1 X'VX)``."""
-        assert system.remaining is not None
-        L = np.linalg.cholesky(system.remaining.M[0])
+        L = np.linalg.cholesky(system.schur())
         self.half = solve_triangular(L, np.eye(len(L)), lower=True).T  # S^-1 = half half'
         penalised = system.design.others.size
         left_over = float(np.sum(self.half[:penalised] ** 2))  # tr M^-1, over the penalised coefficients
@@ -188,7 +189,7 @@ class TermPosterior:
         ordered = [new[id(term)] for term in self.ordered]
         first, others = (None, ordered) if self.inverse is None else (ordered[0], ordered[1:])
         n = len(rows[0].phi)
-        d = OtherColumns.of(n, [each.columns for each in others]).beside(self._border(new, n))
+        d = _beside(_joined([each.columns for each in others], n), self._border(new, n))
         variance = np.zeros(n)
         if first is not None and self.inverse is not None:
             codes, X = first.levels.index.codes, first.features
@@ -210,5 +211,15 @@ class TermPosterior:
         """The intercept and the columns of the unpenalised terms, in the basis of the fit."""
         if self.basis is None:
             return np.zeros((n, 0))
-        free = [new[id(term)].term.dense_columns for term in self.terms if term.term.free]
+        free = [new[id(term)].term.columns for term in self.terms if term.term.free]
         return np.hstack([np.ones((n, int(self.fit_intercept))), *free]) @ self.basis.back
+
+
+def _joined(columns: list[Any], n_rows: int) -> Any:
+    """Columns of several terms beside each other; sparse if some are."""
+    sparse = any(issparse(each) for each in columns)
+    return hstack(columns, format="csr") if sparse else np.hstack([np.zeros((n_rows, 0)), *columns])
+
+
+def _beside(columns: Any, border: Array) -> Any:
+    return hstack([columns, csr_array(border)], format="csr") if issparse(columns) else np.hstack([columns, border])

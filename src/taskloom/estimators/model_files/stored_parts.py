@@ -152,7 +152,9 @@ def _check_preprocessor(step: Any, fitted: dict[str, Any]) -> None:
     check(are_names(names, fitted["n_features_in_"]), "columns have no names")
     check(isinstance(numeric, dict) and isinstance(levels, dict), "the columns of the preprocessing are not readable")
     check(len(names) == len(set(names.tolist())), "two columns have one name")
-    known = [*numeric, *levels, *([step.task_column] if step.task_column is not None else [])]
+    check(isinstance(step.groupings, list | tuple), "the groupings of the preprocessing are not readable")
+    known = [*numeric, *levels, *step.labels]
+    check(all(isinstance(name, str) for name in known), "the columns of the preprocessing have no names")
     check(sorted(known) == sorted(names), "the columns of the preprocessing do not agree with their names")
     for name, scale in numeric.items():
         good = isinstance(scale, tuple) and len(scale) == 3 and all(type(x) is float and np.isfinite(x) for x in scale)

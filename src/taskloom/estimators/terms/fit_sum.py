@@ -21,6 +21,7 @@ from ..validation import new_inputs, position_of_tasks
 from .prepared_common import PreparedCommon
 from .prepared_sum import PreparedSum
 from .prepared_terms import PreparedTerms
+from .separation import NOTE
 from .table_columns import TableColumns
 
 Array = np.ndarray
@@ -107,9 +108,10 @@ def solved_state(model: Any, data: PreparedSum, alpha: float, watch: Watch | Non
     last = vars(model).get("_state") if getattr(model, "warm_start", False) else None
     start = None if last is None else data.weights_of(last, problem)
     solution = solve(problem, model.solver, start=start, callback=report if model.verbose or watch else None, **limits)
-    if not solution.certificate.converged and solution.certificate.status != "callback":
-        warn(solution.certificate.message, ConvergenceWarning)
-    return data.state(problem, solution)
+    state = data.state(problem, solution)
+    if NOTE in state.certificate_.message or not (solution.certificate.converged or solution.certificate.status == "callback"):
+        warn(state.certificate_.message, ConvergenceWarning)
+    return state
 
 
 def checked_table(model: Any, state: FittedState, X: Any) -> TableColumns:

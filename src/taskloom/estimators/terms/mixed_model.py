@@ -69,7 +69,7 @@ def mixed_model(terms: list[DescribedTerm], rows: RowsOfFit | None, intercept: f
         return MixedModel([], None, [Coefficient(*each) for each in fitted], None, why)
     data = list(zip(terms, rows.terms, strict=True))
     n = len(rows.y)
-    X = np.hstack([np.ones((n, int(rows.fit_intercept))), *(each.dense_columns for term, each in data if _is_fixed(term))])
+    X = np.hstack([np.ones((n, int(rows.fit_intercept))), *(each.columns for term, each in data if _is_fixed(term))])
     parts, effects = _effects([(term, each) for term, each in data if not _is_fixed(term)])
     weight = rows.sample_weight * n / rows.sample_weight.sum()
     mean = float(weight @ rows.y) / n if rows.fit_intercept else 0.0
@@ -182,7 +182,7 @@ def _effects(data: list[tuple[DescribedTerm, TermData]]) -> tuple[list[_Part], l
         if _grouped(members[0][0]) and first.codes is not None:
             codes, phi = first.codes, np.hstack([_in_units(term, each) for term, each in members])
         else:
-            codes, phi = np.zeros(len(first.phi), dtype=int), first.dense_columns
+            codes, phi = np.zeros(len(first.phi), dtype=int), first.columns
         effects.append(RandomEffects(phi, codes, int(codes.max()) + 1, tuple(shapes)))
     return parts, effects
 

@@ -59,7 +59,7 @@ class PreparedCommon(PreparedSum):
         structure = bound_to(as_structure(model.structure), part.own, columns.input_names(model.task_column), targets.tasks_)
         s = np.ones(len(seen.y)) if weights is None else weights[seen.row, seen.task if task is None else 0]
         posed = part.posed(inputs, seen, structure)
-        return cls(model, columns, targets, seen, s, posed, rows_of(posed, seen, model), dtype, inputs, part)
+        return cls(model, columns, targets, seen, s, posed, dtype, rows_of(posed, seen, model), inputs, part)
 
     @property
     def weights(self) -> dict[str, float]:

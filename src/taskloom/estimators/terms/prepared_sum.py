@@ -22,6 +22,7 @@ from ..validation import (
     described,
 )
 from .rows_of_fit import RowsOfFit
+from .separation import NOTE, separated
 
 Array = np.ndarray
 LANDMARKS_NOTE = "Kernels on more than 5000 rows have 400 landmarks."
@@ -37,8 +38,8 @@ class PreparedSum(ABC):
     seen: Observations  # of all terms; the weights are those of the objective
     sample_weight: Array
     posed: list[PosedTerm]
-    rows: TermTargets  # of the posed terms; what is computed from them serves at all strengths and weights
     dtype: np.dtype  # of predictions and coefficients: single precision if the inputs were
+    rows: TermTargets  # of the posed terms; what is computed from them serves at all strengths and weights
 
     @property
     def scale(self) -> TargetScale:
@@ -72,8 +73,9 @@ class PreparedSum(ABC):
         """The fitted model of a solution of ``problem``."""
         state = self.predictor(problem, solution.W, solution.b)
         certificate = solution.certificate
-        if not self.exact:
-            certificate = replace(certificate, message=f"{certificate.message} {LANDMARKS_NOTE}")
+        notes = [NOTE] * separated(problem, solution, self.posed) + [LANDMARKS_NOTE] * (not self.exact)
+        if notes:
+            certificate = replace(certificate, message=" ".join([certificate.message, *notes]))
         return replace(
             state,
             certificate_=certificate,

@@ -56,7 +56,7 @@ class PreparedTerms(PreparedSum):
         posed, fitted = posed_terms(model.terms, table, s / s.sum(), bool(model.fit_intercept))
         columns = InputColumns(n_features_in_=table.n_columns, feature_names_in_=table.feature_names)
         seen = Observations(row, np.zeros(len(row), dtype=int), y, s / s.sum(), 1)
-        return cls(model, columns, targets, seen, s, posed, rows_of(posed, seen, model), np.dtype(float), fitted)
+        return cls(model, columns, targets, seen, s, posed, np.dtype(float), rows_of(posed, seen, model), fitted)
 
     @property
     def names(self) -> list[str]:

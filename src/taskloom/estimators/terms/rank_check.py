@@ -39,7 +39,7 @@ def check_rank(posed: list[PosedTerm], fitted: list[FittedTerm], table: TableCol
 
 def _columns(one: PosedTerm, term: FittedTerm, fit_intercept: bool) -> Array:
     """The columns of a term at equal size, centred where there is an intercept; zeros where only rounding is left."""
-    phi, columns = one.data.phi, one.data.dense_columns
+    phi, columns = one.data.phi, one.data.columns
     columns = columns - columns.mean(axis=0) if fit_intercept else columns
     largest, mean = np.abs(phi).max(axis=0), term.inputs.mean
     if mean is not None:

@@ -27,8 +27,8 @@ class RowsOfFit:
 
     @classmethod
     def of(cls, posed: list[PosedTerm], y: Array, sample_weight: Array, problem: Problem) -> RowsOfFit:
-        data, weight = tuple(map(in_units, posed)), problem.observations.weight
-        return cls(data, y, sample_weight, weight, problem.loss, problem.fit_intercept)
+        data = tuple(map(in_units, posed))
+        return cls(data, y, sample_weight, problem.observations.weight, problem.loss, problem.fit_intercept)
 
 
 def in_units(term: PosedTerm) -> TermData:

@@ -42,8 +42,10 @@ class Levels:
     def expanded(self) -> csr_array:
         """The columns of all levels, as a sparse matrix (``n x levels k``)."""
         n, k = self.X.shape
+        if k == 0:  # a structure of rank 0
+            return csr_array((n, 0))
         columns = self.index.codes[:, None] * k + np.arange(k)
-        return csr_array((self.X.ravel(), columns.ravel(), k * np.arange(n + 1)), shape=(n, self.n_levels * k))
+        return csr_array((self.X.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, self.n_levels * k))
 
     def sums(self, h: Array, Y: Array) -> Array:
         """``X'HY`` within each level (``levels x k x m``)."""
@@ -87,12 +89,6 @@ class OtherColumns:
 
     def adjoint(self, u: Array) -> Array:
         return np.concatenate([self.dense.T @ u, self.sparse.T @ u])
-
-    def beside(self, border: Array) -> Any:
-        """All columns, and more after them; sparse where some are."""
-        if not self.sparse.shape[1]:
-            return joined([self.dense, border])
-        return hstack([csr_array(self.dense), self.sparse, csr_array(border)], format="csr")
 
     def curvatures(self, h: Array) -> Array:
         """``h'x^2`` for every column."""
@@ -143,7 +139,7 @@ class EliminatedSystem:
             blocks = levels.sums(h, levels.X)
             blocks[:, np.arange(blocks.shape[1]), np.arange(blocks.shape[1])] += 1.0
             self.inverse = np.linalg.inv(blocks)
-        self.remaining = Positive(self._schur()[None]) if len(ridge) <= MAX_DENSE else None
+        self.remaining = Positive(self.schur()[None]) if len(ridge) <= MAX_DENSE else None
 
     def __call__(self, coef: Array, g: Array) -> tuple[Array, Array]:
         """The Newton step of coefficients and border, ``-H^-1 gradient``."""
@@ -170,7 +166,10 @@ class EliminatedSystem:
     @property
     def rest(self) -> Any:
         """The columns of what is left, the border at the end; sparse where some of the other terms are."""
-        return self.design.others.beside(self.E)
+        others = self.design.others
+        if not others.sparse.shape[1]:
+            return joined([others.dense, self.E])
+        return hstack([csr_array(others.dense), others.sparse, csr_array(self.E)], format="csr")
 
     def cross(self, X: Any) -> Any:
         """``X_0'HX``, a row for each coefficient of the levels; sparse where the columns ``X`` are."""
@@ -185,7 +184,7 @@ class EliminatedSystem:
             return self._block_diagonal @ C
         return np.matmul(self.inverse, C.reshape(*self.inverse.shape[:2], C.shape[1])).reshape(C.shape)
 
-    def _schur(self) -> Array:
+    def schur(self) -> Array:
         """The remaining system as a dense matrix; products of dense columns, of sparse ones, and of both."""
         others, levels = self.design.others, self.design.levels
         X = joined([others.dense, self.E])
@@ -195,17 +194,17 @@ class EliminatedSystem:
         half = np.sqrt(self.h)[:, None] * X
         dense = half.T @ half
         if levels is not None:
-            C = self.cross(X)
-            solved = self.eliminated(C)
-            dense -= C.T @ solved
+            C = levels.sums(self.h, X)
+            solved = np.matmul(self.inverse, C).reshape(C.shape[0] * C.shape[1], X.shape[1])
+            dense -= C.reshape(solved.shape).T @ solved
         S[np.ix_(places[0], places[0])] = dense
         if others.sparse.shape[1]:
             weighted = others.sparse.multiply(self.h[:, None]).tocsr()
             mixed, sparse = weighted.T @ X, (others.sparse.T @ weighted).toarray()
             if levels is not None:
-                D = self.cross(others.sparse)
+                D = levels.expanded.T @ weighted
                 mixed -= D.T @ solved
-                sparse -= (D.T @ self.eliminated(D)).toarray()
+                sparse -= (D.T @ (self._block_diagonal @ D)).toarray()
             S[np.ix_(places[1], places[0])], S[np.ix_(places[0], places[1])] = mixed, mixed.T
             S[np.ix_(places[1], places[1])] = sparse
         S[np.diag_indices_from(S)] += self.ridge
@@ -215,7 +214,7 @@ class EliminatedSystem:
     def _block_diagonal(self) -> csr_array:
         n, k, _ = self.inverse.shape
         columns = (np.arange(n)[:, None, None] * k + np.arange(k)[None, None, :]).repeat(k, axis=1)
-        return csr_array((self.inverse.ravel(), columns.ravel(), k * np.arange(n * k + 1)), shape=(n * k, n * k))
+        return csr_array((self.inverse.ravel(), columns.ravel(), np.arange(0, n * k * k + 1, k)), shape=(n * k, n * k))
 
     def _solve(self, right: Array) -> Array:
         if self.remaining is not None:

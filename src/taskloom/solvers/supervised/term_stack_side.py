@@ -28,11 +28,11 @@ def largest_eliminated(metrics: list[TermColumns], n_rows: int) -> tuple[Elimina
     """The penalised terms as one design, the largest grouping eliminated; and the terms in the order of its coefficients."""
     penalised = [metric for metric in metrics if not metric.term.free]
     grouped = [metric for metric in penalised if metric.grouped]
-    first = max(grouped, key=lambda metric: metric.shape[0] * metric.shape[1], default=None)
-    others = [metric for metric in penalised if metric is not first]
-    others.sort(key=lambda metric: issparse(metric.columns))
+    first = max(grouped, key=lambda metric: metric.size, default=None)
+    others = sorted((metric for metric in penalised if metric is not first), key=lambda metric: issparse(metric.columns))
     columns = OtherColumns.of(n_rows, [metric.columns for metric in others])
-    return Eliminated(None if first is None else first.levels, columns), others if first is None else [first, *others]
+    design = Eliminated(None if first is None else first.levels, columns)
+    return design, others if first is None else [first, *others]
 
 
 class TermStackSide(Side):
