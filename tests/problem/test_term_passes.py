@@ -103,6 +103,19 @@ def test_what_is_left_does_not_grow_with_the_levels():
         assert system.schur().shape == (8, 8)
 
 
+@pytest.mark.parametrize("m", [3, 20])
+@pytest.mark.parametrize("k", [0, 1, 3])
+def test_sums_within_levels_are_those_of_all_columns(k, m):
+    """Also without features, as at a structure of rank 0."""
+    rng = np.random.default_rng(4)
+    levels, h, Y = (
+        Levels(rng.normal(size=(30, k)), LevelIndex(rng.integers(0, 5, 30), 6)),
+        rng.random(30),
+        rng.normal(size=(30, m)),
+    )
+    assert np.allclose(levels.sums(h, Y).reshape(6 * k, m), expanded(levels).T @ (h[:, None] * Y))
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])
 def test_conjugate_gradients_and_sparse_columns_find_the_same_optimum(monkeypatch, loss):
     some = case(losses.as_loss(loss), "trace", "four")

@@ -45,7 +45,7 @@ class Levels:
         if k == 0:  # a structure of rank 0
             return csr_array((n, 0))
         columns = self.index.codes[:, None] * k + np.arange(k)
-        return csr_array((self.X.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, self.n_levels * k))
+        return csr_array((self.X.ravel(), columns.ravel(), k * np.arange(n + 1)), shape=(n, self.n_levels * k))
 
     def sums(self, h: Array, Y: Array) -> Array:
         """``X'HY`` within each level (``levels x k x m``)."""
@@ -214,7 +214,7 @@ class EliminatedSystem:
     def _block_diagonal(self) -> csr_array:
         n, k, _ = self.inverse.shape
         columns = (np.arange(n)[:, None, None] * k + np.arange(k)[None, None, :]).repeat(k, axis=1)
-        return csr_array((self.inverse.ravel(), columns.ravel(), np.arange(0, n * k * k + 1, k)), shape=(n * k, n * k))
+        return csr_array((self.inverse.ravel(), columns.ravel(), k * np.arange(n * k + 1)), shape=(n * k, n * k))
 
     def _solve(self, right: Array) -> Array:
         if self.remaining is not None:
