@@ -4,8 +4,8 @@
     python benchmarks/cliffs.py --walk [--steepest 25] [--seconds 600]
 
 ``--table`` measures CPU seconds with one thread and writes benchmarks/results/cliffs.md unless ``--only`` picks some rows.
-``--walk`` starts from a few ordinary problems, changes one thing at a time (tasks, rows, inputs, missing share, loss, structure,
-kernel, layout, strength), and prints the steepest steps.
+``--walk`` starts from a few ordinary problems, changes one thing at a time (tasks, rows, inputs, missing share, loss, structure, kernel,
+layout, strength), and prints the steepest steps.
 """
 
 from __future__ import annotations
@@ -17,11 +17,6 @@ import os
 import pkgutil
 import subprocess
 import sys
-from pathlib import Path
-
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"
-sys.path.insert(0, str(Path(__file__).parent))
 
 import cliff_rows
 from cliff_rows.row import Row
@@ -37,10 +32,15 @@ def rows() -> dict[str, Row]:
     return found
 
 
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
 def measure(key: str) -> dict:
     """One row in a process of its own."""
     row = rows()[key]
-    run = subprocess.run([sys.executable, __file__, "--row", key], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, __file__, "--row", key], capture_output=True, text=True, check=False, env=os.environ | ONE_THREAD
+    )
     shown = {"problem": row.problem, "before": row.before, "bar": row.bar}
     if run.returncode:
         return shown | {"seconds": None, "neighbour": None, "ratio": None, "met": "failed", "note": run.stderr.strip()[-200:]}
@@ -64,8 +64,8 @@ def print_table(only: list[str]) -> None:
     text = table(measured)
     print(text)
     if not only:
-        head = f"# Cliffs\n\n`python benchmarks/cliffs.py --table`: CPU seconds, one thread; load {os.getloadavg()[0]:.1f} at the end.\n"
-        (RESULTS / "cliffs.md").write_text(f"{head}\n{text}\n")
+        how = f"`python benchmarks/cliffs.py --table`: CPU seconds, one thread; load {os.getloadavg()[0]:.1f} at the end."
+        (RESULTS / "cliffs.md").write_text(f"# Cliffs\n\n{how}\n\n{text}\n")
         (RESULTS / "cliffs.json").write_text(json.dumps(measured, indent=1))
 
 
