@@ -4,8 +4,8 @@
     python benchmarks/cliffs.py --walk [--steepest 25] [--seconds 600]
 
 ``--table`` measures CPU seconds with one thread and writes benchmarks/results/cliffs.md unless ``--only`` picks some rows.
-``--walk`` starts from a few ordinary problems, changes one thing at a time (tasks, rows, inputs, missing share, loss, structure, kernel,
-layout, strength), and prints the steepest steps.
+``--walk`` starts from a few ordinary problems, changes one thing at a time (tasks, rows, inputs, missing share, loss,
+structure, kernel, layout, strength), and prints the steepest steps.
 """
 
 from __future__ import annotations
