@@ -8,7 +8,7 @@ from taskloom import Problem
 from taskloom.design import Observations
 from taskloom.design.task_data import Grams, Rows, Stack
 from taskloom.engines.local import LocalEngine, WeightSpectrum
-from taskloom.solvers.device import OwnInputs
+from taskloom.solvers.device import OwnInputs, TaskRows
 
 COUNTS, D, ALPHA = (4, 9, 3, 7, 5, 30, 2, 40), 5, 0.3
 
@@ -24,7 +24,9 @@ def problem_of(fit_intercept=True, task_weight="equal"):
 
 def local_engine(problem):
     """The engine of a device, on the host: like that of workers, it takes the inputs as isotropic."""
-    return OwnInputs(problem.features, problem.observations, problem.structure, ALPHA, problem.fit_intercept).engine
+    obs = problem.observations
+    rows = TaskRows(obs.row, obs.y, obs.weight, obs.counts, obs.task_weights)
+    return OwnInputs(problem.features, rows, problem.structure, ALPHA, problem.fit_intercept).engine
 
 
 def kinds_of_blocks():

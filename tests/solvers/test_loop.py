@@ -18,7 +18,7 @@ from taskloom.distributed.cluster_problem import ClusterLbfgs, ClusterProblem
 from taskloom.engines.local import LocalEngine, LocalTasks
 from taskloom.solvers import ClusterNewton
 from taskloom.solvers.block_descent import _BlockRun
-from taskloom.solvers.device import EigenbasisInputs, KernelInputs, OwnInputs
+from taskloom.solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, TaskRows
 from taskloom.solvers.engine_run import RemoteFactored, solve_remote
 from taskloom.solvers.factor.lbfgs import FactorRun
 from taskloom.solvers.factor.newton import Point
@@ -71,7 +71,9 @@ class Elsewhere:
 
 def on_device(structure="trace"):
     problem = problem_of()
-    return OwnInputs(problem.features, problem.observations, structures.as_structure(structure), problem.alpha)
+    obs = problem.observations
+    rows = TaskRows(obs.row, obs.y, obs.weight, obs.counts, obs.task_weights)
+    return OwnInputs(problem.features, rows, structures.as_structure(structure), problem.alpha)
 
 
 def shared_on_device(kind):

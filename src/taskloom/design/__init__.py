@@ -2,6 +2,6 @@
 
 from .design import Design
 from .inputs import Inputs
-from .observations import Grouping, Observations, TaskBatch, batches, task_strengths
+from .observations import Grouping, Observations, TaskBatch, batches, task_strengths, tasks_by_size
 
-__all__ = ["Design", "Grouping", "Inputs", "Observations", "TaskBatch", "batches", "task_strengths"]
+__all__ = ["Design", "Grouping", "Inputs", "Observations", "TaskBatch", "batches", "task_strengths", "tasks_by_size"]

@@ -96,14 +96,19 @@ def stable_order(codes: Array, n_codes: int) -> Array:
 
 def batches(counts: Array, starts: Array, most: int | None = None) -> list[TaskBatch]:
     """Group tasks by size within a factor of two, so that at most half of a batch is padding."""
-    most = MAX_BATCH_ENTRIES if most is None else most
+    groups = tasks_by_size(counts, MAX_BATCH_ENTRIES if most is None else most)
+    return [_batch(tasks, length, counts, starts) for tasks, length in groups]
+
+
+def tasks_by_size(counts: Array, most: int) -> list[tuple[Array, int]]:
+    """Tasks of similar size with the largest size among them, in groups whose systems have about ``most`` entries."""
     level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
     out = []
     for k in np.unique(level):
         tasks = np.flatnonzero(level == k)
         length = int(counts[tasks].max())
         pieces = min(-(-len(tasks) * length * max(length, 32) // most), len(tasks))
-        out += [_batch(some, length, counts, starts) for some in np.array_split(tasks, pieces)]
+        out += [(some, length) for some in np.array_split(tasks, pieces)]
     return out
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 
-from .._array_api import card_array, double, library, namespace, place, plain, to_numpy
+from .._array_api import card_array, double, eigh, library, like, namespace, place, plain, to_numpy
 from .._component import warn
 from .._time_limit import time_limit as limited_time
 from ..design import task_strengths
 from ..engines.local import WeightSpectrum
 from ..losses import Squared, as_loss
 from ..problem.solution import Certificate, History
-from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, is_definite
+from ..solvers.device import EigenbasisInputs, KernelInputs, OwnInputs, TaskRows, is_definite
 from ..solvers.engine_run import RemoteFactored, solve_remote
 from ..structures import Structure, as_structure
 from ..structures import factored_matrix as factors
@@ -31,9 +31,9 @@ from .target_encoding import TargetScale
 from .validation import (
     InputColumns,
     TargetInfo,
+    check_observed,
     described,
     entries_by_task,
-    observations,
     read_targets,
     training_inputs,
     training_weights,
@@ -124,7 +124,8 @@ def _start(model: Any, problem: Data) -> Array | None:
 
 def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, InputColumns]:
     """Inputs on the device, and the label of each row (an array there, or on the host) where there is a task column."""
-    if library(X) in (None, "numpy"):
+    numbers = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f" and device != "cpu"
+    if library(X) in (None, "numpy") and not numbers:
         inputs, labels, columns = training_inputs(model, X)
         if issparse(inputs):
             raise ValueError("a device takes dense inputs, got a sparse X; pass X.toarray()")
@@ -145,8 +146,7 @@ def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, InputColu
 
 def _device_problem(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Data, TargetInfo]:
     """The problem in one of the shapes that a device solves."""
-    labels, task = (None, None) if labels is None else _coded(labels)
-    Y, targets = _device_targets(model, y, labels)
+    Y, targets, task = _device_targets(model, y, labels, inputs)
     n, T = int(inputs.shape[0]), len(targets.tasks_)
     if Y.shape[0] != n:
         raise ValueError(f"X has {n} rows, but y has {Y.shape[0]}")
@@ -159,7 +159,7 @@ def _device_problem(model: Any, inputs: Any, labels: Any, y: Any, sample_weight:
     if complete and alike and (factors.LARGEST_ARRAY if narrow else factors.DENSE_TASKS) >= T:
         s = np.full(n, 1 / n) if weights is None else weights[:, 0] / weights[:, 0].sum()
         c = task_strengths(entries_by_task(model.task_weight, targets.tasks_, "task_weight"), np.full(T, 1.0))
-        Y, weights_and_settings = namespace(inputs).asarray(Y, device=inputs.device), (s, c, *settings)
+        weights_and_settings = (s, c, *settings)
         if linear and inputs.shape[1] <= n:
             return EigenbasisInputs(inputs, Y, *weights_and_settings), targets
         definite = is_definite(model.kernel, model.gamma, model.degree, model.coef0)
@@ -172,22 +172,39 @@ def _device_problem(model: Any, inputs: Any, labels: Any, y: Any, sample_weight:
         )
     if not inputs.shape[1] <= WIDEST:
         raise ValueError(f"a device takes tasks of at most {WIDEST} features, got {inputs.shape[1]}")
-    # observations on the host: one number of each kind for a target is little beside the inputs
-    seen = observations(targets, to_numpy(Y), task, weights, model._labelled(targets), model.task_weight)
-    return OwnInputs(inputs, seen, *settings), targets
+    strengths = entries_by_task(model.task_weight, targets.tasks_, "task_weight")
+    observed = TaskRows.build(Y, task, T, weights, strengths)
+    check_observed(targets.tasks_, observed.counts)
+    return OwnInputs(inputs, observed, *settings), targets
 
 
-def _device_targets(model: Any, y: Any, labels: Any) -> tuple[Any, TargetInfo]:
-    """Targets as ``n x T``, where they are; NaN where unobserved."""
-    if library(y) in (None, "numpy") or labels is not None:
-        return read_targets(model, y, labels)
-    y, xp = plain(y), namespace(y)
-    if y.ndim not in (1, 2):
-        raise ValueError(f"y should be a 1d or 2d array, got shape {tuple(y.shape)}")
+def _device_targets(model: Any, y: Any, labels: Any, inputs: Any) -> tuple[Any, TargetInfo, Any]:
+    """Targets where the inputs are, their description, and the position of the task of each row, if there is a task column.
+
+    Targets are ``n x T``, or ``n x 1`` with a task column; NaN where unobserved.
+    """
+    tasks, task = (None, None) if labels is None else _coded(labels, inputs)
+    if library(y) in (None, "numpy") or library(y) != library(inputs):
+        Y, targets = read_targets(model, y, tasks)
+        return like(Y, double(inputs[:0, :])), targets, task
+    xp = namespace(inputs)
+    y = xp.asarray(plain(y), device=inputs.device)
+    if y.ndim not in (1, 2) or (tasks is not None and y.ndim == 2 and y.shape[1] != 1):
+        raise ValueError(f"y should be a 1d {'' if labels is not None else 'or 2d '}array, got shape {tuple(y.shape)}")
     Y = double(y if y.ndim == 2 else y[:, None])
     if bool(xp.any(xp.isinf(Y))):
         raise ValueError("y holds infinity")
-    return Y, TargetInfo(tasks_=column_names(y, int(Y.shape[1])), wide=y.ndim == 2)
+    wide = tasks is None and y.ndim == 2
+    return Y, TargetInfo(tasks_=column_names(y, int(Y.shape[1])) if tasks is None else tasks, wide=wide), task
+
+
+def _coded(labels: Any, inputs: Any) -> tuple[Array, Any]:
+    """The tasks in order, and the position of each label among them, where the inputs are."""
+    if library(labels) in (None, "numpy"):
+        tasks = sorted_labels(labels)
+        return tasks, namespace(inputs).asarray(code_labels(labels, tasks), device=inputs.device)
+    found, position = namespace(labels).unique_inverse(labels)
+    return to_numpy(found), namespace(labels).reshape(position, (-1,))
 
 
 # --- fitted state -------------------------------------------------------------------------------------------------------
@@ -208,9 +225,10 @@ def _fitted(
             objective = data.objective_of_dual
             found |= {"X_fit_": to_numpy(data.X), "inner_products": products}
     else:
-        coef, b, Z = data.fitted(point)
-        A = _best_structure(structure, alpha, coef)
-        found = found | {"dual": Z.T}
+        W, intercepts, Z = data.fitted(point)
+        A = _best_structure(structure, alpha, W)
+        coef, b = to_numpy(W), to_numpy(intercepts)
+        found = found | {"dual": to_numpy(Z).T}
     if certificate is not None and dtype == np.float32:
         dtype, certificate = single_or_double(objective, coef, b, certificate, data.relative, model.tol)
     found["dual_coef_" if "X_fit_" in found else "coef_"] = np.ascontiguousarray(coef, dtype=dtype)
@@ -230,24 +248,15 @@ def _fitted(
     )
 
 
-def _coded(labels) -> tuple[Array, Array]:
-    """The tasks in order, and the position of each label among them; on the device where the labels are there."""
-    if library(labels) in (None, "numpy"):
-        tasks = sorted_labels(labels)
-        return tasks, code_labels(labels, tasks)
-    tasks, position = namespace(labels).unique_inverse(labels)
-    return to_numpy(tasks), to_numpy(position).ravel()
-
-
-def _best_structure(structure: Structure, alpha: float, W: Array) -> Any:
-    """The best ``A`` for weights (``T x d``), factored where there are many tasks; only ``d x d`` is decomposed."""
+def _best_structure(structure: Structure, alpha: float, W: Any) -> Any:
+    """The best ``A`` for weights on a device (``T x d``), factored where there are many tasks; only ``d x d`` is decomposed."""
     T, d = W.shape
     if structure.known:
         return factors.diagonal(np.ones(T))
     if d >= T:
-        return structure.best_structure(alpha * (W @ W.T))
-    energy, U = np.linalg.eigh(W.T @ W)
+        return structure.best_structure(alpha * to_numpy(W @ W.T))
+    energy, U = eigh(W.T @ W)
     kept = energy > 1e-14 * max(energy[-1], np.finfo(float).tiny)
-    energy, V = energy[kept], W @ (U[:, kept] / np.sqrt(energy[kept]))
+    energy, V = energy[kept], to_numpy(W @ like(U[:, kept] / np.sqrt(energy[kept]), W))
     A = factors.by_eigen(structure.f_best(alpha * energy), V, 0.0)  # type: ignore[attr-defined]
     return A if T > factors.DENSE_TASKS else A.to_array()

@@ -182,12 +182,8 @@ def observations(
     row, column = np.nonzero(~np.isnan(Y))
     y, s = Y[row, column], None if weights is None else weights[row, column]
     task, tasks, live = column if task is None else task[row], known.tasks_, slice(None) if s is None else s > 0
-    if y.size == 0:
-        raise ValueError("y holds nothing but NaN: no task was observed")
     seen = np.bincount(task[live], minlength=len(tasks))
-    if (seen == 0).any():
-        name = tasks[int(np.argmax(seen == 0))]
-        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
+    check_observed(tasks, seen)
     positive = np.bincount(task[live], weights=y[live] > 0, minlength=len(tasks))
     one_class = labelled & ((positive == 0) | (positive == seen))
     if one_class.any():
@@ -196,6 +192,15 @@ def observations(
             "needs both (this is a classifier: fewer than 2 classes, got 1 class)"
         )
     return Observations.build(row, task, y, len(tasks), s, entries_by_task(task_weight, tasks, "task_weight"))
+
+
+def check_observed(tasks: Array, counts: Array) -> None:
+    """Raise if a task has no observation of positive weight."""
+    if not counts.any():
+        raise ValueError("y holds nothing but NaN: no task was observed")
+    if (counts == 0).any():
+        name = tasks[int(np.argmax(counts == 0))]
+        raise ValueError(f"task {shown(name)} has no observation (all NaN, or all of weight 0); leave it out")
 
 
 def training_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[InputColumns, TargetInfo, Any, Observations]:

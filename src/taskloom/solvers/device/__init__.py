@@ -7,5 +7,6 @@ Iterations run in the precision of the data, certificates in double precision.
 from .eigenbasis_inputs import EigenbasisInputs
 from .kernel_inputs import KernelInputs, accelerated_kernel, is_definite
 from .own_inputs import OwnInputs
+from .task_rows import TaskRows
 
-__all__ = ["EigenbasisInputs", "KernelInputs", "OwnInputs", "accelerated_kernel", "is_definite"]
+__all__ = ["EigenbasisInputs", "KernelInputs", "OwnInputs", "TaskRows", "accelerated_kernel", "is_definite"]

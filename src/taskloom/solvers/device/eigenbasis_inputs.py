@@ -126,11 +126,11 @@ class EigenbasisInputs(Shared):
         left = self.xp.linalg.diagonal(self.yy - 2 * (W @ self.xy) + W @ self.xx @ W.T)
         return float(self.xp.sum(self.c * (left + off**2)))
 
-    def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy arrays."""
+    def fitted(self, point: Point | None) -> tuple[Array, Array, Array]:
+        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) on the device."""
         W = self.weights(point)
         Z = 2 * (self.xy - self.xx @ W) * self.c
-        return to_numpy(W.T), to_numpy(self.y_mean - self.x_mean @ W), to_numpy(Z.T)
+        return W.T, self.y_mean - self.x_mean @ W, Z.T
 
 
 def first_kept(k: Array) -> int:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..._array_api import cast, double, eigh, inner, times, times_transposed, to_numpy
+from ..._array_api import cast, double, eigh, inner, times, times_transposed
 from ..._time_limit import check_time
-from ...design import Observations, TaskBatch, batches
+from ...design import tasks_by_size
 from ...design.task_data import Stack, TaskBlock
 from ...structures import Structure
 from ..factor.newton import Point
 from .device_problem import DeviceProblem, DualCandidate
+from .task_rows import TaskRows
 
 Array = Any
 MAX_BATCH_ENTRIES = 1 << 27  # entries in the systems of tasks that are solved together: they fill a GPU and fit in its memory
@@ -26,40 +27,41 @@ class OwnInputs(DeviceProblem):
     Parameters
     ----------
     X : array of shape (n, d), on its device
-    observations : Observations
-        Rows, tasks, targets and weights, on the host.
+    observed : TaskRows
+        Rows, targets and weights of each task, on the same device.
     structure : Structure
     alpha : float
     fit_intercept : bool
     """
 
-    def __init__(self, X: Array, observations: Observations, structure: Structure, alpha: float, fit_intercept: bool = True):
+    def __init__(self, X: Array, observed: TaskRows, structure: Structure, alpha: float, fit_intercept: bool = True):
         super().__init__(X, structure, alpha, fit_intercept)
-        self.obs, self.single = observations, X.dtype == self.xp.float32
-        self.n_tasks = observations.n_tasks
+        self.observed, self.single = observed, X.dtype == self.xp.float32
+        self.n_tasks = len(observed.counts)
         most = MAX_HOST_BATCH_ENTRIES if self.place == "cpu" else MAX_BATCH_ENTRIES
-        self.batches = batches(observations.counts, observations.starts, most)
-        self.order = np.concatenate([batch.tasks for batch in self.batches])
+        self.batches = tasks_by_size(observed.counts, most)
+        self.order = np.concatenate([tasks for tasks, _ in self.batches])
         self.data: list[TaskBlock] = []
         self.scale, means = 0.0, []
-        for batch in self.batches:
+        for tasks, length in self.batches:
             check_time()
-            inputs, y, *mean = self._centred(batch)
+            inputs, y, *mean = self._centred(tasks, length)
             self.scale += inner(y, y)
             means.append(mean)
             self.data.append(Stack.of(cast(inputs, X.dtype), cast(y, X.dtype)))
         self.x_mean, self.y_mean = (self.xp.concat(each) for each in zip(*means, strict=True))
-        off = np.finfo(float).eps * (4 + observations.counts[observations.task]) * observations.y
-        self.rounding_floor = float(observations.weight @ off**2)
+        squares = float(self.xp.sum(observed.weight * observed.y**2))
+        self.rounding_floor = squares * (np.finfo(float).eps * (4 + int(observed.counts.max()))) ** 2
 
-    def _centred(self, batch: TaskBatch) -> tuple[Array, Array, Array, Array]:
+    def _centred(self, tasks: np.ndarray, length: int) -> tuple[Array, Array, Array, Array]:
         """Inputs and targets of some tasks in double precision, times the roots of their weights, and their means."""
-        xp, rows = self.xp, self.obs.row[batch.place].ravel()
-        together = bool(np.all(np.diff(rows) == 1))  # consecutive rows: a view
-        inputs = self.X[int(rows[0]) : int(rows[-1]) + 1, :] if together else xp.take(self.X, self._on_device(rows), axis=0)
-        inputs = double(xp.reshape(inputs, (*batch.place.shape, self.X.shape[1])))
-        v = self._on_device(self.obs.weight[batch.place] * batch.mask)
-        y, root = self._on_device(self.obs.y[batch.place]), xp.sqrt(v)
+        xp = self.xp
+        place, y, v = self.observed.padded(tasks, length)
+        rows = xp.reshape(place, (-1,))
+        together = bool(xp.all(rows[1:] - rows[:-1] == 1))  # consecutive rows: a view
+        inputs = self.X[int(rows[0]) : int(rows[-1]) + 1, :] if together else xp.take(self.X, rows, axis=0)
+        inputs = double(xp.reshape(inputs, (*place.shape, self.X.shape[1])))
+        root = xp.sqrt(v)
         share = v / xp.sum(v, axis=1)[:, None] * (1.0 if self.fit_intercept else 0.0)
         x_mean, y_mean = times_transposed(inputs, share), xp.sum(share * y, axis=1)
         return root[:, :, None] * (inputs - x_mean[:, None, :]), root * (y - y_mean[:, None]), x_mean, y_mean
@@ -71,7 +73,7 @@ class OwnInputs(DeviceProblem):
         """The inputs, targets and residuals of each block, in double precision."""
         first = 0
         for batch, block in zip(self.batches, self.data, strict=True):
-            inputs, y = self._centred(batch)[:2] if self.single else (block.X, block.y)  # type: ignore[attr-defined]
+            inputs, y = self._centred(*batch)[:2] if self.single else (block.X, block.y)  # type: ignore[attr-defined]
             yield inputs, y, y - times(inputs, W[first : first + y.shape[0], :])
             first += y.shape[0]
 
@@ -82,9 +84,9 @@ class OwnInputs(DeviceProblem):
         return double(point.tasks.B) @ double(point.Q).T
 
     def loss_of(self, W: Array, b: Array) -> float:
-        order, starts = self._on_device(self.order), self.obs.starts[:-1]
+        order = self._on_device(self.order)
         W, b = self.xp.take(W, order, axis=0), self.xp.take(b, order, axis=0)
-        size = self._on_device(np.add.reduceat(self.obs.weight, starts)[self.order])
+        size = self._on_device(self.observed.strengths[self.order])
         off = self.y_mean - self.xp.sum(self.x_mean * W, axis=1) - b  # of the mean: 0 unless intercepts were rounded
         return inner(size * off, off) + sum(inner(left, left) for _, _, left in self._residuals(W))
 
@@ -102,9 +104,13 @@ class OwnInputs(DeviceProblem):
     def to_inner(self, coef: np.ndarray) -> Array:
         return cast(self._on_device(coef[self.order]), self.X.dtype)
 
-    def fitted(self, point: Point | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) as NumPy arrays, in the order of the tasks."""
-        W, back = self.weights(point), np.argsort(self.order)
+    def fitted(self, point: Point | None) -> tuple[Array, Array, Array]:
+        """Weights (``T x d``), intercepts and ``Z'`` (``T x d``) on the device, in the order of the tasks."""
+        W = self.weights(point)
         b = self.y_mean - self.xp.sum(self.x_mean * W, axis=1)
         Z = self.xp.concat([2 * times_transposed(inputs, left) for inputs, _, left in self._residuals(W)])
-        return tuple(to_numpy(each)[back] for each in (W, b, Z))
+        if np.all(np.diff(self.order) > 0):  # the blocks are in the order of the tasks
+            return W, b, Z
+        back = self._on_device(np.argsort(self.order))
+        W, b, Z = (self.xp.take(each, back, axis=0) for each in (W, b, Z))
+        return W, b, Z
