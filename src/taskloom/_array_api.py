@@ -60,7 +60,13 @@ def to_numpy(array: Any) -> Any:
     if name == "cupy":
         return array.get()
     if name == "torch":
-        return array.detach().cpu().numpy()
+        array = array.detach()
+        if not on_card(array):
+            return array.numpy()
+        dtype = str(array.dtype).removeprefix("torch.")
+        out = np.empty(tuple(array.shape), dtype)  # NumPy's memory comes in large pages: a third of the time of a copy
+        import_module("torch").from_numpy(out).copy_(array)
+        return out
     return np.asarray(array) if name == "array_api_strict" else array
 
 

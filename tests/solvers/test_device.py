@@ -308,14 +308,16 @@ def test_directions_are_orthonormal_and_are_kept_when_more_are_asked_for(growing
     X, Y = wide(n=150, d=3, T=4)
     MultiTaskRegressor("trace", kernel="rbf", gamma=0.5, alpha=0.003, tol=1e-7, device="cpu").fit(X, Y)
     inputs = growing[0]
+    K = inputs._centred()
+    assert np.allclose(inputs._times(inputs.Y), K @ inputs.Y, atol=1e-14)  # which takes no centred matrix
     block = inputs.data[0]
-    assert np.allclose(block.S.T @ inputs.K @ block.S, np.eye(block.d.size), atol=1e-10)
-    assert np.allclose(inputs.P, inputs.K @ block.S, atol=1e-10)
+    assert np.allclose(block.S.T @ K @ block.S, np.eye(block.d.size), atol=1e-10)
+    assert np.allclose(inputs.P, K @ block.S, atol=1e-10)
     assert np.allclose(inputs.P.T @ inputs.P, np.diag(block.d**2), atol=1e-10 * float(block.d.max()) ** 2)
     assert 0 < block.slack < 1e-11
     point = Point(inputs.engine.eliminate(np.eye(4)), np.eye(4), 0.003)
     W = point.tasks.weights()
-    exact = 0.003 * np.trace(W.T @ block.S.T @ inputs.K @ block.S @ W) + 4  # at the structure of the point, the unit matrix
+    exact = 0.003 * np.trace(W.T @ block.S.T @ K @ block.S @ W) + 4  # at the structure of the point, the unit matrix
     assert exact <= inputs.terms(point)[1] <= exact * (1 + 1e-9)
     C, before = inputs.coefficients(point)[0], block.d.size
     start = inputs.enlarged(point, 1e-12, moved=True, stalled=False)
@@ -323,7 +325,7 @@ def test_directions_are_orthonormal_and_are_kept_when_more_are_asked_for(growing
     assert np.allclose(inputs.data[0].S @ start, C, atol=1e-8 * np.abs(C).max())
     whole = inputs.enlarged(point, 1e-12, moved=True, stalled=True)
     assert inputs.whole
-    assert np.allclose(inputs.K @ (inputs.S @ whole), inputs.K @ C, atol=1e-8)
+    assert np.allclose(K @ (inputs.S @ whole), K @ C, atol=1e-8)
     assert inputs.enlarged(point, 1e-12, moved=False, stalled=True) is None
 
 

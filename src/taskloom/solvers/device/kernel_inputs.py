@@ -68,22 +68,25 @@ class KernelInputs(Shared):
             inputs = inputs - self.x_mean
         self.single = X.dtype == xp.float32
         self.K = self.kernel(inputs, inputs)
-        check_finite(xp.all(xp.isfinite(self.K)))
-        if self.fit_intercept:
-            self.k_mean = self.s @ self.K
-            self.K -= self.k_mean[:, None]
-            self.K -= (self.k_mean - float(self.s @ self.k_mean))[None, :]
+        self.k_mean = self.s @ self.K
+        check_finite(xp.all(xp.isfinite(self.k_mean)))  # a mean of finite numbers is finite, and of no others
         self.row_root = xp.sqrt(self.s)[:, None]
-        self.K *= self.row_root
-        self.K *= self.row_root.T
         self.Y = self.row_root * (Y - self.y_mean)
         self.scale = inner(self.Y**2, xp.ones_like(self.Y) * self.c)
-        self.light = cast(self.K, X.dtype)  # for directions, in the precision of the inputs
+        self.light = self._centred() if self.single else None  # for directions, in the precision of the inputs
         self.S = self.P = cast(self.Y[:, :0], X.dtype)  # no direction yet
         n, T = self.Y.shape
         self.whole = not (self.definite and n >= max(GROWING, PER_TASK * T) and self._grow(self._gradients(self.Y)))
         if self.whole:
             self._take_all()
+
+    def _times(self, C: Array) -> Array:
+        """The product of ``_centred`` with ``C``, in double precision; centring products takes no pass over the matrix."""
+        C = self.row_root * C
+        if not self.fit_intercept:
+            return self.row_root * (self.K @ C)
+        product = self.K @ (C - self.s[:, None] * self.xp.sum(C, axis=0))
+        return self.row_root * (product - self.s @ product)
 
     def _gradients(self, left: Array) -> Array:
         """``G`` of the residuals, the coefficients of ``Z = Phi'G``."""
@@ -96,13 +99,21 @@ class KernelInputs(Shared):
 
     def _take_all(self) -> None:
         """Use all directions: the eigenvectors of the kernel matrix."""
-        k, U = self.xp.linalg.eigh(self.light)
+        k, U = self.xp.linalg.eigh(self._centred() if self.light is None else self.light)
         check_definite(float(k[0]), float(k[-1]), max(1e-7, U.shape[0] * float(self.xp.finfo(k.dtype).eps)))
         first = first_kept(k)
         d = self.xp.sqrt(k[first:])
         self.S = U[:, first:] / d
         self.P = self.S[:, :0]  # not stored: it is ``S d^2``
         self._set(self.S, d, d[:, None] ** 2 * (self.S.T @ cast(self.Y, d.dtype)))
+
+    def _centred(self) -> Array:
+        """The kernel matrix of the centred features, times the roots of the weights on both sides."""
+        K = self.K
+        if self.fit_intercept:
+            K = K - self.k_mean[:, None]
+            K -= (self.k_mean - float(self.s @ self.k_mean))[None, :]
+        return cast(self.row_root * K * self.row_root.T, self.X.dtype)
 
     # --- few directions -----------------------------------------------------------------------------------------------
 
@@ -137,7 +148,7 @@ class KernelInputs(Shared):
         """Orthonormal directions that span the part of ``block`` outside the span of ``S``, and the kernel times these."""
         for again in (False, True):  # orthogonalise twice
             block = block - S @ (P.T @ block)
-            product = self.light @ block
+            product = self._times(block) if self.light is None else self.light @ block
             product = product - P @ (S.T @ product)
             if block.shape[1] == 0:
                 break
@@ -186,8 +197,10 @@ class KernelInputs(Shared):
 
     def coefficients(self, point: Point | None) -> tuple[Array, Array]:
         """Coefficients ``C`` of the centred, weighted features (``n x T``), and ``KC``."""
-        C = 0.0 * self.Y if point is None else double(point.tasks.parts[0].block.S @ point.tasks.weights())
-        return C, self.K @ C
+        if point is None:
+            return 0.0 * self.Y, 0.0 * self.Y
+        C = double(point.tasks.parts[0].block.S @ point.tasks.weights())
+        return C, self._times(C)
 
     def terms(self, point: Point | None) -> tuple[float, float, list[DualCandidate]]:
         C, values = self.coefficients(point)
@@ -197,7 +210,7 @@ class KernelInputs(Shared):
             penalty = self._penalty(C.T @ values)
         elif point is not None:
             penalty = point.penalty + point.tasks.parts[0].block.slack * self.alpha * point.tasks.squared_norm
-        correlation = 4 * self.c[:, None] * (left.T @ (self.K @ left)) * self.c
+        correlation = 4 * self.c[:, None] * (left.T @ self._times(left)) * self.c
         return self._prove(left.T @ left, left.T @ self.Y, correlation, penalty)
 
     def _penalty(self, products: Array) -> float:
@@ -259,14 +272,12 @@ def accelerated_kernel(kernel: str, gamma: float | None, degree: float, coef0: f
         return ((1 / X.shape[1] if gamma is None else gamma) * (X @ Z.T) + coef0) ** degree
 
     def rbf(X: Array, Z: Array) -> Array:
-        xp = namespace(X)
-        distances = X @ Z.T
-        distances *= -2
-        distances += xp.sum(X * X, axis=1)[:, None]
-        distances += xp.sum(Z * Z, axis=1)[None, :]
-        distances = xp.where(distances > 0, distances, xp.zeros_like(distances[:1, :1]))
-        distances *= -(1 / X.shape[1] if gamma is None else gamma)
-        return xp.exp(distances)
+        xp, width = namespace(X), 1 / X.shape[1] if gamma is None else gamma
+        x, z = (width * xp.sum(each * each, axis=1)[:, None] for each in (X, Z))
+        # One product: each pass over the matrix is a large part of the time of a fit.
+        exponent = xp.concat([2 * width * X, x, -xp.ones_like(x)], axis=1) @ xp.concat([Z, -xp.ones_like(z), z], axis=1).T
+        beyond = exponent > 0 if width >= 0 else exponent < 0  # by rounding: distances are not negative
+        return xp.exp(xp.where(beyond, xp.zeros_like(exponent[:1, :1]), exponent))
 
     return {"linear": products, "poly": polynomial, "polynomial": polynomial, "rbf": rbf}.get(kernel)
 
