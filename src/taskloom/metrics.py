@@ -128,11 +128,15 @@ class TaskScores:
     def _sum(self, values: Array) -> Array:
         return np.bincount(self.task, values, len(self.names))
 
-    def __call__(self, z: Array, variance: dict[Any, float] | None = None) -> dict[Any, float]:
-        """By task; tasks without an observation are left out.
+    def __call__(self, z: Array) -> dict[Any, float]:
+        """By task; tasks without an observation are left out."""
+        return {name: score for name, score, n in zip(self.names, self.of(z).tolist(), self.size, strict=True) if n > 0}
 
-        With ``variance`` (by task) this is the pooled-variance R2 (``scoring="steady"``): errors are divided by the variance of
-        all targets of the task, not by that of the few in this fold, which may be small by chance.
+    def of(self, z: Array, variance: Array | None = None) -> Array:
+        """In the order of the tasks; NaN for those without an observation.
+
+        With ``variance`` (of each task) this is the pooled-variance R2 (``scoring="steady"``): errors are divided by the
+        variance of all targets of the task, not by that of the few in this fold, which may be small by chance.
         """
         residual = self._sum(self.w * (self.y - z) ** 2)
         correct = self._sum(self.w * (np.where(z > 0, 1.0, -1.0) == self.y))
@@ -140,15 +144,14 @@ class TaskScores:
             explained = np.where(self.flat, np.where(residual == 0, 1.0, 0.0), 1 - residual / self.squares)
             explained[self.size < 2] = np.nan
             if variance is not None:
-                explained = 1 - residual / (self.total * np.array([variance.get(name, np.nan) for name in self.names]))
+                explained = 1 - residual / (self.total * variance)
                 explained[~np.isfinite(explained)] = np.nan
-            scores = np.where(self.labelled, correct / self.total, explained)
-        return {name: float(score) for name, score, size in zip(self.names, scores, self.size, strict=True) if size > 0}
+            return np.where(self.size > 0, np.where(self.labelled, correct / self.total, explained), np.nan)
 
 
-def mean_score(scores: dict[Any, float]) -> float:
+def mean_score(scores: dict[Any, float] | Array) -> float:
     """The mean over the tasks that have a score."""
-    values = np.array(list(scores.values()))
+    values = np.array(list(scores.values())) if isinstance(scores, dict) else scores
     return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
 
 

@@ -252,7 +252,7 @@ def _best_structure(structure: Structure, alpha: float, W: Any) -> Any:
     """The best ``A`` for weights on a device (``T x d``), factored where there are many tasks; only ``d x d`` is decomposed."""
     T, d = W.shape
     if structure.known:
-        return factors.diagonal(np.ones(T))
+        return factors.returned(factors.diagonal(np.ones(T)))
     if d >= T:
         return structure.best_structure(alpha * to_numpy(W @ W.T))
     energy, U = eigh(W.T @ W)

@@ -101,7 +101,7 @@ def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool =
 
 def tasks_under(structure: Structure, W: Array, D: Array) -> Any:
     """The task matrix that goes with ``D`` on the features: the identity if ``D`` is known, for then nothing relates tasks."""
-    return Independent().final_structure(W)[0] if structure.known else implied_tasks(W, D)
+    return factors.returned(Independent().final_structure(W)[0]) if structure.known else implied_tasks(W, D)
 
 
 def in_precision(A: Any, dtype: Any) -> Any:

@@ -74,7 +74,8 @@ class FoldScorer:
     """Scores decision values of the same rows, for one alpha after the other."""
 
     def __init__(self, cv_data: CVData, data: Prepared | PreparedSum, X: Any, y: Any, weight: Array | None):
-        self.model, self.scoring, self.variance = cv_data.estimator, cv_data.scoring, cv_data.variance
+        self.model, self.scoring = cv_data.estimator, cv_data.scoring
+        self.variance: Array | None = None
         self.explained = None if self.scoring is not None else cv_data.explained
         self.data, self.X, self.y, self.weight = data, X, y, weight
         own = self.scoring is None or (isinstance(self.scoring, str) and self.scoring == "steady")
@@ -82,14 +83,17 @@ class FoldScorer:
         self.quick = None
         if not data.targets.one_vs_rest:
             self.quick, self.seen = self.model._task_scores(data.targets, X, y, weight)
+            if cv_data.variance is not None:
+                self.variance = np.array([cv_data.variance.get(name, np.nan) for name in self.quick.names])
+        self.tasks = [0] if self.quick is None else self.quick.names
 
-    def __call__(self, values: Array) -> tuple[float, dict[Any, float]]:
+    def __call__(self, values: Array) -> tuple[float, Array]:
         """The score, and that of each task relative to the variance of its targets over all data."""
         if self.quick is not None:
-            by_task = self.quick(values[self.seen])
-            steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
+            by_task = self.quick.of(values[self.seen])
+            steady = by_task if self.variance is None else self.quick.of(values[self.seen], self.variance)
         else:
-            by_task = steady = self._with_values(values).score_per_task(self.X, self.y, self.weight)
+            by_task = steady = np.array(list(self._with_values(values).score_per_task(self.X, self.y, self.weight).values()))
         if self.explained is not None and self.quick is not None:
             return self.explained(self.quick, values[self.seen]), steady
         if self.scorer is None:
@@ -134,7 +138,7 @@ def _run_fold(cv_data: CVData, candidates: list[Candidate], split: Split) -> lis
         began = time.perf_counter()
         solutions = solve_path(cv_data.estimator, fold.under(candidate.structure), candidate.alphas)
         seconds = time.perf_counter() - began
-        results.append(FoldResult.of(map(scorer, map(fold.values, solutions)), seconds, solutions))
+        results.append(FoldResult.of(map(scorer, map(fold.values, solutions)), scorer.tasks, seconds, solutions))
     return results
 
 
@@ -220,7 +224,7 @@ def _leave_one_out(cv_data: CVData, data: Prepared, candidates: list[Candidate])
         if found is None:
             found = _leave_one_out_by_refitting(cv_data, data, candidate)
         by_row = [seen.scatter(z, n_rows) if wide else np.bincount(seen.row, z, n_rows) for z in found]
-        candidate.folds = [FoldResult.of(map(scorer, by_row), time.perf_counter() - began)]
+        candidate.folds = [FoldResult.of(map(scorer, by_row), scorer.tasks, time.perf_counter() - began)]
 
 
 def _leave_one_out_by_refitting(cv_data: CVData, data: Prepared, candidate: Candidate) -> Array:

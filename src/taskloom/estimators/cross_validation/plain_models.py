@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from ...solvers import solve
+from ...structures import Independent
 from ...tables.layout import shown
 from ..base import MultiTaskEstimator
 from ..callbacks import Watch
@@ -15,7 +17,7 @@ from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared
 from ..state_of_fit import fitted_state
 from ..target_encoding import objects
-from .folds_fit import CVData, single_task_candidate
+from .folds_fit import N_SINGLE_TASK_ALPHAS, CVData, single_task_candidate
 from .results import Candidate, SearchResult, transfer_table
 
 Array = np.ndarray
@@ -44,7 +46,18 @@ class PlainModels:
             )
         data = model._prepare(cv_data.X, cv_data.y, cv_data.sample_weight)
         candidates = [Candidate(structure, search._alphas(model._under(structure, data))) for structure in structures]
-        return cls(model, cv_data, data, candidates, single_task_candidate(model, data))
+        fine = isinstance(search.alphas, Integral) and int(search.alphas) >= N_SINGLE_TASK_ALPHAS
+        alone = [each for each in candidates if fine and isinstance(each.structure, Independent)]
+        return cls(model, cv_data, data, candidates, alone[0] if alone else single_task_candidate(model, data))
+
+    @property
+    def all_candidates(self) -> list[Candidate]:
+        """With the single-task models, which may be among the candidates."""
+        return list(dict.fromkeys([*self.candidates, self.single_task]))
+
+    def only_to_compare(self) -> PlainModels:
+        """The single-task models alone."""
+        return replace(self, candidates=[], single_task=single_task_candidate(self.model, self.data))
 
     @property
     def tasks(self) -> list[Any]:

@@ -21,15 +21,26 @@ class FoldResult:
     """Results of one fold for one candidate; every list has one entry for each setting (an alpha, or alpha and weights)."""
 
     scores: Array
-    by_task: list[dict[Any, float]]
+    by_task: Array  # n_settings x n_tasks; NaN where a task has none
+    tasks: list[Any]
     seconds: Array
     solutions: list[Solution]
 
     @classmethod
-    def of(cls, scored: Iterable[tuple[float, dict]], seconds: float, solutions: Sequence[Solution] = ()) -> FoldResult:
+    def of(
+        cls, scored: Iterable[tuple[float, Array]], tasks: list[Any], seconds: float, solutions: Sequence[Solution] = ()
+    ) -> FoldResult:
         """From the scores at each alpha; solutions are kept without weights and dual point, which are as large as the data."""
         scores, by_task = zip(*scored, strict=True)
-        return cls(np.array(scores), list(by_task), np.full(len(scores), seconds / len(scores)), list(map(slim, solutions)))
+        each = np.full(len(scores), seconds / len(scores))
+        return cls(np.array(scores), np.array(by_task), tasks, each, list(map(slim, solutions)))
+
+    def of_tasks(self, k: int, tasks: list[Any]) -> Array:
+        """The scores of these tasks at a setting; NaN for tasks that the fold does not test."""
+        if self.tasks == tasks:
+            return self.by_task[k]
+        held = dict(zip(self.tasks, self.by_task[k].tolist(), strict=True))
+        return np.array([held.get(name, np.nan) for name in tasks])
 
 
 def slim(solution: Solution) -> Solution:
@@ -73,7 +84,7 @@ class Candidate:
 
     def task_scores(self, k: int, tasks: list[Any]) -> Array:
         """``n_folds x n_tasks`` at alpha ``k``; NaN where a fold does not test a task."""
-        return np.array([[fold.by_task[k].get(name, np.nan) for name in tasks] for fold in self.folds])
+        return np.array([fold.of_tasks(k, tasks) for fold in self.folds])
 
     def over_folds(self, read: Callable[[Solution], Any]) -> Array:
         """A function of every solution (``n_folds x n_alphas x ...``); leave-one-out in closed form has none."""
@@ -154,10 +165,10 @@ def path_table(candidate: Candidate) -> dict[str, Array]:
     if not any(fold.solutions for fold in candidate.folds):
         return path
     path["n_iter"] = candidate.over_folds(lambda solution: solution.n_iter).mean(axis=0)[some]
-    A = candidate.folds[0].solutions[0].A
+    A = candidate.folds[0].solutions[0].structure
     if isinstance(A, FactoredStructure) or A.ndim == 2:  # one structure, not those of a sum
-        widest = max((len(solution.A) for fold in candidate.folds for solution in fold.solutions), default=0)
-        spectra = candidate.over_folds(lambda solution: _spectrum(solution.A, widest))
+        widest = max((len(solution.structure) for fold in candidate.folds for solution in fold.solutions), default=0)
+        spectra = candidate.over_folds(lambda solution: _spectrum(solution.structure, widest))
         path["spectrum"] = np.nanmean(spectra, axis=0)
     return path
 

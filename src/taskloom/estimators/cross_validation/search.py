@@ -139,7 +139,7 @@ class CrossValidated(MultiTaskEstimator):
                 raise
             return None
         if not (sums is None or (isinstance(self.common, str) and self.common == "auto")):
-            plain.candidates.clear()
+            return plain.only_to_compare()
         return plain
 
     def _cross_validate(self, plain: PlainModels | None, sums: SumModels | None, watch: Watch | None) -> tuple[int, int]:
@@ -158,7 +158,7 @@ class CrossValidated(MultiTaskEstimator):
             if plain is not None:
                 plain.cv_data.folds, plain.cv_data.explained = folds, sums.cv_data.explained
         if plain is not None:
-            done = cross_validate(plain.cv_data, plain.data, [*plain.candidates, plain.single_task], report)
+            done = cross_validate(plain.cv_data, plain.data, plain.all_candidates, report)
         if sums is not None and done[0] == done[1]:
             sums.search(lambda: watch is not None and watch.part("setting").end())
         if watch is not None:

@@ -60,7 +60,7 @@ class Scored:
     """One setting in one fold."""
 
     score: float
-    by_task: dict[Any, float]
+    by_task: Array
     seconds: float
     solution: Solution
 
@@ -73,7 +73,7 @@ class Scored:
         if solution.certificate.status == "interrupted":
             raise KeyboardInterrupt
         score, by_task = fold.scorer(data.values(problem, solution, fold.rows))
-        return cls(score, by_task, time.perf_counter() - began, replace(slim(solution), A=np.zeros(0), terms=None))
+        return cls(score, by_task, time.perf_counter() - began, replace(slim(solution), structure=np.zeros(0), terms=None))
 
 
 @dataclass(eq=False)
@@ -199,9 +199,10 @@ class SumSearch:
         points = sorted(self.found, key=lambda point: -point[0])
         settings = [self.setting(point) for point in points]
         candidate.alphas, candidate.weights = np.array([alpha for alpha, _ in settings]), [weights for _, weights in settings]
-        for one in zip(*(self.found[point] for point in points), strict=True):
+        for fold, one in zip(self.folds, zip(*(self.found[point] for point in points), strict=True), strict=True):
             scores, seconds = np.array([each.score for each in one]), np.array([each.seconds for each in one])
-            candidate.folds.append(FoldResult(scores, [each.by_task for each in one], seconds, [each.solution for each in one]))
+            by_task, solutions = np.array([each.by_task for each in one]), [each.solution for each in one]
+            candidate.folds.append(FoldResult(scores, by_task, fold.scorer.tasks, seconds, solutions))
         short = [each.solution.certificate for tried in self.found.values() for each in tried]
         short = [certificate for certificate in short if certificate.relative_gap > WORTH_A_WARNING]
         if short:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...structures import as_structure
+from ...structures.factored_matrix import returned
 from ...structures.term_stack import TermStack
 from ...structures.terms import FeatureMatrix, TaskMatrix
 from ...tables.layout import as_table, code_labels
@@ -125,7 +126,7 @@ class PreparedCommon(PreparedSum):
             return A
         if isinstance(variable, FeatureMatrix) and structure.on_features:
             return tasks_under(structure, W, A)
-        return structure.final_structure(np.sqrt(problem.alpha) * W)[0]
+        return returned(structure.final_structure(np.sqrt(problem.alpha) * W)[0])
 
     def new_rows(self, model: Any, X: Any) -> tuple[Array, Array, Array | None]:
         inputs, labels = new_inputs(model, X)
