@@ -295,3 +295,18 @@ def test_leave_one_out_sees_weights_in_any_units():
     seen = Observations.from_wide(Y, weight, task_weight=np.full(3, 1e-7))
     problem = Problem(X, seen, "squared", structures.Independent(), 1e-8)
     assert leave_one_out(problem, [1e-8], rows=True, by_size=False) is None
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize(
+    "structure", [structures.Trace(), structures.Independent(), structures.Fixed(np.diag([1.0, 2.0, 0.5]))]
+)
+def test_deviations_of_one_task_a_row_are_those_of_all_tasks(structure, joint):
+    inputs, targets = stack([X[:5], X[3:12], X[11:]], [Y[:5, 0], Y[3:12, 1], Y[11:, 2]])
+    model = MultiTaskRegressor(structure, alpha=0.01, task_column=-1).fit(inputs, targets)
+    problem, training = model._state.training.problem(), model._state.training
+    each = posterior.Posterior(problem, training.W, training.b, training.A, joint=joint)
+    size, task = np.square(NEW).sum(axis=1), np.array([2, 0, 1, 1, 0, 2, 1])
+    phi = training.features.project(NEW)
+    own = each.deviation(phi, size, task)
+    assert np.allclose(own, each.deviation(phi, size)[np.arange(len(task)), task], rtol=1e-12)
