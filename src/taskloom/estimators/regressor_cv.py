@@ -123,7 +123,7 @@ feature_names_in_
         unseen: Unseen = "auto",
         standardize_targets: bool = False,
         noise: float | None = None,
-        gamma: float | None = None,
+        gamma: float | Literal["scale", "median"] | None = None,
         degree: float = 3,
         coef0: float = 1,
         approximation: Any = None,

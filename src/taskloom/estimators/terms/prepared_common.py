@@ -102,7 +102,9 @@ class PreparedCommon(PreparedSum):
         part = replace(self.part, common_weights=shared, own_weights=own, intercept=float(b[0]))
         total = part.coef()
         if total is None:
-            return {"common_part": part, "intercept_": np.full(len(self.targets.tasks_), part.intercept)}
+            words = [part.own.kernel, part.common.kernel] if isinstance(self.model.gamma, str) else []
+            gamma = next((each.parameters["gamma"] for each in words if each is not None), None)
+            return {"common_part": part, "intercept_": np.full(len(self.targets.tasks_), part.intercept), "gamma_": gamma}
         coef, intercept = (in_precision(each, self.dtype) for each in total)
         return {"common_part": part, "coef_": coef, "intercept_": intercept}
 
