@@ -93,15 +93,15 @@ def by_auc() -> Measured:
 
 
 def new_task() -> Measured:
-    X, y = panel(60, 40, 20)
-    model = MultiTaskRegressor(alpha=0.01, task_column=COLUMN)
+    X, y = panel(200, 30, 50, 2.0)
+    model = MultiTaskRegressor(alpha=0.1, task_column=COLUMN)
     refit, _ = cpu(lambda: model.fit(X, y), 5)
-    mine = X[:40, 1:]
+    mine = X[:30, 1:]
 
     def add() -> None:
         for k in range(20):
             model._state = state
-            model.add_task(mine, y[:40], 1000 + k)
+            model.add_task(mine, y[:30], 1000 + k)
 
     state = model._state
     seconds, _ = cpu(add, 3)
@@ -136,7 +136,7 @@ ROWS = [
     Row('`cv="loo"`, `Independent`, own inputs, 2000 groups', "over 60 s", "5 fits", lambda: leave_one_out(2000)),
     Row("search over 4999 tasks x 25 rows, 9 inputs, 12 alphas x 3 folds", "121 s", "40 s", over_imports),
     Row("AUC scorer in a search", "7 times the search by accuracy", "1.5 times", by_auc),
-    Row("search, own inputs, 60 tasks x 40", "56 fits", FITS, lambda: beside_fits(*panel(60, 40, 20), 40, 10)),
+    Row("search, own inputs, 60 tasks x 40", "56 fits", FITS, lambda: beside_fits(*panel(60, 40, 50, 2.0), 40, 10)),
     Row("`add_task`", "2.5 % of a refit", "1 %", new_task),
     Row('`return_std="joint"`, 2400 rows', "3.4 s", "2 times `True`", lambda: deviations(2400, 40)),
 ]
