@@ -174,7 +174,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """The kernel; where ``gamma`` is a word, with the number that follows from the inputs of the fit."""
         from_inputs = isinstance(self.gamma, str) and inputs is not None
         gamma = resolved_gamma(self.gamma, inputs) if from_inputs else self.gamma
-        return Kernel(self.kernel, gamma, self.degree, self.coef0, from_inputs)
+        return Kernel("linear" if self.kernel is None else self.kernel, gamma, self.degree, self.coef0, from_inputs)
 
     def _pose(self, columns, targets, inputs, observations, features: Features | None = None) -> Prepared:
         """The problem of these observations; with the features of the kernel on the inputs, unless others are given."""
@@ -537,7 +537,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.multi_output = self.task_column is None
-        kernels = self.kernel if isinstance(self.kernel, (list, tuple)) else [self.kernel]
+        kernels = self.kernel if isinstance(self.kernel, (list, tuple)) else ["linear" if self.kernel is None else self.kernel]
         named = all(isinstance(kernel, str) for kernel in kernels)
         tags.input_tags.pairwise = named and list(kernels) == ["precomputed"]
         tags.input_tags.sparse = named and set(kernels) <= _TAKE_SPARSE

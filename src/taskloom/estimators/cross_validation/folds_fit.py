@@ -171,7 +171,8 @@ class Fold:
 
 def single_task_candidate(model: MultiTaskEstimator, data: Prepared) -> Candidate:
     """Single-task models, to compare with."""
-    return Candidate(Independent(), strength_grid(model._under(Independent(), data), N_SINGLE_TASK_ALPHAS))
+    alphas = strength_grid(model._under(Independent(), data), N_SINGLE_TASK_ALPHAS)
+    return Candidate(Independent(), alphas, may_extend=True, may_strengthen=True)
 
 
 def variance_by_task(seen: Observations, tasks: Array, std: Array) -> dict[Any, float]:
@@ -190,7 +191,7 @@ def cross_validate(
         return n_rows, n_rows
     cv_data.variance = variance_by_task(seen, tasks, data.scale.std)
     labelled = model._labelled(data.targets)
-    folds = make_folds(cv_data, seen, n_rows, labelled) if cv_data.folds is None else cv_data.folds
+    folds = cv_data.folds = make_folds(cv_data, seen, n_rows, labelled) if cv_data.folds is None else cv_data.folds
     if model.unseen != "mean" or model.task_column is None:
         check_folds(folds, seen, n_rows, tasks, labelled)
     runs = Parallel(n_jobs=cv_data.n_jobs, prefer="threads", return_as="generator")(

@@ -45,8 +45,14 @@ class PlainModels:
                 'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5'
             )
         data = model._prepare(cv_data.X, cv_data.y, cv_data.sample_weight)
-        candidates = [Candidate(structure, search._alphas(model._under(structure, data))) for structure in structures]
-        fine = isinstance(search.alphas, Integral) and int(search.alphas) >= N_SINGLE_TASK_ALPHAS
+        ours = isinstance(search.alphas, Integral)
+        candidates = [
+            Candidate(
+                structure, search._alphas(model._under(structure, data)), may_extend=ours, may_strengthen=known(structure)
+            )
+            for structure in structures
+        ]
+        fine = ours and int(search.alphas) >= N_SINGLE_TASK_ALPHAS
         alone = [each for each in candidates if fine and isinstance(each.structure, Independent)]
         return cls(model, cv_data, data, candidates, alone[0] if alone else single_task_candidate(model, data))
 
@@ -98,6 +104,11 @@ class PlainModels:
         # contributions are those of the joint weights; the joint posterior does not describe these tasks
         state = replace(noted(state, note), stored_contributions=state.contributions, training=None, **found)
         return state, replace(search, transfer_=transfer | {"model": np.where(mine, "alone", "together").astype(object)})
+
+
+def known(structure: Any) -> bool:
+    """Whether no structure is learned, so that weights vanish at no alpha."""
+    return all(each.known for each in structure) if isinstance(structure, list) else structure.known
 
 
 def noted(state: FittedState, note: str) -> FittedState:

@@ -12,8 +12,10 @@ import numpy as np
 from ...problem.solution import Solution
 from ...structures.factored_matrix import FactoredStructure
 from ..target_encoding import objects
+from .kernel_candidates import KernelCandidate
 
 Array = np.ndarray
+LEAST_TO_EXTEND = 5  # values of alpha: a grid of fewer says what to compare, not where to begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,12 @@ class FoldResult:
         each = np.full(len(scores), seconds / len(scores))
         return cls(np.array(scores), np.array(by_task), tasks, each, list(map(slim, solutions)))
 
+    def followed_by(self, other: FoldResult) -> FoldResult:
+        """With the settings of another result of the same fold."""
+        scores, by_task = np.concatenate([self.scores, other.scores]), np.concatenate([self.by_task, other.by_task])
+        seconds = np.concatenate([self.seconds, other.seconds])
+        return replace(self, scores=scores, by_task=by_task, seconds=seconds, solutions=self.solutions + other.solutions)
+
     def of_tasks(self, k: int, tasks: list[Any]) -> Array:
         """The scores of these tasks at a setting; NaN for tasks that the fold does not test."""
         if self.tasks == tasks:
@@ -55,10 +63,36 @@ class Candidate:
     structure: Any
     alphas: Array
     folds: list[FoldResult] = field(default_factory=list)
+    kernel: KernelCandidate | None = None  # where several are compared
+    may_extend: bool = False  # the grid of alpha is ours
+    may_strengthen: bool = False  # weights do not vanish at its first alpha
+
+    @property
+    def kernel_params(self) -> dict[str, Any]:
+        return {} if self.kernel is None else self.kernel.parameters
 
     def params(self, k: int) -> dict[str, Any]:
         """The parameters of the plain estimator for a setting."""
-        return {"structure": self.structure, "alpha": float(self.alphas[k])}
+        return {"structure": self.structure, "alpha": float(self.alphas[k])} | self.kernel_params
+
+    def beyond(self) -> Candidate | None:
+        """The same with a grid that goes on where the best alpha is at an end of it; ``None`` where it is not."""
+        if not self.may_extend or len(self.alphas) < LEAST_TO_EXTEND or np.isnan(self.mean).all():
+            return None
+        ratio = float(self.alphas[1] / self.alphas[0])
+        more = ratio ** np.arange(1, 1 + len(self.alphas) // 2)
+        if self.best == len(self.alphas) - 1:
+            return replace(self, alphas=self.alphas[-1] * more, folds=[])
+        if self.best == 0 and self.may_strengthen:
+            return replace(self, alphas=self.alphas[0] / more[::-1], folds=[])
+        return None
+
+    def absorb(self, other: Candidate) -> None:
+        """Take the results at alphas beyond an end of the grid."""
+        stronger = other.alphas[0] > self.alphas[0]
+        first, then = (other, self) if stronger else (self, other)
+        folds = [one.followed_by(more) for one, more in zip(first.folds, then.folds, strict=True)]
+        self.alphas, self.folds = np.concatenate([first.alphas, then.alphas]), folds
 
     @property
     def path_settings(self) -> Array:
@@ -97,6 +131,8 @@ class SearchResult:
 
     alpha_: float
     best_structure_: Any
+    best_kernel_: Any = None
+    best_gamma_: Any = None  # where kernels were compared
     best_score_: float | None = None
     n_splits_: int | None = None
     cv_results_: dict[str, Any] | None = None

@@ -87,7 +87,7 @@ class SumCandidate(Candidate):
     def params(self, k: int) -> dict[str, Any]:
         assert self.data is not None
         own = {} if self.structure is None else {"structure": self.structure}
-        return own | {"alpha": float(self.alphas[k])} | self.data.parameters(self.weights[k])
+        return own | {"alpha": float(self.alphas[k])} | self.kernel_params | self.data.parameters(self.weights[k])
 
     @property
     def path_settings(self) -> Array:
