@@ -18,16 +18,17 @@ class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
 
     Parameters
     ----------
-    structure, structures, alphas, cv, scoring, common, weights, fallback, n_jobs, random_state
+    structure, structures, kernel, kernels, alphas, cv, scoring, common, weights, fallback, n_jobs, random_state
         As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
         accuracy over tasks.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
+    loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
 unseen, coding, gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskClassifier`.
 
     Attributes
     ----------
-    alpha_, best_structure_, best_score_, best_params_, best_index_, cv_results_, path_, transfer_, fallback_tasks_, n_splits_
+    alpha_, best_structure_, best_kernel_, best_gamma_, best_score_, best_params_, best_index_, cv_results_, path_, transfer_, \
+fallback_tasks_, n_splits_
         As in :class:`MultiTaskRegressorCV`.
     classes_, structure_, coef_, dual_coef_, intercept_, tasks_, certificate_, n_iter_, history_, n_features_in_, \
 feature_names_in_

@@ -38,6 +38,7 @@ from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, check_left, make_folds
 
 Array = np.ndarray
+WORTH_A_WARNING = 0.01  # relative gap of a fit at an alpha that nobody asked for: more than that moves scores
 N_SINGLE_TASK_ALPHAS = 10  # values of alpha tried for single-task models, over the same decades
 
 
@@ -117,11 +118,15 @@ class FoldScorer:
         return with_state(self.model, state)
 
 
-def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
-    """A certified solution for each alpha, with warm starts, and one warning for all that did not converge."""
+def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array, worth_a_warning: float = 0.0) -> list[Solution]:
+    """A certified solution for each alpha, with warm starts, and one warning for all that did not converge.
+
+    Gaps up to ``worth_a_warning`` are none.
+    """
     limits = {"tol": estimator.tol, "max_iter": estimator.max_iter, "time_limit": estimator.time_limit}
     solutions = path(problem, alphas, estimator.solver, **limits)
     short = [solution.certificate for solution in solutions if not solution.certificate.converged]
+    short = [each for each in short if each.stationarity is not None or each.relative_gap > worth_a_warning]
     if short:
         worst = max(short, key=lambda certificate: certificate.stationarity or certificate.relative_gap).message
         warn(f"{len(short)} of {len(solutions)} values of alpha did not reach tol; the worst: {worst}", ConvergenceWarning)
@@ -136,7 +141,8 @@ def _run_fold(cv_data: CVData, candidates: list[Candidate], split: Split) -> lis
     results = []
     for candidate in candidates:
         began = time.perf_counter()
-        solutions = solve_path(cv_data.estimator, fold.under(candidate.structure), candidate.alphas)
+        least = WORTH_A_WARNING if candidate.continues else 0.0
+        solutions = solve_path(cv_data.estimator, fold.under(candidate.structure), candidate.alphas, least)
         seconds = time.perf_counter() - began
         results.append(FoldResult.of(map(scorer, map(fold.values, solutions)), scorer.tasks, seconds, solutions))
     return results

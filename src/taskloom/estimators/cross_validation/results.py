@@ -65,6 +65,7 @@ class Candidate:
     folds: list[FoldResult] = field(default_factory=list)
     kernel: KernelCandidate | None = None  # where several are compared
     may_extend: bool = False  # the grid of alpha is ours
+    continues: bool = False  # beyond an end of such a grid
     may_strengthen: bool = False  # weights do not vanish at its first alpha
 
     @property
@@ -82,9 +83,9 @@ class Candidate:
         ratio = float(self.alphas[1] / self.alphas[0])
         more = ratio ** np.arange(1, 1 + len(self.alphas) // 2)
         if self.best == len(self.alphas) - 1:
-            return replace(self, alphas=self.alphas[-1] * more, folds=[])
+            return replace(self, alphas=self.alphas[-1] * more, folds=[], continues=True)
         if self.best == 0 and self.may_strengthen:
-            return replace(self, alphas=self.alphas[0] / more[::-1], folds=[])
+            return replace(self, alphas=self.alphas[0] / more[::-1], folds=[], continues=True)
         return None
 
     def absorb(self, other: Candidate) -> None:

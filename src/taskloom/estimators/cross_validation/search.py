@@ -43,7 +43,7 @@ def searched(plain: type[MultiTaskEstimator]) -> dict[str, list]:
     return kept | {
         "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "structures": ["array-like", str, Structure, None],
-        "kernels": ["array-like", None],
+        "kernels": ["array-like", str, callable, None],
         "scoring": [str, callable, None],
         "fallback": [StrOptions({"single"}), None],
         "n_jobs": [Integral, None],

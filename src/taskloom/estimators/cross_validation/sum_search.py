@@ -25,13 +25,12 @@ from ..fitted import with_state
 from ..terms.fit_sum import prepared_sum
 from ..terms.prepared_sum import PreparedSum
 from .compass_search import CompassSearch, Point, rounded
-from .folds_fit import CVData, FoldScorer
+from .folds_fit import WORTH_A_WARNING, CVData, FoldScorer
 from .results import Candidate, FoldResult, slim
 from .splitters import Split
 
 Array = np.ndarray
 MOST_SETTINGS = 8  # for each value of alpha that was asked for
-WORTH_A_WARNING = 0.01  # relative gap of a fit in a fold: more than that moves scores; the final fit has a warning of its own
 
 
 @dataclass(frozen=True, eq=False)
