@@ -114,3 +114,20 @@ def test_tasks_with_one_row_have_no_r2():
 def test_a_constant_target_that_is_no_power_of_two():
     assert metrics.r2(np.full(3, 0.1), np.full(3, 0.2), None) == 0.0
     assert metrics.r2(np.full(3, 0.1), np.full(3, 0.1), None) == 1.0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_areas_of_all_tasks_are_those_of_each(weighted):
+    """The naive twin: scikit-learn, a task at a time; with ties, weights, missing labels and a task of one class."""
+    rng = np.random.default_rng(0)
+    task, decision = rng.integers(0, 6, size=200), rng.integers(0, 8, size=200).astype(float)
+    labels = np.where(rng.random(200) < 0.4, "yes", "no").astype(object)
+    labels[task == 5] = "no"
+    labels[::17] = None
+    weight = rng.random(200) if weighted else None
+    seen = metrics.observed(labels)
+    expected = [
+        roc_auc_score(labels[mine] == "yes", decision[mine], sample_weight=weight[mine] if weighted else None)
+        for mine in ((task == t) & seen for t in range(5))
+    ]
+    assert np.isclose(metrics.macro_auc(labels, decision, task, weight), np.mean(expected), rtol=1e-12)

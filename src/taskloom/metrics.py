@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
-from .tables.layout import is_missing, rows_by_task, sorted_labels, split_table
+from .tables.layout import code_labels, is_missing, rows_by_task, sorted_labels, split_table
 
 Array = np.ndarray
 FLAT = 1e-28  # a target is constant if its sum of squares about the mean is below this share of its sum of squares
@@ -82,6 +81,19 @@ def _tasks(truth: Array, task: Any) -> list[tuple[Any, Any, int | None]]:
     return [(t, slice(None), t) for t in range(truth.shape[1])]
 
 
+def _task_of_each(truth: Array, task: Any) -> tuple[Array, int]:
+    """The position of the task of each entry, and the number of tasks."""
+    if task is None:
+        columns = np.zeros(len(truth), dtype=int) if truth.ndim == 1 else np.arange(truth.shape[1])
+        return np.broadcast_to(columns, truth.shape), 1 if truth.ndim == 1 else truth.shape[1]
+    labels = np.asarray(task)
+    if len(labels) != len(truth):
+        raise ValueError(f"task has {len(labels)} rows and y_true {len(truth)}")
+    names = sorted_labels(labels)
+    codes = code_labels(labels, names)
+    return np.broadcast_to(codes if truth.ndim == 1 else codes[:, None], truth.shape), len(names)
+
+
 def nmse(true: Array, predicted: Array, weight: Array | None) -> float:
     """Squared error over the variance of the targets: 1 - R2."""
     return 1 - r2(true, predicted, weight)
@@ -104,8 +116,33 @@ def accuracy(true: Array, predicted: Array, weight: Array | None) -> float:
 
 
 def auc(true: Array, decision: Array, weight: Array | None) -> float:
-    classes = np.unique(true)
-    return float(roc_auc_score(true == classes[-1], decision, sample_weight=weight)) if classes.size == 2 else np.nan
+    return float(_areas(true, decision, np.zeros(true.size, dtype=int), 1, weight)[0])
+
+
+def _areas(true: Array, decision: Array, task: Array, n_tasks: int, weight: Array | None) -> Array:
+    """The area under the ROC curve of each task: the share of pairs of a positive and a negative one in the right order.
+
+    A tie counts as half a pair; NaN for tasks that have not two classes.
+    """
+    if not np.isfinite(decision.astype(float)).all():
+        raise ValueError("decision values must be finite, got NaN or infinity")
+    code = np.unique(true, return_inverse=True)[1].ravel()
+    order = np.lexsort((decision, task))
+    code, decision, task = code[order], decision[order], task[order]
+    w = np.ones(task.size) if weight is None else weight[order]
+    largest, smallest, others = np.full(n_tasks, -1), np.full(n_tasks, code.size), np.zeros(n_tasks, dtype=bool)
+    np.maximum.at(largest, task, code)
+    np.minimum.at(smallest, task, code)
+    others[task[(code != largest[task]) & (code != smallest[task])]] = True
+    positive = np.where(code == largest[task], w, 0.0)
+    first = np.append(True, (np.diff(task) != 0) | (np.diff(decision) != 0))[: task.size]  # of equal decisions of a task
+    place = np.cumsum(first) - 1
+    up, down, whose = np.bincount(place, positive), np.bincount(place, w - positive), task[first]
+    total_up, total_down = np.bincount(whose, up, n_tasks), np.bincount(whose, down, n_tasks)
+    below = np.cumsum(down) - down - (np.cumsum(total_down) - total_down)[whose]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        area = np.bincount(whose, up * (below + down / 2), n_tasks) / (total_up * total_down)
+    return np.where(others | (largest <= smallest) | ~np.isfinite(area), np.nan, area)
 
 
 class TaskScores:
@@ -128,11 +165,15 @@ class TaskScores:
     def _sum(self, values: Array) -> Array:
         return np.bincount(self.task, values, len(self.names))
 
-    def __call__(self, z: Array, variance: dict[Any, float] | None = None) -> dict[Any, float]:
-        """By task; tasks without an observation are left out.
+    def __call__(self, z: Array) -> dict[Any, float]:
+        """By task; tasks without an observation are left out."""
+        return {name: score for name, score, n in zip(self.names, self.of(z).tolist(), self.size, strict=True) if n > 0}
 
-        With ``variance`` (by task) this is the pooled-variance R2 (``scoring="steady"``): errors are divided by the variance of
-        all targets of the task, not by that of the few in this fold, which may be small by chance.
+    def of(self, z: Array, variance: Array | None = None) -> Array:
+        """In the order of the tasks; NaN for those without an observation.
+
+        With ``variance`` (of each task) this is the pooled-variance R2 (``scoring="steady"``): errors are divided by the
+        variance of all targets of the task, not by that of the few in this fold, which may be small by chance.
         """
         residual = self._sum(self.w * (self.y - z) ** 2)
         correct = self._sum(self.w * (np.where(z > 0, 1.0, -1.0) == self.y))
@@ -140,15 +181,14 @@ class TaskScores:
             explained = np.where(self.flat, np.where(residual == 0, 1.0, 0.0), 1 - residual / self.squares)
             explained[self.size < 2] = np.nan
             if variance is not None:
-                explained = 1 - residual / (self.total * np.array([variance.get(name, np.nan) for name in self.names]))
+                explained = 1 - residual / (self.total * variance)
                 explained[~np.isfinite(explained)] = np.nan
-            scores = np.where(self.labelled, correct / self.total, explained)
-        return {name: float(score) for name, score, size in zip(self.names, scores, self.size, strict=True) if size > 0}
+            return np.where(self.size > 0, np.where(self.labelled, correct / self.total, explained), np.nan)
 
 
-def mean_score(scores: dict[Any, float]) -> float:
+def mean_score(scores: dict[Any, float] | Array) -> float:
     """The mean over the tasks that have a score."""
-    values = np.array(list(scores.values()))
+    values = np.array(list(scores.values())) if isinstance(scores, dict) else scores
     return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
 
 
@@ -273,7 +313,17 @@ def macro_auc(y_true: Any, decision: Any, task: Any = None, sample_weight: Any =
     float
         The mean; 1 is best, 0.5 is chance.
     """
-    return mean_score(per_task(auc, y_true, decision, task, sample_weight))
+    truth, values = np.asarray(y_true), np.asarray(decision)
+    if truth.shape != values.shape:
+        raise ValueError(f"y_true has shape {truth.shape} and decision {values.shape}; they must be equal")
+    seen = observed(truth)
+    if not seen.any():
+        raise ValueError("y_true holds only missing values: there is nothing to score")
+    whose, n_tasks = _task_of_each(truth, task)
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    if weight is not None:
+        weight = np.broadcast_to(weight if weight.ndim == truth.ndim else weight[:, None], truth.shape)[seen]
+    return mean_score(_areas(truth[seen], values[seen], whose[seen], n_tasks, weight))
 
 
 def normalized_improvement(single: Any, joint: Any) -> float:

@@ -240,24 +240,31 @@ def test_what_has_no_posterior_says_so(monkeypatch):
 # --- leave one out ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("structure", [structures.Independent(), structures.SharedMean(3.0)], ids=repr)
-@pytest.mark.parametrize("layout", ["wide", "long"])
+@pytest.mark.parametrize(
+    "structure", [structures.Independent(), structures.SharedMean(3.0), structures.Fixed(np.diag([1.0, 0.5, 0.0]))], ids=repr
+)
+@pytest.mark.parametrize("layout", ["wide", "long", "gaps"])
 @pytest.mark.parametrize("options", [{}, {"ridge": 0.3}, {"task_weight": "size"}, {"fit_intercept": False}, {"kernel": "rbf"}])
 def test_leave_one_out_is_what_refits_predict(structure, layout, options):
-    if layout == "wide":
-        model, inputs, targets = MultiTaskRegressor(structure, tol=1e-9, **options), X, Y
-    else:
+    unrelated = not isinstance(structure, structures.SharedMean)
+    if layout == "gaps" and (not unrelated or "task_weight" in options):
+        pytest.skip("no closed form")
+    if layout == "long":
         model = MultiTaskRegressor(structure, task_column=-1, tol=1e-9, **options)
         inputs, targets = stack([X[:5], X[3:12], X[11:]], [Y[:5, 0], Y[3:12, 1], Y[11:, 2]])
+    else:
+        model, inputs, targets = MultiTaskRegressor(structure, tol=1e-9, **options), X, Y.copy()
+        if layout == "gaps":
+            targets[1::3, 1:] = np.nan
     alphas = [0.3, 0.01]
     data = clone(model)._prepare(inputs, targets)
-    quick = leave_one_out(data.problem, alphas, rows=layout == "wide", by_size=options.get("task_weight") == "size")
+    quick = leave_one_out(data.problem, alphas, rows=layout != "long", by_size=options.get("task_weight") == "size")
     seen = data.problem.observations
     for k, alpha in enumerate(alphas):
         slow = np.full(np.shape(targets), np.nan)
         for train, test in LeaveOneOut().split(inputs):
             slow[test] = clone(model).set_params(alpha=alpha).fit(inputs[train], targets[train]).predict(inputs[test])
-        expected = slow[seen.row, seen.task] if layout == "wide" else slow[seen.row]
+        expected = slow[seen.row] if layout == "long" else slow[seen.row, seen.task]
         assert np.allclose(quick[k], expected, atol=1e-7)
 
 
@@ -288,3 +295,18 @@ def test_leave_one_out_sees_weights_in_any_units():
     seen = Observations.from_wide(Y, weight, task_weight=np.full(3, 1e-7))
     problem = Problem(X, seen, "squared", structures.Independent(), 1e-8)
     assert leave_one_out(problem, [1e-8], rows=True, by_size=False) is None
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize(
+    "structure", [structures.Trace(), structures.Independent(), structures.Fixed(np.diag([1.0, 2.0, 0.5]))]
+)
+def test_deviations_of_one_task_a_row_are_those_of_all_tasks(structure, joint):
+    inputs, targets = stack([X[:5], X[3:12], X[11:]], [Y[:5, 0], Y[3:12, 1], Y[11:, 2]])
+    model = MultiTaskRegressor(structure, alpha=0.01, task_column=-1).fit(inputs, targets)
+    problem, training = model._state.training.problem(), model._state.training
+    each = posterior.Posterior(problem, training.W, training.b, training.A, joint=joint)
+    size, task = np.square(NEW).sum(axis=1), np.array([2, 0, 1, 1, 0, 2, 1])
+    phi = training.features.project(NEW)
+    own = each.deviation(phi, size, task)
+    assert np.allclose(own, each.deviation(phi, size)[np.arange(len(task)), task], rtol=1e-12)

@@ -10,9 +10,11 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..features.kernels import Matrix
+from .levels import LevelIndex
 from .observations import Grouping, TaskBatch, Value
 
 Array = np.ndarray
+MAX_SMALL_TASK = 500  # entries of the rows of a task, on average, up to which tasks are multiplied together
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +60,14 @@ class Inputs(Value):
             return [(place, ordered[place]) for place in places]
         return [(place, self.rows(self.grouping.row[place])) for place in places]
 
+    @cached_property
+    def _small_tasks(self) -> tuple[Array, LevelIndex] | None:
+        """The rows of all tasks together, where these are so small that a product for each costs more in calls than in sums."""
+        rows = self.by_observation
+        if rows is None or rows.size > MAX_SMALL_TASK * self.n_tasks:
+            return None
+        return rows, LevelIndex(self.grouping.task, self.n_tasks)
+
     def rows(self, rows: Array) -> Matrix:
         """Some rows of the features, without a copy if they are consecutive (sparse rows are always copied)."""
         together = rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool(np.all(np.diff(rows) == 1))
@@ -102,6 +112,9 @@ class Inputs(Value):
             return Z.ravel()[obs.places(n)] + b[obs.task]
         if self.stacked is not None:
             return (np.matmul(self.stacked, W.T[:, :, None])[..., 0] + b[:, None]).ravel()
+        if self._small_tasks is not None:
+            rows, levels = self._small_tasks
+            return levels.products(rows, W.T) + b[obs.task]
         z, by_task = np.empty(obs.task.size), np.ascontiguousarray(W.T)
         for w, (place, phi) in zip(by_task, self.by_task, strict=True):
             z[place] = phi @ w
@@ -114,6 +127,9 @@ class Inputs(Value):
             return self._transposed @ full if issparse(self.features) else (full.T @ self.features).T
         if self.stacked is not None:
             return np.matmul(G.reshape(self.n_tasks, 1, -1), self.stacked)[:, 0].T
+        if self._small_tasks is not None:
+            rows, levels = self._small_tasks
+            return levels.correlations(rows, G).T
         Z = np.empty((self.n_tasks, self.n_features))
         for t, (place, phi) in enumerate(self.by_task):
             Z[t] = G[place] @ phi

@@ -7,28 +7,29 @@ from typing import Any
 import numpy as np
 
 from ..features.approximate import Approximation, MappedFeatures, Reservoir, mapped, pieces
+from .fitted import Kernel
 
 Array = np.ndarray
 NAMES = {"nystroem": "Nystroem landmarks", "leverage": "landmarks by leverage scores", "fourier": "random Fourier features"}
 
 
-def approximation_of(model: Any) -> Approximation:
-    """The approximation that an estimator's parameters specify."""
-    return Approximation(model.approximation, model.n_components, model.kernel, model._kernel().parameters)
+def approximation_of(model: Any, kernel: Kernel) -> Approximation:
+    """The approximation of a kernel that an estimator's parameters specify."""
+    return Approximation(model.approximation, model.n_components, kernel.kernel, kernel.parameters)
 
 
 def reservoir_of(model: Any) -> Reservoir:
     """The random sample of rows from which the map is drawn."""
-    return Reservoir(approximation_of(model).sample_size, model.random_state)
+    return Reservoir(approximation_of(model, Kernel(model.kernel)).sample_size, model.random_state)
 
 
-def approximate_features(model: Any, inputs: Any, live: Array) -> MappedFeatures:
+def approximate_features(model: Any, kernel: Kernel, inputs: Any, live: Array) -> MappedFeatures:
     """The features of the training inputs; a transformer is fitted on all observed rows."""
     rows = inputs if len(live) == inputs.shape[0] else inputs[live]
     reservoir = reservoir_of(model)
     reservoir.add(rows)
     sample = reservoir.kept if isinstance(model.approximation, str) else rows
-    feature_map, error = approximation_of(model).draw(sample, reservoir.seed)
+    feature_map, error = approximation_of(model, kernel).draw(sample, reservoir.seed)
     return mapped_features(model, feature_map, map_rows(feature_map, inputs), error)
 
 

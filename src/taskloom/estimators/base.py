@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._array_api import on_card
 from .._time_limit import time_limit
+from ..features.kernel_width import WIDTHS, resolved_gamma
 from ..features.kernels import SumFeatures, UnknownFeatures, build_features
 from ..losses import as_loss, mixed_loss
 from ..metrics import TaskScores, mean_score
@@ -61,7 +62,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "ridge": [Interval(Real, 0, None, closed="left")],
-        "gamma": [Interval(Real, 0, None, closed="left"), None],
+        "gamma": [Interval(Real, 0, None, closed="left"), StrOptions(set(WIDTHS)), None],
         "degree": [Interval(Real, 0, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
         "approximation": [StrOptions({"nystroem", "leverage", "fourier"}), HasMethods(["fit", "transform"]), None],
@@ -169,12 +170,17 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         """The estimator with the alpha and the structure of the fit, which a search may have chosen."""
         return self
 
-    def _kernel(self) -> Kernel:
-        return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
+    def _kernel(self, inputs: Any = None) -> Kernel:
+        """The kernel; where ``gamma`` is a word, with the number that follows from the inputs of the fit."""
+        from_inputs = isinstance(self.gamma, str) and inputs is not None
+        gamma = resolved_gamma(self.gamma, inputs) if from_inputs else self.gamma
+        return Kernel("linear" if self.kernel is None else self.kernel, gamma, self.degree, self.coef0, from_inputs)
 
     def _pose(self, columns, targets, inputs, observations, features: Features | None = None) -> Prepared:
         """The problem of these observations; with the features of the kernel on the inputs, unless others are given."""
-        structure, kernel, n_tasks = as_structures(self.structure, self.kernel), self._kernel(), len(targets.tasks_)
+        structure, n_tasks = as_structures(self.structure, self.kernel), len(targets.tasks_)
+        live = np.unique(observations.row) if isinstance(self.gamma, str) or self.approximation is not None else None
+        kernel = self._kernel(inputs[live] if isinstance(self.gamma, str) else None)
         keep = any(each.keeps_columns for each in structure) if isinstance(structure, list) else structure.keeps_columns
         if keep and not (kernel.linear and self.approximation is None):
             raise ValueError(
@@ -182,10 +188,12 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
                 f"and approximation={self.approximation!r}"
             )
         if features is None and self.approximation is not None:
-            features = approximate_features(self, inputs, np.unique(observations.row))
+            features = approximate_features(self, kernel, inputs, live)
         elif features is None:
             X = inputs.astype(np.float64, copy=False)
-            features = build_features(X, keep_columns=keep, centred=self.fit_intercept, n_tasks=n_tasks, **vars(kernel))
+            features = build_features(
+                X, keep_columns=keep, centred=self.fit_intercept, n_tasks=n_tasks, kernel=kernel.kernel, **kernel.parameters
+            )
         losses = losses_by_task(self.loss, targets.tasks_)
         scale = TargetScale(np.zeros(n_tasks), np.ones(n_tasks))
         if getattr(self, "standardize_targets", False):  # a regressor
@@ -529,7 +537,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.multi_output = self.task_column is None
-        kernels = self.kernel if isinstance(self.kernel, (list, tuple)) else [self.kernel]
+        kernels = self.kernel if isinstance(self.kernel, (list, tuple)) else ["linear" if self.kernel is None else self.kernel]
         named = all(isinstance(kernel, str) for kernel in kernels)
         tags.input_tags.pairwise = named and list(kernels) == ["precomputed"]
         tags.input_tags.sparse = named and set(kernels) <= _TAKE_SPARSE

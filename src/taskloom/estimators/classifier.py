@@ -83,7 +83,7 @@ gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_l
         intercept_scaling: float = 1.0,
         unseen: Unseen = "auto",
         coding: Literal["one_vs_rest", "simplex"] = "one_vs_rest",
-        gamma: float | None = None,
+        gamma: float | Literal["scale", "median"] | None = None,
         degree: float = 3,
         coef0: float = 1,
         approximation: Any = None,

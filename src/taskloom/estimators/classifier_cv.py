@@ -18,16 +18,17 @@ class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
 
     Parameters
     ----------
-    structure, structures, alphas, cv, scoring, common, weights, fallback, n_jobs, random_state
+    structure, structures, kernel, kernels, alphas, cv, scoring, common, weights, fallback, n_jobs, random_state
         As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
         accuracy over tasks.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
+    loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
 unseen, coding, gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskClassifier`.
 
     Attributes
     ----------
-    alpha_, best_structure_, best_score_, best_params_, best_index_, cv_results_, path_, transfer_, fallback_tasks_, n_splits_
+    alpha_, best_structure_, best_kernel_, best_gamma_, best_score_, best_params_, best_index_, cv_results_, path_, transfer_, \
+fallback_tasks_, n_splits_
         As in :class:`MultiTaskRegressorCV`.
     classes_, structure_, coef_, dual_coef_, intercept_, tasks_, certificate_, n_iter_, history_, n_features_in_, \
 feature_names_in_
@@ -47,7 +48,8 @@ feature_names_in_
         scoring: Any = None,
         fallback: Literal["single"] | None = None,
         n_jobs: int | None = None,
-        kernel: KernelParameter = "linear",
+        kernel: KernelParameter | None = None,
+        kernels: Sequence[Any] | None = None,
         loss: LossLike = "logistic",
         ridge: float = 0.0,
         task_weight: TaskWeight = "equal",
@@ -59,7 +61,7 @@ feature_names_in_
         intercept_scaling: float = 1.0,
         unseen: Unseen = "auto",
         coding: Literal["one_vs_rest", "simplex"] = "one_vs_rest",
-        gamma: float | None = None,
+        gamma: float | Literal["scale", "median"] | None = None,
         degree: float = 3,
         coef0: float = 1,
         approximation: Any = None,

@@ -26,7 +26,7 @@ from ..tables.layout import code_labels, column_names, column_position, sorted_l
 from .callbacks import Watch, show
 from .coefficient_rounding import single_or_double
 from .decision import on_device
-from .fitted import FittedState
+from .fitted import FittedState, Kernel
 from .target_encoding import TargetScale
 from .validation import (
     InputColumns,
@@ -90,10 +90,11 @@ def fit_on_device(model: Any, X: Any, y: Any, sample_weight: Any, device: str, w
     """The fitted state of a fit on a device."""
     with limited_time(model.time_limit):
         inputs, labels, columns = _device_inputs(model, X, device)
-        problem, targets = _device_problem(model, inputs, labels, y, sample_weight)
+        kernel = model._kernel(to_numpy(inputs) if isinstance(model.gamma, str) else None)
+        problem, targets = _device_problem(model, kernel, inputs, labels, y, sample_weight)
 
         def state(point: Any, certificate: Certificate | None, history: History) -> FittedState:
-            return _fitted(model, described(columns, targets), problem, point, certificate, history)
+            return _fitted(model, kernel, described(columns, targets), problem, point, certificate, history)
 
         def report(history: History) -> bool | None:
             if model.verbose and (line := show(history)):
@@ -144,7 +145,9 @@ def _device_inputs(model: Any, X: Any, device: str) -> tuple[Any, Any, InputColu
     return xp.concat([X[:, :at], X[:, at + 1 :]], axis=1), X[:, at], columns
 
 
-def _device_problem(model: Any, inputs: Any, labels: Any, y: Any, sample_weight: Any) -> tuple[Data, TargetInfo]:
+def _device_problem(
+    model: Any, kernel: Kernel, inputs: Any, labels: Any, y: Any, sample_weight: Any
+) -> tuple[Data, TargetInfo]:
     """The problem in one of the shapes that a device solves."""
     Y, targets, task = _device_targets(model, y, labels, inputs)
     n, T = int(inputs.shape[0]), len(targets.tasks_)
@@ -162,9 +165,8 @@ def _device_problem(model: Any, inputs: Any, labels: Any, y: Any, sample_weight:
         weights_and_settings = (s, c, *settings)
         if linear and inputs.shape[1] <= n:
             return EigenbasisInputs(inputs, Y, *weights_and_settings), targets
-        definite = is_definite(model.kernel, model.gamma, model.degree, model.coef0)
-        kernel = on_device(model._kernel())
-        return KernelInputs(inputs, kernel, Y, *weights_and_settings, definite=definite, linear=linear), targets
+        definite = is_definite(kernel.kernel, **kernel.parameters)
+        return KernelInputs(inputs, on_device(kernel), Y, *weights_and_settings, definite=definite, linear=linear), targets
     if not linear:
         raise ValueError(
             f"a device fits kernels where all of at most {factors.DENSE_TASKS} tasks are observed in all rows, with one "
@@ -211,7 +213,7 @@ def _coded(labels: Any, inputs: Any) -> tuple[Array, Any]:
 
 
 def _fitted(
-    model: Any, found: dict[str, Any], data: Data, point: Any, certificate: Certificate | None, history: History
+    model: Any, kernel: Kernel, found: dict[str, Any], data: Data, point: Any, certificate: Certificate | None, history: History
 ) -> FittedState:
     """The state at a point; ``found`` describes the columns and the targets."""
     dtype = np.dtype(np.float32 if data.X.dtype == data.xp.float32 else np.float64)
@@ -235,7 +237,8 @@ def _fitted(
     return FittedState(
         **found,
         scale=TargetScale.none(data.n_tasks),
-        kernel=model._kernel(),
+        kernel=kernel,
+        gamma_=kernel.gamma if kernel.gamma_from_inputs else None,
         alpha=alpha,
         dtype=dtype,
         intercept_=b.astype(dtype),
@@ -252,7 +255,7 @@ def _best_structure(structure: Structure, alpha: float, W: Any) -> Any:
     """The best ``A`` for weights on a device (``T x d``), factored where there are many tasks; only ``d x d`` is decomposed."""
     T, d = W.shape
     if structure.known:
-        return factors.diagonal(np.ones(T))
+        return factors.returned(factors.diagonal(np.ones(T)))
     if d >= T:
         return structure.best_structure(alpha * to_numpy(W @ W.T))
     energy, U = eigh(W.T @ W)

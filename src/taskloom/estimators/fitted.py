@@ -34,9 +34,10 @@ class Kernel:
     """The kernel of a model with its parameters, or several kernels."""
 
     kernel: Any
-    gamma: float | None = None
+    gamma: float | str | None = None  # a word until the inputs of a fit are known
     degree: float = 3
     coef0: float = 1
+    gamma_from_inputs: bool = False
 
     @property
     def several(self) -> bool:
@@ -143,6 +144,7 @@ class FittedState(InputColumns, TargetInfo):
     approximation_error_: float | None = None
     dual_coef_: Any = None
     X_fit_: Any = None
+    gamma_: float | None = None  # of the kernel, where the parameter is a word
     inner_products: Any = None  # of the tasks' functions, in fitted units, where the kernel is not linear
     # the structure
     structure_: Any = None

@@ -120,6 +120,8 @@ def is_incremental(estimator: Any) -> bool:
             f"only the squared loss has statistics that add up over blocks, got loss={estimator.loss!r}; use fit, or "
             'loss="squared"'
         )
+    if isinstance(estimator.gamma, str):
+        raise AttributeError(f"gamma={estimator.gamma!r} needs all rows at once; give rows in blocks a number")
     if estimator.approximation is None and not (isinstance(estimator.kernel, str) and estimator.kernel == "linear"):
         raise AttributeError(
             f"rows in blocks need features, which kernel={estimator.kernel!r} does not have; set approximation= "
@@ -215,7 +217,7 @@ def _add_block(
             reservoir.add(_observed_rows(inputs, Y, weights))
         if len(reservoir.keys) == 0:
             raise ValueError(NO_OBSERVATION)
-        feature_map, error = approximation_of(model).draw(reservoir.kept, reservoir.seed)
+        feature_map, error = approximation_of(model, model._kernel()).draw(reservoir.kept, reservoir.seed)
         statistics = Statistics(columns, mapped(feature_map, inputs[:1]).shape[1], inputs.dtype, feature_map, error)
     if len(statistics.names) and statistics.wide != targets.wide:
         raise ValueError("y must be one-dimensional in every block, or in none")

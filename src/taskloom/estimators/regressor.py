@@ -74,8 +74,10 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         are in the units of the targets; ``structure_`` and ``certificate_`` belong to the standardized problem.
     noise : float, default=None
         Standard deviation of the noise, for ``predict(X, return_std=True)``; ``None`` estimates it from the residuals.
-    gamma : float, default=None
-        Parameter of named kernels, as in scikit-learn; ``None`` is its default there.
+    gamma : float, {"scale", "median"} or None, default=None
+        Parameter of named kernels, as in scikit-learn; ``None`` is its default there. From the inputs of the fit: ``"scale"``
+        is ``1 / (n_features * X.var())``, as in scikit-learn's ``SVR``, and ``"median"`` is ``1 / (2 m)`` with the median ``m``
+        of the squared distances between rows. ``gamma_`` is then the number.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -176,7 +178,7 @@ class MultiTaskRegressor(RegressorMixin, MultiTaskEstimator):
         unseen: Unseen = "auto",
         standardize_targets: bool = False,
         noise: float | None = None,
-        gamma: float | None = None,
+        gamma: float | Literal["scale", "median"] | None = None,
         degree: float = 3,
         coef0: float = 1,
         approximation: Any = None,

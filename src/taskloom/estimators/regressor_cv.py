@@ -24,9 +24,15 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
         The structure, as in :class:`MultiTaskRegressor`.
     structures : sequence of Structure or str, default=None
         Several candidates instead of one.
+    kernel : str, callable or list, default=None
+        One kernel, or a list that is added up, as in :class:`MultiTaskRegressor`; ``None`` is ``"linear"``.
+    kernels : sequence, default=None
+        Several candidates instead of one kernel, compared on the same folds: names, functions ``k(X, Z)``, and pairs of a name
+        and values of ``gamma`` (numbers, ``"scale"``, ``"median"``): ``["linear", ("rbf", ["median", 0.01, 0.1])]``.
     alphas : int or sequence of float, default=30
         Values of alpha: how many, on a grid computed from the data (five decades down from the smallest alpha with zero
-        weights), or the values themselves.
+        weights), or the values themselves. A grid of at least five values goes on while the best is at its end; where the
+        values were given, a warning says so.
     cv : int, splitter, iterable of splits or "loo", default=None
         Folds: 5 by default, stratified so that every fold has every task. Any scikit-learn splitter works, grouped and
         time-ordered ones included. ``"loo"`` (or ``LeaveOneOut()``) leaves out one row at a time and scores all predictions
@@ -49,7 +55,7 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
         Folds that run at the same time, in threads.
     random_state : int, RandomState or None, default=None
         Shuffles the default folds; ``None`` assigns rows to folds in their order.
-    kernel, loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
+    loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
 unseen, standardize_targets, noise, gamma, degree, coef0, approximation, n_components, solver, tol, \
 max_iter, time_limit, verbose
         As in :class:`MultiTaskRegressor`.
@@ -58,6 +64,8 @@ max_iter, time_limit, verbose
     ----------
     alpha_ : float
         The chosen alpha.
+    best_kernel_, best_gamma_ : str, callable or list; float or str
+        The chosen kernel, and its ``gamma`` where ``kernels`` were compared; ``gamma_`` is the number that a word stands for.
     best_structure_ : Structure
         The chosen candidate (``structure_`` is the learned matrix); of the own parts, beside a common one.
     best_weights_ : dict
@@ -110,7 +118,8 @@ feature_names_in_
         scoring: Any = None,
         fallback: Literal["single"] | None = None,
         n_jobs: int | None = None,
-        kernel: KernelParameter = "linear",
+        kernel: KernelParameter | None = None,
+        kernels: Sequence[Any] | None = None,
         loss: LossParameter = "squared",
         ridge: float = 0.0,
         task_weight: TaskWeight = "equal",
@@ -123,7 +132,7 @@ feature_names_in_
         unseen: Unseen = "auto",
         standardize_targets: bool = False,
         noise: float | None = None,
-        gamma: float | None = None,
+        gamma: float | Literal["scale", "median"] | None = None,
         degree: float = 3,
         coef0: float = 1,
         approximation: Any = None,

@@ -74,9 +74,7 @@ def predict_std(state: FittedState, inputs: Any, task: Array | None, posterior: 
         phi, size = features.project(inputs), row_squares(inputs)
     else:
         phi, size = features.project(cross_kernel(state, inputs)), diagonal(state.kernel, inputs)
-    deviation = (posterior.deviation(phi, size) * state.scale.std).astype(state.dtype)
-    if task is None:
-        return deviation
-    if not (task >= 0).all():
+    if task is not None and not (task >= 0).all():
         raise ValueError('return_std needs tasks that were seen in training; unseen="mean" has no posterior')
-    return deviation[np.arange(len(task)), task]
+    std = state.scale.std if task is None else state.scale.std[task]
+    return (posterior.deviation(phi, size, task) * std).astype(state.dtype)

@@ -53,6 +53,7 @@ def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None)
         dtype=dtype,
         intercept_=b.astype(dtype),
         feature_map_=data.features.map if isinstance(data.features, MappedFeatures) else None,
+        gamma_=data.kernel.gamma if data.kernel.gamma_from_inputs else None,
     )
 
 
@@ -101,7 +102,7 @@ def fitted_state(data: Prepared, solution: Solution, tol: float, *, rows: bool =
 
 def tasks_under(structure: Structure, W: Array, D: Array) -> Any:
     """The task matrix that goes with ``D`` on the features: the identity if ``D`` is known, for then nothing relates tasks."""
-    return Independent().final_structure(W)[0] if structure.known else implied_tasks(W, D)
+    return factors.returned(Independent().final_structure(W)[0]) if structure.known else implied_tasks(W, D)
 
 
 def in_precision(A: Any, dtype: Any) -> Any:

@@ -23,6 +23,7 @@ from ..features.kernels import Matrix
 from ..losses import Loss, as_loss
 from ..structures import Structure, as_structure
 from ..structures.base import Ray
+from ..structures.factored_matrix import returned
 from . import evidence as certify
 from .component_errors import component_error
 from .model import Model, Targets
@@ -336,7 +337,7 @@ class Problem(Value):
             The objective and ``A``.
         """
         penalty, A = self.best_penalty(W)
-        return self.loss_term(self.predict(W, b)) + penalty, A
+        return self.loss_term(self.predict(W, b)) + penalty, returned(A)
 
     def best_penalty(self, W: Array) -> tuple[float, Any]:
         """``min_A alpha tr(A^+ W'W) + ridge ||W||^2 + F(A)`` and the structure that attains it.

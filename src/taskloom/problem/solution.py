@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ..structures.factored_matrix import returned
 
 Array = np.ndarray
 
@@ -186,7 +189,7 @@ class Solution:
 
     W: Array
     b: Array
-    A: Array
+    structure: Any  # as the solver found it; ``A`` is an array up to 2000 tasks
     G: Array
     certificate: Certificate
     history: History
@@ -198,6 +201,11 @@ class Solution:
 
     gap = property(attrgetter("certificate.gap"))
     addends = property(attrgetter("terms"), doc="Deprecated: the old name of ``terms``.")
+
+    @cached_property
+    def A(self) -> Any:
+        """The structure: an array, factored for many tasks."""
+        return returned(self.structure)
 
     @property
     def n_iter(self) -> int:

@@ -134,9 +134,10 @@ def _search(model: Any) -> str:
 
 
 def _kernel(model: Any) -> str:
-    if isinstance(model.kernel, list | tuple):
-        return f"the sum of {len(model.kernel)} kernels"
-    name = model.kernel if isinstance(model.kernel, str) else type(model.kernel).__name__
+    kernel = getattr(model, "best_kernel_", model.kernel)  # a search may have chosen it
+    if isinstance(kernel, list | tuple):
+        return f"the sum of {len(kernel)} kernels"
+    name = kernel if isinstance(kernel, str) else type(kernel).__name__
     return f"a {name} kernel{f' by {model.coef_.shape[1]} features' if hasattr(model, 'feature_map_') else ''}"
 
 

@@ -311,7 +311,7 @@ class Structure(Component, ABC):
         return A, penalty_with(self, R, A)
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
-        """``best_of_root`` for the end of a fit; with many tasks the matrix is returned in factored form.
+        """``best_of_root`` for the end of a fit; the matrix may be in factored form, unless there are few tasks.
 
         Parameters
         ----------

@@ -13,6 +13,7 @@ from .._linalg import column_squares, psd_eigh
 Array = np.ndarray
 
 DENSE_TASKS = 2000  # up to this number of tasks, structures are returned as arrays
+FEW_TASKS = 300  # up to this number an array costs no more than its factors
 LARGEST_ARRAY = 10_000  # the largest number of tasks for which a T x T matrix is formed (0.8 GB)
 
 
@@ -301,8 +302,16 @@ def by_eigen(a: Array, V: Array, rest: float) -> FactoredStructure:
     return FactoredStructure(V * np.sqrt(np.maximum(a - rest, 0.0)), rest)
 
 
+def few(n_tasks: int) -> bool:
+    """Whether solvers form an array: beyond, an array is made of the factors where somebody asks for it."""
+    return n_tasks <= min(FEW_TASKS, DENSE_TASKS)
+
+
+def returned(A: Any) -> Any:
+    """The structure as it is returned: an array, unless there are many tasks."""
+    return A.to_array() if isinstance(A, FactoredStructure) and len(A) <= DENSE_TASKS else A
+
+
 def diagonal(variances: Array) -> Any:
-    """The structure of independent tasks with these variances; an array, unless there are many."""
-    if len(variances) <= DENSE_TASKS:
-        return np.diag(variances)
-    return FactoredStructure(np.zeros((len(variances), 0)), variances)
+    """The structure of independent tasks with these variances; an array if they are few."""
+    return np.diag(variances) if few(len(variances)) else FactoredStructure(np.zeros((len(variances), 0)), variances)

@@ -153,7 +153,7 @@ class EitherSide(SpectralStructure):
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
         rows, T = R.shape
-        return self._best_by_svd(R, dense=rows >= T or T <= factors.DENSE_TASKS)
+        return self._best_by_svd(R, dense=rows >= T or factors.few(T))
 
     @abstractmethod
     def f_gradient(self, a: Array) -> Array:

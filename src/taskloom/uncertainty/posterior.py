@@ -12,10 +12,11 @@ That takes ``A`` as known. A joint prior (``prior.py``) also accounts for the un
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.sparse.csgraph import connected_components
 
 from .._component import is_number
@@ -60,8 +61,8 @@ class Posterior:
         self.n_tasks = problem.n_tasks
         with one_thread():
             self.groups = []
-            n_groups, label = connected_components(np.abs(A) > 0, directed=False)  # of the tasks under A
-            for tasks in (np.flatnonzero(label == g) for g in range(n_groups)):
+            n_groups, self.label = connected_components(np.abs(A) > 0, directed=False)  # of the tasks under A
+            for tasks in (np.flatnonzero(self.label == g) for g in range(n_groups)):
                 prior = Prior(A[np.ix_(tasks, tasks)], rho, *directions)
                 self.groups.append((tasks, _group(problem, prior, tasks), np.diag(prior.R) / problem.alpha))
         used = sum(group.degrees_of_freedom for _, group, _ in self.groups)
@@ -73,14 +74,25 @@ class Posterior:
         per_task = seen.sum_by_task(1 / seen.weight) / seen.counts
         self.noise = np.sqrt(self.tau / 2 * per_task)
 
-    def deviation(self, phi: Matrix, size: Array) -> Array:
-        """Standard deviation of every task at features ``phi`` (``m x r``), where ``size`` is ``k(x, x)``."""
+    def deviation(self, phi: Matrix, size: Array, task: Array | None = None) -> Array:
+        """Standard deviation of every task, or of the task of each row, at features ``phi`` (``m x r``).
+
+        ``size`` is ``k(x, x)``.
+        """
         outside = np.maximum(size - row_squares(phi), 0.0)  # where nothing is learned
         outside[outside < 1e-10 * size] = 0.0
-        variance = np.empty((phi.shape[0], self.n_tasks))
+        variance = np.empty((phi.shape[0], self.n_tasks) if task is None else phi.shape[0])
         with one_thread():
-            for tasks, group, prior in self.groups:
-                variance[:, tasks] = group.variance(phi) + outside[:, None] * prior
+            if task is None:
+                for tasks, group, prior in self.groups:
+                    variance[:, tasks] = group.variance(phi) + outside[:, None] * prior
+            else:
+                order = np.argsort(self.label[task], kind="stable")
+                ends = np.searchsorted(self.label[task[order]], np.arange(len(self.groups) + 1))
+                for (tasks, group, prior), rows in zip(self.groups, np.split(order, ends[1:-1]), strict=True):
+                    if rows.size:
+                        mine = np.searchsorted(tasks, task[rows])
+                        variance[rows] = group.variance_of(phi[rows], mine) + outside[rows] * prior[mine]
         return np.sqrt(self.tau / 2 * np.maximum(variance, 0.0))
 
 
@@ -102,13 +114,13 @@ def _group(problem: Problem, prior: Prior, tasks: Array) -> _Shared | _SharedJoi
                 return _Shared(problem, prior, s, c)
             if np.allclose(c, c[0], rtol=1e-12, atol=0.0):
                 return _SharedJoint(problem, prior, s, float(c[0]))
-    N, columns = seen.row.size, prior.n_columns(problem.n_features)
-    if min(N, columns + T) > MAX_DENSE_ROWS:
+    N, columns = seen.row.size, problem.n_features * prior.root.shape[1]  # without those of one task
+    if min(N, columns) > MAX_DENSE_ROWS:
         raise ValueError(
-            f"return_std would need a dense system of {min(N, columns + T)} rows for {T} related tasks (the limit is "
+            f"return_std would need a dense system of {min(N, columns)} rows for {T} related tasks (the limit is "
             f"{MAX_DENSE_ROWS}); fit a subset of the rows, or use fewer features"
         )
-    return _ByObservation(problem, prior, seen) if columns + T > N else _ByWeight(problem, prior, seen)
+    return _ByObservation(problem, prior, seen) if columns > N else _ByWeight(problem, prior, seen)
 
 
 class _Centred:
@@ -123,7 +135,19 @@ class _Centred:
         return np.asarray(phi @ self.V) - self.mean @ self.V
 
 
-class _Shared:
+class _Diagonal(ABC):
+    """Base of the forms that give the variance of all tasks at once."""
+
+    @abstractmethod
+    def variance(self, phi: Matrix) -> Array:
+        """The variance of every task at each row of features."""
+
+    def variance_of(self, phi: Matrix, task: Array) -> Array:
+        """The variance of the task of each row."""
+        return np.asarray(self.variance(phi)[np.arange(len(task)), task])
+
+
+class _Shared(_Diagonal):
     """Shared, fully observed inputs: everything diagonalises, as in the fit."""
 
     def __init__(self, problem: Problem, prior: Prior, s: Array, c: Array):
@@ -139,7 +163,7 @@ class _Shared:
         return self.inner(phi) ** 2 @ self.weights @ self.task_shares + self.flat
 
 
-class _SharedJoint:
+class _SharedJoint(_Diagonal):
     """The same with an uncertain structure and equal task weights: a diagonal system for each eigenvector of the tasks, and a
     small one for the directions of the structure.
 
@@ -173,34 +197,42 @@ class _SharedJoint:
         return sum(terms, np.asarray(self.flat))
 
 
+def finite(covariance: Array) -> Array:
+    """Raise where the covariance of new rows with the training data overflows."""
+    if not np.isfinite(covariance).all():
+        raise ValueError("the covariance of new rows with the training data overflows; rescale X, or leave out return_std")
+    return covariance
+
+
 class _Dense(ABC):
     """Base of the two dense forms."""
 
     degrees_of_freedom: float
-    factor: Any  # the Cholesky factor of the system of the training data
 
     def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         self.alpha, self.n_tasks = problem.alpha, len(prior.R)
         self.prior = prior
         self.phi = to_dense(problem.features[seen.row])
         self.seen = seen
-        self.E = np.eye(self.n_tasks)[seen.task] if problem.fit_intercept else np.zeros((seen.row.size, 0))
 
     def variance(self, phi: Matrix) -> Array:
         phi = to_dense(phi)
         out = np.empty((len(phi), self.n_tasks))
-        height = max(1, MAX_ENTRIES // max(self.seen.row.size, self.prior.n_columns(phi.shape[1])))
-        for first in range(0, len(phi), height):
-            rows = slice(first, first + height)
-            for t in range(self.n_tasks):
-                out[rows, t] = self._of_task(phi[rows], t)
+        for t in range(self.n_tasks):
+            out[:, t] = self._in_parts(phi, t)
         return out
 
-    def _solved(self, right: Array) -> Array:
-        """The system of the training data for new rows."""
-        if not np.isfinite(right).all():
-            raise ValueError("the covariance of new rows with the training data overflows; rescale X, or leave out return_std")
-        return cho_solve(self.factor, right)
+    def variance_of(self, phi: Matrix, task: Array) -> Array:
+        """The variance of the task of each row."""
+        phi, out = to_dense(phi), np.empty(len(task))
+        for t in np.unique(task):
+            out[task == t] = self._in_parts(phi[task == t], int(t))
+        return out
+
+    def _in_parts(self, phi: Array, t: int) -> Array:
+        """The variance of one task, some rows at a time."""
+        height = max(1, MAX_ENTRIES // max(self.seen.row.size, phi.shape[1] * self.prior.root.shape[1]))
+        return np.concatenate([self._of_task(phi[k : k + height], t) for k in range(0, len(phi), height)] or [np.zeros(0)])
 
     @abstractmethod
     def _of_task(self, phi: Array, t: int) -> Array:
@@ -208,24 +240,44 @@ class _Dense(ABC):
 
 
 class _ByWeight(_Dense):
-    """Fewer weights than observations: the precision matrix of weights and intercepts."""
+    """Fewer weights than observations: the precision matrix of weights and intercepts.
+
+    What a task has for itself (its intercept, and its part of an uncertain structure) is eliminated, a task at a time.
+    """
 
     def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         super().__init__(problem, prior, seen)
-        X = prior.columns(self.phi, seen.task)
-        joint = np.hstack([X, self.E])
-        data = joint.T @ (seen.weight[:, None] * joint)
-        precision, inside = data.copy(), np.arange(X.shape[1])
-        precision[inside, inside] += self.alpha
-        self.factor = cho_factor(precision)
-        self.degrees_of_freedom = float(np.trace(cho_solve(self.factor, data)))
+        self.intercepts = problem.fit_intercept
+        self.halves, self.moved = [], []  # of each task: the inverse root of its block, and that times the block beside it
+        precision: Any = 0.0
+        for t in range(self.n_tasks):
+            rows = slice(seen.starts[t], seen.starts[t + 1])
+            shared, own = self._columns(self.phi[rows], t)
+            root = np.sqrt(seen.weight[rows])[:, None]
+            shared, own = root * shared, root * own
+            block = own.T @ own
+            penalised = np.arange(block.shape[0] - self.intercepts)
+            block[penalised, penalised] += self.alpha
+            half = np.linalg.inv(np.linalg.cholesky(block))
+            moved = half @ (own.T @ shared)
+            precision = precision + shared.T @ shared - moved.T @ moved
+            self.halves.append(half)
+            self.moved.append(moved)
+        self.root = np.linalg.cholesky(precision + self.alpha * np.eye(len(precision)))
+        parts = (slice(*ends) for ends in pairwise(seen.starts))
+        self.degrees_of_freedom = sum(
+            float(seen.weight[rows] @ self._of_task(self.phi[rows], t)) for t, rows in enumerate(parts)
+        )
+
+    def _columns(self, phi: Array, t: int) -> tuple[Array, Array]:
+        shared, own = self.prior.columns(phi, np.array([t]))
+        return shared, np.hstack([own, np.ones((len(phi), 1))]) if self.intercepts else own
 
     def _of_task(self, phi: Array, t: int) -> Array:
-        x = self.prior.columns(phi, np.array([t]))
-        e = np.zeros((len(phi), self.E.shape[1]))
-        e[:, t : t + 1] = 1.0
-        joint = np.hstack([x, e])
-        return np.einsum("ij,ji->i", joint, self._solved(joint.T))
+        shared, own = self._columns(phi, t)
+        own = own @ self.halves[t].T
+        left = finite(shared - own @ self.moved[t])
+        return np.square(own).sum(axis=1) + np.square(solve_triangular(self.root, left.T, lower=True)).sum(axis=0)
 
 
 class _ByObservation(_Dense):
@@ -233,6 +285,7 @@ class _ByObservation(_Dense):
 
     def __init__(self, problem: Problem, prior: Prior, seen: Observations):
         super().__init__(problem, prior, seen)
+        self.E = np.eye(self.n_tasks)[seen.task] if problem.fit_intercept else np.zeros((seen.row.size, 0))
         covariance = prior.covariance(self.phi, seen.task, self.phi, seen.task) / self.alpha
         total = covariance + np.diag(1 / seen.weight)
         self.factor = cho_factor(total)
@@ -245,7 +298,7 @@ class _ByObservation(_Dense):
 
     def _of_task(self, phi: Array, t: int) -> Array:
         k = self.prior.covariance(phi, np.array([t]), self.phi, self.seen.task) / self.alpha  # m x N
-        left = np.einsum("ij,ji->i", k, self._solved(k.T))
+        left = np.einsum("ij,ji->i", k, cho_solve(self.factor, finite(k).T))
         variance = self.prior.variance(phi, t) / self.alpha - left
         rest = -k @ self.through
         rest[:, t : t + 1] += 1.0  # without intercepts there are no columns

@@ -12,6 +12,8 @@ task independently, the covariance ``D = U a U'`` of the features.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from .._linalg import compose, psd_eigh
@@ -35,20 +37,35 @@ class Prior:
         self.root = self.V[:, self.own > 0] * np.sqrt(self.own[self.own > 0])  # T x q
         self.directions, both = directions, self.a + (np.zeros((0, 1)) if d is None else d[:, None])
         self.extra_variance = both / (1 + rho * both) - self.own  # k x T: by direction and eigenvector of A
+        self._within = np.zeros(0) if d is None else d / (1 + rho * d)  # where the eigenvalue of A is zero
 
     def _along(self, phi: Array) -> Array:
         """The features along each of the directions (``k x m``)."""
         return np.zeros((0, len(phi))) if self.directions is None else (phi @ self.directions).T
 
-    def n_columns(self, n_features: int) -> int:
-        """The number of features with this covariance."""
-        return n_features * self.root.shape[1] + self.extra_variance.size
+    def columns(self, phi: Array, task: Array) -> tuple[Array, Array]:
+        """Two rows for each pair of features and task: products of the first are the covariances between tasks, products of the
+        second are what is added within a task.
 
-    def columns(self, phi: Array, task: Array) -> Array:
-        """One row for each pair of features and task: its products are the covariances."""
-        shared = (phi[:, :, None] * self.root[task][:, None, :]).reshape(len(phi), -1)
-        along = zip(self._along(phi), self.extra_variance, strict=True)
-        return np.hstack([shared, *(mine[:, None] * (self.V * np.sqrt(e))[task] for mine, e in along)])
+        Along a direction the covariance of the tasks is ``V f(a + d) V'``, and ``f(d) I`` of it is within the tasks.
+        """
+        inside = self.own > 0
+        if self.directions is None:
+            return (phi[:, :, None] * self.root[task][:, None, :]).reshape(len(phi), -1), np.zeros((len(phi), 0))
+        rest, along = phi @ self._complement, self._along(phi).T
+        within = np.maximum(self._within, 0.0)
+        between = np.sqrt(np.maximum((self.extra_variance + self.own)[:, inside] - within[:, None], 0.0))  # k x q
+        shared = [
+            (rest[:, :, None] * self.root[task][:, None, :]).reshape(len(phi), -1),
+            (along[:, :, None] * between * self.V[task][:, None, inside]).reshape(len(phi), -1),
+        ]
+        return np.hstack(shared), along * np.sqrt(within)
+
+    @cached_property
+    def _complement(self) -> Array:
+        """An orthonormal basis of the features outside the directions."""
+        assert self.directions is not None
+        return np.linalg.qr(self.directions, mode="complete")[0][:, self.directions.shape[1] :]
 
     def covariance(self, phi: Array, task: Array, others: Array, their_task: Array) -> Array:
         pairs = (task[:, None], their_task)

@@ -38,6 +38,7 @@ from .results import Candidate, FoldResult
 from .splitters import Split, check_folds, check_left, make_folds
 
 Array = np.ndarray
+WORTH_A_WARNING = 0.01  # relative gap of a fit at an alpha that nobody asked for: more than that moves scores
 N_SINGLE_TASK_ALPHAS = 10  # values of alpha tried for single-task models, over the same decades
 
 
@@ -74,7 +75,8 @@ class FoldScorer:
     """Scores decision values of the same rows, for one alpha after the other."""
 
     def __init__(self, cv_data: CVData, data: Prepared | PreparedSum, X: Any, y: Any, weight: Array | None):
-        self.model, self.scoring, self.variance = cv_data.estimator, cv_data.scoring, cv_data.variance
+        self.model, self.scoring = cv_data.estimator, cv_data.scoring
+        self.variance: Array | None = None
         self.explained = None if self.scoring is not None else cv_data.explained
         self.data, self.X, self.y, self.weight = data, X, y, weight
         own = self.scoring is None or (isinstance(self.scoring, str) and self.scoring == "steady")
@@ -82,14 +84,17 @@ class FoldScorer:
         self.quick = None
         if not data.targets.one_vs_rest:
             self.quick, self.seen = self.model._task_scores(data.targets, X, y, weight)
+            if cv_data.variance is not None:
+                self.variance = np.array([cv_data.variance.get(name, np.nan) for name in self.quick.names])
+        self.tasks = [0] if self.quick is None else self.quick.names
 
-    def __call__(self, values: Array) -> tuple[float, dict[Any, float]]:
+    def __call__(self, values: Array) -> tuple[float, Array]:
         """The score, and that of each task relative to the variance of its targets over all data."""
         if self.quick is not None:
-            by_task = self.quick(values[self.seen])
-            steady = by_task if self.variance is None else self.quick(values[self.seen], self.variance)
+            by_task = self.quick.of(values[self.seen])
+            steady = by_task if self.variance is None else self.quick.of(values[self.seen], self.variance)
         else:
-            by_task = steady = self._with_values(values).score_per_task(self.X, self.y, self.weight)
+            by_task = steady = np.array(list(self._with_values(values).score_per_task(self.X, self.y, self.weight).values()))
         if self.explained is not None and self.quick is not None:
             return self.explained(self.quick, values[self.seen]), steady
         if self.scorer is None:
@@ -113,11 +118,15 @@ class FoldScorer:
         return with_state(self.model, state)
 
 
-def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array) -> list[Solution]:
-    """A certified solution for each alpha, with warm starts, and one warning for all that did not converge."""
+def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array, worth_a_warning: float = 0.0) -> list[Solution]:
+    """A certified solution for each alpha, with warm starts, and one warning for all that did not converge.
+
+    Gaps up to ``worth_a_warning`` are none.
+    """
     limits = {"tol": estimator.tol, "max_iter": estimator.max_iter, "time_limit": estimator.time_limit}
     solutions = path(problem, alphas, estimator.solver, **limits)
     short = [solution.certificate for solution in solutions if not solution.certificate.converged]
+    short = [each for each in short if each.stationarity is not None or each.relative_gap > worth_a_warning]
     if short:
         worst = max(short, key=lambda certificate: certificate.stationarity or certificate.relative_gap).message
         warn(f"{len(short)} of {len(solutions)} values of alpha did not reach tol; the worst: {worst}", ConvergenceWarning)
@@ -132,9 +141,10 @@ def _run_fold(cv_data: CVData, candidates: list[Candidate], split: Split) -> lis
     results = []
     for candidate in candidates:
         began = time.perf_counter()
-        solutions = solve_path(cv_data.estimator, fold.under(candidate.structure), candidate.alphas)
+        least = WORTH_A_WARNING if candidate.continues else 0.0
+        solutions = solve_path(cv_data.estimator, fold.under(candidate.structure), candidate.alphas, least)
         seconds = time.perf_counter() - began
-        results.append(FoldResult.of(map(scorer, map(fold.values, solutions)), seconds, solutions))
+        results.append(FoldResult.of(map(scorer, map(fold.values, solutions)), scorer.tasks, seconds, solutions))
     return results
 
 
@@ -167,7 +177,8 @@ class Fold:
 
 def single_task_candidate(model: MultiTaskEstimator, data: Prepared) -> Candidate:
     """Single-task models, to compare with."""
-    return Candidate(Independent(), strength_grid(model._under(Independent(), data), N_SINGLE_TASK_ALPHAS))
+    alphas = strength_grid(model._under(Independent(), data), N_SINGLE_TASK_ALPHAS)
+    return Candidate(Independent(), alphas, may_extend=True, may_strengthen=True)
 
 
 def variance_by_task(seen: Observations, tasks: Array, std: Array) -> dict[Any, float]:
@@ -186,7 +197,7 @@ def cross_validate(
         return n_rows, n_rows
     cv_data.variance = variance_by_task(seen, tasks, data.scale.std)
     labelled = model._labelled(data.targets)
-    folds = make_folds(cv_data, seen, n_rows, labelled) if cv_data.folds is None else cv_data.folds
+    folds = cv_data.folds = make_folds(cv_data, seen, n_rows, labelled) if cv_data.folds is None else cv_data.folds
     if model.unseen != "mean" or model.task_column is None:
         check_folds(folds, seen, n_rows, tasks, labelled)
     runs = Parallel(n_jobs=cv_data.n_jobs, prefer="threads", return_as="generator")(
@@ -220,7 +231,7 @@ def _leave_one_out(cv_data: CVData, data: Prepared, candidates: list[Candidate])
         if found is None:
             found = _leave_one_out_by_refitting(cv_data, data, candidate)
         by_row = [seen.scatter(z, n_rows) if wide else np.bincount(seen.row, z, n_rows) for z in found]
-        candidate.folds = [FoldResult.of(map(scorer, by_row), time.perf_counter() - began)]
+        candidate.folds = [FoldResult.of(map(scorer, by_row), scorer.tasks, time.perf_counter() - began)]
 
 
 def _leave_one_out_by_refitting(cv_data: CVData, data: Prepared, candidate: Candidate) -> Array:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from ...solvers import solve
+from ...structures import Independent
 from ...tables.layout import shown
 from ..base import MultiTaskEstimator
 from ..callbacks import Watch
@@ -15,7 +17,7 @@ from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared
 from ..state_of_fit import fitted_state
 from ..target_encoding import objects
-from .folds_fit import CVData, single_task_candidate
+from .folds_fit import N_SINGLE_TASK_ALPHAS, CVData, single_task_candidate
 from .results import Candidate, SearchResult, transfer_table
 
 Array = np.ndarray
@@ -43,8 +45,25 @@ class PlainModels:
                 'fallback="single" needs folds, from which the standard errors of gains come; cv="loo" has none: pass cv=5'
             )
         data = model._prepare(cv_data.X, cv_data.y, cv_data.sample_weight)
-        candidates = [Candidate(structure, search._alphas(model._under(structure, data))) for structure in structures]
-        return cls(model, cv_data, data, candidates, single_task_candidate(model, data))
+        ours = isinstance(search.alphas, Integral)
+        candidates = [
+            Candidate(
+                structure, search._alphas(model._under(structure, data)), may_extend=ours, may_strengthen=known(structure)
+            )
+            for structure in structures
+        ]
+        fine = ours and int(search.alphas) >= N_SINGLE_TASK_ALPHAS
+        alone = [each for each in candidates if fine and isinstance(each.structure, Independent)]
+        return cls(model, cv_data, data, candidates, alone[0] if alone else single_task_candidate(model, data))
+
+    @property
+    def all_candidates(self) -> list[Candidate]:
+        """With the single-task models, which may be among the candidates."""
+        return list(dict.fromkeys([*self.candidates, self.single_task]))
+
+    def only_to_compare(self) -> PlainModels:
+        """The single-task models alone."""
+        return replace(self, candidates=[], single_task=single_task_candidate(self.model, self.data))
 
     @property
     def tasks(self) -> list[Any]:
@@ -85,6 +104,11 @@ class PlainModels:
         # contributions are those of the joint weights; the joint posterior does not describe these tasks
         state = replace(noted(state, note), stored_contributions=state.contributions, training=None, **found)
         return state, replace(search, transfer_=transfer | {"model": np.where(mine, "alone", "together").astype(object)})
+
+
+def known(structure: Any) -> bool:
+    """Whether no structure is learned, so that weights vanish at no alpha."""
+    return all(each.known for each in structure) if isinstance(structure, list) else structure.known
 
 
 def noted(state: FittedState, note: str) -> FittedState:

@@ -12,8 +12,10 @@ import numpy as np
 from ...problem.solution import Solution
 from ...structures.factored_matrix import FactoredStructure
 from ..target_encoding import objects
+from .kernel_candidates import KernelCandidate
 
 Array = np.ndarray
+LEAST_TO_EXTEND = 5  # values of alpha: a grid of fewer says what to compare, not where to begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,15 +23,32 @@ class FoldResult:
     """Results of one fold for one candidate; every list has one entry for each setting (an alpha, or alpha and weights)."""
 
     scores: Array
-    by_task: list[dict[Any, float]]
+    by_task: Array  # n_settings x n_tasks; NaN where a task has none
+    tasks: list[Any]
     seconds: Array
     solutions: list[Solution]
 
     @classmethod
-    def of(cls, scored: Iterable[tuple[float, dict]], seconds: float, solutions: Sequence[Solution] = ()) -> FoldResult:
+    def of(
+        cls, scored: Iterable[tuple[float, Array]], tasks: list[Any], seconds: float, solutions: Sequence[Solution] = ()
+    ) -> FoldResult:
         """From the scores at each alpha; solutions are kept without weights and dual point, which are as large as the data."""
         scores, by_task = zip(*scored, strict=True)
-        return cls(np.array(scores), list(by_task), np.full(len(scores), seconds / len(scores)), list(map(slim, solutions)))
+        each = np.full(len(scores), seconds / len(scores))
+        return cls(np.array(scores), np.array(by_task), tasks, each, list(map(slim, solutions)))
+
+    def followed_by(self, other: FoldResult) -> FoldResult:
+        """With the settings of another result of the same fold."""
+        scores, by_task = np.concatenate([self.scores, other.scores]), np.concatenate([self.by_task, other.by_task])
+        seconds = np.concatenate([self.seconds, other.seconds])
+        return replace(self, scores=scores, by_task=by_task, seconds=seconds, solutions=self.solutions + other.solutions)
+
+    def of_tasks(self, k: int, tasks: list[Any]) -> Array:
+        """The scores of these tasks at a setting; NaN for tasks that the fold does not test."""
+        if self.tasks == tasks:
+            return self.by_task[k]
+        held = dict(zip(self.tasks, self.by_task[k].tolist(), strict=True))
+        return np.array([held.get(name, np.nan) for name in tasks])
 
 
 def slim(solution: Solution) -> Solution:
@@ -44,10 +63,37 @@ class Candidate:
     structure: Any
     alphas: Array
     folds: list[FoldResult] = field(default_factory=list)
+    kernel: KernelCandidate | None = None  # where several are compared
+    may_extend: bool = False  # the grid of alpha is ours
+    continues: bool = False  # beyond an end of such a grid
+    may_strengthen: bool = False  # weights do not vanish at its first alpha
+
+    @property
+    def kernel_params(self) -> dict[str, Any]:
+        return {} if self.kernel is None else self.kernel.parameters
 
     def params(self, k: int) -> dict[str, Any]:
         """The parameters of the plain estimator for a setting."""
-        return {"structure": self.structure, "alpha": float(self.alphas[k])}
+        return {"structure": self.structure, "alpha": float(self.alphas[k])} | self.kernel_params
+
+    def beyond(self) -> Candidate | None:
+        """The same with a grid that goes on where the best alpha is at an end of it; ``None`` where it is not."""
+        if not self.may_extend or len(self.alphas) < LEAST_TO_EXTEND or np.isnan(self.mean).all():
+            return None
+        ratio = float(self.alphas[1] / self.alphas[0])
+        more = ratio ** np.arange(1, 1 + len(self.alphas) // 2)
+        if self.best == len(self.alphas) - 1:
+            return replace(self, alphas=self.alphas[-1] * more, folds=[], continues=True)
+        if self.best == 0 and self.may_strengthen:
+            return replace(self, alphas=self.alphas[0] / more[::-1], folds=[], continues=True)
+        return None
+
+    def absorb(self, other: Candidate) -> None:
+        """Take the results at alphas beyond an end of the grid."""
+        stronger = other.alphas[0] > self.alphas[0]
+        first, then = (other, self) if stronger else (self, other)
+        folds = [one.followed_by(more) for one, more in zip(first.folds, then.folds, strict=True)]
+        self.alphas, self.folds = np.concatenate([first.alphas, then.alphas]), folds
 
     @property
     def path_settings(self) -> Array:
@@ -73,7 +119,7 @@ class Candidate:
 
     def task_scores(self, k: int, tasks: list[Any]) -> Array:
         """``n_folds x n_tasks`` at alpha ``k``; NaN where a fold does not test a task."""
-        return np.array([[fold.by_task[k].get(name, np.nan) for name in tasks] for fold in self.folds])
+        return np.array([fold.of_tasks(k, tasks) for fold in self.folds])
 
     def over_folds(self, read: Callable[[Solution], Any]) -> Array:
         """A function of every solution (``n_folds x n_alphas x ...``); leave-one-out in closed form has none."""
@@ -86,6 +132,8 @@ class SearchResult:
 
     alpha_: float
     best_structure_: Any
+    best_kernel_: Any = None
+    best_gamma_: Any = None  # where kernels were compared
     best_score_: float | None = None
     n_splits_: int | None = None
     cv_results_: dict[str, Any] | None = None
@@ -154,10 +202,10 @@ def path_table(candidate: Candidate) -> dict[str, Array]:
     if not any(fold.solutions for fold in candidate.folds):
         return path
     path["n_iter"] = candidate.over_folds(lambda solution: solution.n_iter).mean(axis=0)[some]
-    A = candidate.folds[0].solutions[0].A
+    A = candidate.folds[0].solutions[0].structure
     if isinstance(A, FactoredStructure) or A.ndim == 2:  # one structure, not those of a sum
-        widest = max((len(solution.A) for fold in candidate.folds for solution in fold.solutions), default=0)
-        spectra = candidate.over_folds(lambda solution: _spectrum(solution.A, widest))
+        widest = max((len(solution.structure) for fold in candidate.folds for solution in fold.solutions), default=0)
+        spectra = candidate.over_folds(lambda solution: _spectrum(solution.structure, widest))
         path["spectrum"] = np.nanmean(spectra, axis=0)
     return path
 

@@ -6,6 +6,7 @@ have the names of ``GridSearchCV``.
 
 from __future__ import annotations
 
+import copy
 import sys
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -26,9 +27,10 @@ from ..base import MultiTaskEstimator
 from ..callbacks import Watch, with_callbacks
 from ..fitted import show_fields
 from ..validation import as_structures, names_its_class
-from .folds_fit import cross_validate
+from .kernel_candidates import KernelCandidate, kernel_candidates
+from .models_of_kernel import ModelsOfKernel
 from .plain_models import PlainModels, noted
-from .results import SearchResult, path_table, results_table
+from .results import LEAST_TO_EXTEND, Candidate, SearchResult, path_table, results_table
 from .sum_models import SumModels, sentence, sum_models
 from .sum_search import SumCandidate
 
@@ -41,6 +43,7 @@ def searched(plain: type[MultiTaskEstimator]) -> dict[str, list]:
     return kept | {
         "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "structures": ["array-like", str, Structure, None],
+        "kernels": ["array-like", str, callable, None],
         "scoring": [str, callable, None],
         "fallback": [StrOptions({"single"}), None],
         "n_jobs": [Integral, None],
@@ -75,29 +78,36 @@ class CrossValidated(MultiTaskEstimator):
             The model with the best setting, fitted to all data.
         """
         self._validate_params()
-        if self.task_column is not None and self.kernel == "precomputed":
+        if self.task_column is not None and isinstance(self.kernel, str) and self.kernel == "precomputed":
             raise ValueError(
                 'a kernel matrix with a task column cannot be split by rows and columns: pass the kernel itself (kernel="rbf" '
                 "or a function of X), or y as one column for each task, with NaN, and no task_column"
             )
         X, y = indexable(as_table(X), as_table(y))
         settings = (X, y, sample_weight, self.scoring, self.cv, groups, self.n_jobs, self.random_state)
-        structures = self._candidates()
-        sums, why_none = sum_models(self, structures, settings)
-        plain = self._plain_models(structures, settings, sums)
+        kernels = self._kernels()
+        every = [self._models(kernel, settings) for kernel in kernels]
         watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
-        done = self._cross_validate(plain, sums, watch and watch.part("cross-validation", None))
-        candidates = [each for models in (plain, sums) if models for each in models.candidates if each.folds]
+        done, complete = self._cross_validate(every, watch and watch.part("cross-validation", None))
+        most = max(len(candidate.folds) for each in every for candidate in each.candidates)
+        every = [each.finished(most) for each in every]
+        candidates = [candidate for each in every for candidate in each.candidates]
         chosen = max(candidates, key=lambda candidate: candidate.mean[candidate.best])
+        models = next(each for each in every if any(candidate is chosen for candidate in each.candidates))
+        plain, sums = models.plain, models.sums
         refit = watch and watch.part("refit", self.max_iter)
         owner: Any = sums if isinstance(chosen, SumCandidate) else plain
         state = owner.refitted(chosen, refit)
-        if note := _interrupted(done, sums):
+        notes = [_interrupted(done, complete, every), self._at_an_edge(chosen)]
+        for note in filter(None, notes):
             state = noted(state, note)
             warn(note, ConvergenceWarning)
+        why_none = every[0].why_no_sum
         search = SearchResult(
             alpha_=float(chosen.alphas[chosen.best]),
             best_structure_=chosen.structure,
+            best_kernel_=None if self.terms is not None else models.kernel.kernel,
+            best_gamma_=None if self.kernels is None else models.kernel.gamma,
             best_score_=float(chosen.mean[chosen.best]),
             n_splits_=done[0],
             cv_results_=results_table(candidates),
@@ -126,6 +136,8 @@ class CrossValidated(MultiTaskEstimator):
         if state.fitted_terms is not None:
             return {"alpha": search.alpha_, "terms": [fitted.term for fitted in state.fitted_terms]}
         chosen = {"structure": search.best_structure_, "alpha": search.alpha_}
+        if self.kernels is not None:
+            chosen |= {"kernel": search.best_kernel_, "gamma": search.best_gamma_}
         return chosen | ({} if state.common_part is None else state.common_part.parameters)
 
     def _plain_models(self, structures: list, settings: tuple, sums: SumModels | None) -> PlainModels | None:
@@ -139,11 +151,26 @@ class CrossValidated(MultiTaskEstimator):
                 raise
             return None
         if not (sums is None or (isinstance(self.common, str) and self.common == "auto")):
-            plain.candidates.clear()
+            return plain.only_to_compare()
         return plain
 
-    def _cross_validate(self, plain: PlainModels | None, sums: SumModels | None, watch: Watch | None) -> tuple[int, int]:
-        """Score every candidate on the same folds; returns the number of complete folds, and of all folds."""
+    def _models(self, kernel: KernelCandidate, settings: tuple) -> ModelsOfKernel:
+        """The candidates with one kernel."""
+        twin = copy.copy(self)
+        twin.kernels, twin.kernel, twin.gamma = None, kernel.kernel, kernel.gamma
+        structures = twin._candidates()
+        sums, why_none = sum_models(twin, structures, settings)
+        models = ModelsOfKernel(kernel, twin._plain_models(structures, settings, sums), sums, why_none)
+        if self.kernels is not None:
+            for candidate in models.candidates:
+                candidate.kernel = kernel
+        return models
+
+    def _cross_validate(self, every: list[ModelsOfKernel], watch: Watch | None) -> tuple[tuple[int, int], bool]:
+        """Score every candidate on the same folds.
+
+        Returns the numbers of complete folds and of all folds for the first kernel, and whether all kernels were tried on all.
+        """
 
         def report(fold: int, n_folds: int, best: float) -> None:
             if self.verbose:
@@ -151,19 +178,17 @@ class CrossValidated(MultiTaskEstimator):
             if watch is not None:
                 watch.part("fold").end()
 
-        done = (0, 0)
-        if sums is not None:
-            folds = sums.make_folds()
-            done = (len(folds), len(folds))
-            if plain is not None:
-                plain.cv_data.folds, plain.cv_data.explained = folds, sums.cv_data.explained
-        if plain is not None:
-            done = cross_validate(plain.cv_data, plain.data, [*plain.candidates, plain.single_task], report)
-        if sums is not None and done[0] == done[1]:
-            sums.search(lambda: watch is not None and watch.part("setting").end())
+        def after_setting() -> None:
+            if watch is not None:
+                watch.part("setting").end()
+
+        first = every[0].cross_validate(None, report, after_setting)
+        complete = first[0] == first[1] and all(
+            len(set(models.cross_validate(every[0].folds, report, after_setting))) == 1 for models in every[1:]
+        )
         if watch is not None:
             watch.end()
-        return done
+        return first, complete
 
     # --- candidates ------------------------------------------------------------------------------------------
 
@@ -174,7 +199,28 @@ class CrossValidated(MultiTaskEstimator):
         given = [given] if isinstance(given, (str, Structure)) else list(given)
         if len(given) == 0:
             raise ValueError("structures is empty: give at least one candidate")
-        return [as_structures(structure, self.kernel) for structure in given]
+        kernel = "linear" if self.kernel is None else self.kernel
+        return [as_structures(structure, kernel) for structure in given]
+
+    def _kernels(self) -> list[KernelCandidate]:
+        if self.kernels is None:
+            return [KernelCandidate("linear" if self.kernel is None else self.kernel, self.gamma)]
+        if self.kernel is not None:
+            raise ValueError("give kernel= (one) or kernels= (several candidates), not both")
+        if self.terms is not None:
+            raise ValueError("terms= have kernels of their own; leave kernels=None")
+        return kernel_candidates(self.kernels, self.gamma)
+
+    def _at_an_edge(self, chosen: Candidate) -> str:
+        """A sentence where the best alpha is the first or the last of those that were given."""
+        if (
+            isinstance(self.alphas, Integral)
+            or len(chosen.alphas) < LEAST_TO_EXTEND
+            or chosen.best not in (0, len(chosen.alphas) - 1)
+        ):
+            return ""
+        side = "largest" if chosen.best == 0 else "smallest"
+        return f"alpha = {chosen.alphas[chosen.best]:.3g} scores best, the {side} that was given: the best may lie beyond."
 
     def _alphas(self, problem: Problem) -> Array:
         """The values of alpha of a candidate, largest first: given, or a grid computed from the data."""
@@ -191,6 +237,8 @@ class CrossValidated(MultiTaskEstimator):
         mine = self.get_params(deep=False)
         names = self._plain_class._get_param_names()
         options = {name: mine[name] for name in names if name in mine and name != "verbose"} | {"common": None} | chosen
+        if options["kernel"] is None:
+            options["kernel"] = "linear"
         if self.unseen == "auto" and self.task_column is not None:
             options["unseen"] = "mean"
         return clone(self._plain_class(**{name: clone(value, safe=False) for name, value in options.items()}))
@@ -200,11 +248,13 @@ class CrossValidated(MultiTaskEstimator):
         return self._plain(**self.best_params_)
 
 
-def _interrupted(done: tuple[int, int], sums: SumModels | None) -> str:
+def _interrupted(done: tuple[int, int], complete: bool, every: list[ModelsOfKernel]) -> str:
     """What an interrupted search chose by; empty if it was not."""
     if done[0] < done[1]:
         return f"The search was interrupted after {done[0]} of {done[1]} folds, and chose by these."
-    if sums is not None and sums.interrupted:
+    if not complete:
+        return "The search was interrupted, and chose among the kernels that were tried on all folds."
+    if any(models.sums is not None and models.sums.interrupted for models in every):
         return "The search was interrupted, and chose by the settings that were tried on all folds."
     return ""
 

@@ -64,7 +64,8 @@ class SumModels:
         self.cv_data.variance = variance_by_task(seen, data.targets.tasks_, data.scale.std)
         self.cv_data.explained = ExplainedLoss.of(as_loss(model.loss), seen, data.sample_weight, data.targets.wide)
         labelled = model._labelled(data.targets)
-        self.cv_data.folds = make_folds(self.cv_data, seen, n_rows, labelled, largest_grouping(data))
+        if self.cv_data.folds is None:
+            self.cv_data.folds = make_folds(self.cv_data, seen, n_rows, labelled, largest_grouping(data))
         return self.cv_data.folds
 
     def search(self, after_setting: Callable[[], Any]) -> None:
@@ -128,6 +129,11 @@ def sum_models(search: Any, structures: list[Any], settings: tuple) -> tuple[Sum
     return found, ""
 
 
+def with_kernel(candidate: Candidate) -> str:
+    """The kernel of a candidate, where several are compared."""
+    return "" if candidate.kernel is None else f" under a {candidate.kernel}"
+
+
 def sentence(chosen: Candidate, candidates: list[Candidate], n_folds: int, why_none: str) -> str:
     """What was chosen among what, in one sentence."""
     k = chosen.best
@@ -137,9 +143,11 @@ def sentence(chosen: Candidate, candidates: list[Candidate], n_folds: int, why_n
         what += f"{'' if chosen.structure is None else ' own parts beside a common part'} (weights: {weights})"
     else:
         what += " without a common part"
+    what += with_kernel(chosen)
     best = f"{what} at alpha = {chosen.alphas[k]:.3g}: score {chosen.mean[k]:.4g} over {n_folds} folds"
     others = [
-        f"{'a common part and ' if isinstance(each, SumCandidate) else ''}{each.structure!r} {np.nanmax(each.mean):.4g}"
+        f"{'a common part and ' if isinstance(each, SumCandidate) else ''}{each.structure!r}{with_kernel(each)} "
+        f"{np.nanmax(each.mean):.4g}"
         for each in candidates
         if each is not chosen
     ]

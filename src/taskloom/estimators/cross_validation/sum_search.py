@@ -25,13 +25,12 @@ from ..fitted import with_state
 from ..terms.fit_sum import prepared_sum
 from ..terms.prepared_sum import PreparedSum
 from .compass_search import CompassSearch, Point, rounded
-from .folds_fit import CVData, FoldScorer
+from .folds_fit import WORTH_A_WARNING, CVData, FoldScorer
 from .results import Candidate, FoldResult, slim
 from .splitters import Split
 
 Array = np.ndarray
 MOST_SETTINGS = 8  # for each value of alpha that was asked for
-WORTH_A_WARNING = 0.01  # relative gap of a fit in a fold: more than that moves scores; the final fit has a warning of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class Scored:
     """One setting in one fold."""
 
     score: float
-    by_task: dict[Any, float]
+    by_task: Array
     seconds: float
     solution: Solution
 
@@ -73,7 +72,7 @@ class Scored:
         if solution.certificate.status == "interrupted":
             raise KeyboardInterrupt
         score, by_task = fold.scorer(data.values(problem, solution, fold.rows))
-        return cls(score, by_task, time.perf_counter() - began, replace(slim(solution), A=np.zeros(0), terms=None))
+        return cls(score, by_task, time.perf_counter() - began, replace(slim(solution), structure=np.zeros(0), terms=None))
 
 
 @dataclass(eq=False)
@@ -87,7 +86,7 @@ class SumCandidate(Candidate):
     def params(self, k: int) -> dict[str, Any]:
         assert self.data is not None
         own = {} if self.structure is None else {"structure": self.structure}
-        return own | {"alpha": float(self.alphas[k])} | self.data.parameters(self.weights[k])
+        return own | {"alpha": float(self.alphas[k])} | self.kernel_params | self.data.parameters(self.weights[k])
 
     @property
     def path_settings(self) -> Array:
@@ -199,9 +198,10 @@ class SumSearch:
         points = sorted(self.found, key=lambda point: -point[0])
         settings = [self.setting(point) for point in points]
         candidate.alphas, candidate.weights = np.array([alpha for alpha, _ in settings]), [weights for _, weights in settings]
-        for one in zip(*(self.found[point] for point in points), strict=True):
+        for fold, one in zip(self.folds, zip(*(self.found[point] for point in points), strict=True), strict=True):
             scores, seconds = np.array([each.score for each in one]), np.array([each.seconds for each in one])
-            candidate.folds.append(FoldResult(scores, [each.by_task for each in one], seconds, [each.solution for each in one]))
+            by_task, solutions = np.array([each.by_task for each in one]), [each.solution for each in one]
+            candidate.folds.append(FoldResult(scores, by_task, fold.scorer.tasks, seconds, solutions))
         short = [each.solution.certificate for tried in self.found.values() for each in tried]
         short = [certificate for certificate in short if certificate.relative_gap > WORTH_A_WARNING]
         if short:

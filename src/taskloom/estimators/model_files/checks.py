@@ -61,6 +61,8 @@ def check_fitted(model: Any, kernel: Kernel, found: dict[str, Any], search: dict
     layout = type(found["wide"]) is bool and type(found.get("one_vs_rest", False)) is bool
     check(layout, "the layout of the targets is missing")
     _check_scale(found["scale"], T)
+    if (gamma := found.get("gamma_")) is not None:
+        check(type(gamma) is float and np.isfinite(gamma) and gamma >= 0, "gamma_ is no width of a kernel")
     check(isinstance(found["certificate_"], Certificate), "the model has no certificate")
     _check_names(model, found, T)
     _check_tables(found, search or {})

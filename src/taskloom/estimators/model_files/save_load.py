@@ -180,6 +180,10 @@ def _read_estimator(node: dict, decoder: Decoder) -> Any:
     check(not found, f"{next(iter(found), '')[:40]!r} is nothing that a fit leaves")
     fitted, search = own[0], own[1] if len(own) > 1 else None
     kernel = model._kernel()
+    if search is not None and search.get("best_kernel_") is not None:
+        kernel = replace(kernel, kernel=search["best_kernel_"], gamma=search.get("best_gamma_", kernel.gamma))
+    if "gamma_" in fitted:
+        kernel = replace(kernel, gamma=fitted["gamma_"], gamma_from_inputs=True)
     check_fitted(model, kernel, fitted, search)
     alpha = model.alpha if search is None else search["alpha_"]
     state = FittedState(**fitted, kernel=kernel, alpha=float(alpha), ridge=float(model.ridge))

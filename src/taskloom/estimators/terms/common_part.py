@@ -39,7 +39,7 @@ class CommonPart:
         """Linear inputs are centred at their weighted mean over all observations; not without intercepts."""
         mean = seen.weight @ inputs[seen.row] / seen.weight.sum() if model.fit_intercept else np.zeros(inputs.shape[1])
         columns = tuple(range(inputs.shape[1]))
-        parameters = model._kernel().parameters
+        parameters = model._kernel(inputs).parameters
 
         def features(kernel: Any, constant: float) -> InputMap:
             if isinstance(kernel, str) and kernel == "linear":

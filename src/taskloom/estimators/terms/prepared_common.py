@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...structures import as_structure
+from ...structures.factored_matrix import returned
 from ...structures.term_stack import TermStack
 from ...structures.terms import FeatureMatrix, TaskMatrix
 from ...tables.layout import as_table, code_labels
@@ -101,7 +102,9 @@ class PreparedCommon(PreparedSum):
         part = replace(self.part, common_weights=shared, own_weights=own, intercept=float(b[0]))
         total = part.coef()
         if total is None:
-            return {"common_part": part, "intercept_": np.full(len(self.targets.tasks_), part.intercept)}
+            words = [part.own.kernel, part.common.kernel] if isinstance(self.model.gamma, str) else []
+            gamma = next((each.parameters["gamma"] for each in words if each is not None), None)
+            return {"common_part": part, "intercept_": np.full(len(self.targets.tasks_), part.intercept), "gamma_": gamma}
         coef, intercept = (in_precision(each, self.dtype) for each in total)
         return {"common_part": part, "coef_": coef, "intercept_": intercept}
 
@@ -125,7 +128,7 @@ class PreparedCommon(PreparedSum):
             return A
         if isinstance(variable, FeatureMatrix) and structure.on_features:
             return tasks_under(structure, W, A)
-        return structure.final_structure(np.sqrt(problem.alpha) * W)[0]
+        return returned(structure.final_structure(np.sqrt(problem.alpha) * W)[0])
 
     def new_rows(self, model: Any, X: Any) -> tuple[Array, Array, Array | None]:
         inputs, labels = new_inputs(model, X)

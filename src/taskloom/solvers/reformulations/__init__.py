@@ -15,7 +15,7 @@ from ...equivalences import implied_tasks
 from ...losses import RowLoss
 from ...problem import Problem
 from ...problem.solution import Solution, SolvedTerms, Start
-from ...structures.factored_matrix import FactoredStructure, diagonal
+from ...structures.factored_matrix import FactoredStructure, diagonal, returned
 from ...structures.term_sum import TermSum
 from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
 from .base import Reformulation
@@ -83,17 +83,17 @@ class StackedTerms(Reformulation):
         if self.shared_columns and Z is not None:
             Z = stack.features_of(Z)[0]
         terms = SolvedTerms(weights, variables, structures)
-        return replace(solution, W=W, A=FactoredStructure.total(structures), terms=terms, Z=Z)
+        return replace(solution, W=W, structure=FactoredStructure.total(structures), terms=terms, Z=Z)
 
 
 def implied(variable: Variable, W: Array, A: Array, alpha: float) -> Any:
     """The task matrix of a term: its variable, or the one implied by its variable and weights."""
     if isinstance(variable, (TaskNorms, EntryNorms)):
-        return diagonal(A if isinstance(variable, TaskNorms) else A.sum(axis=0))
+        return returned(diagonal(A if isinstance(variable, TaskNorms) else A.sum(axis=0)))
     if not isinstance(variable, FeatureMatrix):
         return A
     if variable.structure.either_side:
-        return variable.structure.final_structure(np.sqrt(alpha) * W)[0]
+        return returned(variable.structure.final_structure(np.sqrt(alpha) * W)[0])
     return implied_tasks(W, A)
 
 
