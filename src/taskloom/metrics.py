@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 from .tables.layout import is_missing, rows_by_task, sorted_labels, split_table
 
@@ -104,6 +103,8 @@ def accuracy(true: Array, predicted: Array, weight: Array | None) -> float:
 
 
 def auc(true: Array, decision: Array, weight: Array | None) -> float:
+    from sklearn.metrics import roc_auc_score  # slow to import
+
     classes = np.unique(true)
     return float(roc_auc_score(true == classes[-1], decision, sample_weight=weight)) if classes.size == 2 else np.nan
 
