@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...solvers import solve
+from ...structures import Independent
 from ...tables.layout import shown
 from ..base import MultiTaskEstimator
 from ..callbacks import Watch
@@ -29,7 +30,7 @@ class PlainModels:
     cv_data: CVData
     data: Prepared
     candidates: list[Candidate]
-    single_task: Candidate
+    single_task: Candidate  # one of the candidates, if these have independent tasks
 
     @classmethod
     def of(cls, search: Any, structures: list[Any], settings: tuple) -> PlainModels:
@@ -44,7 +45,8 @@ class PlainModels:
             )
         data = model._prepare(cv_data.X, cv_data.y, cv_data.sample_weight)
         candidates = [Candidate(structure, search._alphas(model._under(structure, data))) for structure in structures]
-        return cls(model, cv_data, data, candidates, single_task_candidate(model, data))
+        single = next((each for each in candidates if isinstance(each.structure, Independent)), None)
+        return cls(model, cv_data, data, candidates, single or single_task_candidate(model, data))
 
     @property
     def tasks(self) -> list[Any]:

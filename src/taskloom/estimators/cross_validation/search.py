@@ -158,7 +158,8 @@ class CrossValidated(MultiTaskEstimator):
             if plain is not None:
                 plain.cv_data.folds, plain.cv_data.explained = folds, sums.cv_data.explained
         if plain is not None:
-            done = cross_validate(plain.cv_data, plain.data, [*plain.candidates, plain.single_task], report)
+            every = dict.fromkeys([*plain.candidates, plain.single_task])  # which may be one of them
+            done = cross_validate(plain.cv_data, plain.data, list(every), report)
         if sums is not None and done[0] == done[1]:
             sums.search(lambda: watch is not None and watch.part("setting").end())
         if watch is not None:
