@@ -320,3 +320,21 @@ def test_reproduce_says_what_there_is(capsys):
     code = taskloom_("reproduce")
     text = capsys.readouterr()
     assert (code == 0 and text.out) or "no experiments" in text.err
+
+
+def test_a_command_starts_without_what_it_does_not_use(saved):
+    """Not scikit-learn's metrics and searches, nor what scikit-learn imports in any case: SciPy's statistics, and pandas."""
+    lines = [
+        "import sys",
+        "from contextlib import redirect_stdout, suppress",
+        "from io import StringIO",
+        "from taskloom.cli import main",
+        f"with suppress(SystemExit), redirect_stdout(StringIO()): main(['inspect', {str(saved)!r}])",
+        "heavy = ['scipy.stats._stats_py', 'pandas.core.api', 'sklearn.metrics', 'sklearn.model_selection']",
+        "assert 'taskloom.estimators.fitted' in sys.modules",
+        "assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)",
+        "import pandas, scipy.stats",  # they are there for those who use them
+        "assert pandas.DataFrame({'a': [1]}).a[0] == 1 and scipy.stats.rankdata([2, 1]).tolist() == [2, 1]",
+        "assert type(sys.modules['pandas']).__name__ == 'module'",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env=environment())

@@ -110,11 +110,12 @@ def test_both_parsers_read_the_same(tmp_path_factory, table, end, rows, closed):
 
 def test_plain_lines_are_read_the_quick_way():
     """The comparison above means something only if the quick way is taken."""
-    frame = plain_frame(["1.5,a b\n", ",NA\n"], ["number", "text"], ",", {"number"})
+    frame = plain_frame(['1.5,"a b"\n', ",NA\n"], ["number", "text"], ",", {"number"})
     assert frame["text"].tolist() == ["a b", "NA"]
     assert frame["number"].tolist()[0] == 1.5
     assert np.isnan(frame["number"][1])
-    for lines in (['1,"a"\n'], ["1\n"], ["1,2,3\n", "1\n"], ["1,2\n", "1\n", "1,2,3\n"], ["one,a\n"], ["1_0,a\n"]):
+    quotes = (['1,"a,b"\n'], ['1,"a""b"\n'], ['1," a"\n'], ['1,a"b"\n'])
+    for lines in (*quotes, ["1\n"], ["1,2,3\n", "1\n"], ["1,2\n", "1\n", "1,2,3\n"], ["one,a\n"], ["1_0,a\n"]):
         assert plain_frame(lines, ["number", "text"], ",", {"number"}) is None
 
 
@@ -143,3 +144,19 @@ def test_a_wide_fit_of_thousands_of_tasks_needs_no_matrix_of_all_pairs():
     model = MultiTaskRegressor("trace", alpha=0.1).fit(X, Y)
     assert model.certificate_.converged
     assert time.process_time() - began < 10
+
+
+def test_whole_tables_have_numbers_where_every_cell_is_one(tmp_path):
+    """Columns that turn to text after the first piece are text from the first cell on, as are those that are to be text."""
+    lines = [f'{k}.50,0{k % 7},"shop {k % 3}",{k}' for k in range(20_010)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,code,shop,late", *lines, "1,02,a,word", ",,b,NA"]) + "\n")
+    table = TableFile(str(tmp_path / "t.csv")).read(text={"code"})
+    assert table["late"].tolist()[:2] == ["0", "1"]
+    assert table["x"].tolist()[:2] == ["0.50", "1.50"]  # one column that is none makes all of them text
+    table = TableFile(str(tmp_path / "t.csv")).read(without={"late"}, text={"code"})
+    assert table["x"].dtype == float
+    assert table["x"].tolist()[:2] == [0.5, 1.5]
+    assert np.isnan(table["x"].iloc[-1])
+    assert table["code"].tolist()[-2:] == ["02", ""]
+    assert table["shop"].tolist()[0] == "shop 0"
+    assert table.index.tolist() == list(range(1, 20_013))

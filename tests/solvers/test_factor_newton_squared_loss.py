@@ -6,11 +6,11 @@ import naive
 import numpy as np
 import pytest
 
-from taskloom import Problem, alpha_max, losses, path, solve, structures
+from taskloom import MultiTaskRegressor, Problem, alpha_max, losses, path, solve, structures
 from taskloom.design import Observations
 from taskloom.design import stacked_inputs as blocks_module
 from taskloom.design import task_data as task_blocks
-from taskloom.design.task_data import Grams, Stack
+from taskloom.design.task_data import Grams, Stack, StackedRows
 from taskloom.engines.local import LocalEngine, WeightSpectrum
 from taskloom.experiments.fig1 import make
 from taskloom.problem.dual_projection import project_dual_pair
@@ -79,7 +79,7 @@ def test_every_shape_is_solved_in_few_steps(d, n_tasks, n):
 def test_first_weights_are_those_of_tasks_on_their_own(grams):
     data, _ = problem_of((12,) * 4, 5 if grams else 20).design.stacked_tasks
     block, shrink = data[0], 0.3
-    assert isinstance(block, Grams if grams else Stack)
+    assert isinstance(block, Grams if grams else StackedRows)
     G = block.G if grams else block.X.transpose(0, 2, 1) @ block.X
     c = block.c if grams else np.einsum("bmd,bm->bd", block.X, block.y)
     naive_twin = np.linalg.solve(G + shrink * block.size[:, None, None] * np.eye(G.shape[1]), c[:, :, None])[:, :, 0]
@@ -397,3 +397,28 @@ def test_it_takes_the_steps_that_a_problem_allows_and_says_what_it_needs():
     with pytest.raises(ValueError, match="forcing=2"):
         Factored(forcing=2)
     assert solve(problem_of(), tol=1e-4).solver == "factored"
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_rows_that_stay_in_place_give_what_copies_give(fit_intercept):
+    design = problem_of((12,) * 4, 20, fit_intercept=fit_intercept).design
+    (block,), _ = design.stacked_tasks
+    rows, v = design.inputs.stacked, design.observations.weight.reshape(4, 12, 1)
+    assert np.shares_memory(block.rows, design.features)
+    centred = rows - (v * rows).sum(axis=1, keepdims=True) / v.sum(axis=1, keepdims=True) if fit_intercept else rows
+    assert np.allclose(block.X, np.sqrt(v) * centred, rtol=1e-14, atol=1e-15)
+    assert np.array_equal(block.single().X, block.X.astype(np.float32))
+    assert block.shape == block.X.shape
+
+
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_the_place_of_the_task_column_does_not_matter(place):
+    """All columns but the first or the last are a view of the table, and no table is changed by a fit."""
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(60, 6)), np.repeat(np.arange(10.0), 6)
+    y = X[:, 0] * (1 + task) + rng.normal(size=60)
+    table = np.insert(X, place, task, axis=1)
+    before, one = table.copy(), MultiTaskRegressor(alpha=0.1, task_column=place).fit(table, y)
+    other = MultiTaskRegressor(alpha=0.1, task_column=-1).fit(np.column_stack([X, task]), y)
+    assert np.array_equal(table, before)
+    assert np.allclose(one.coef_, other.coef_, rtol=1e-10, atol=1e-12)

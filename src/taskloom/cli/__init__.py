@@ -17,7 +17,10 @@ class Interrupted(BaseException):
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line in a process of its own, and leave with its exit code."""
+    from .postponed import postpone_imports
+
+    postpone_imports()
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

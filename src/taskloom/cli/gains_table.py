@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..estimators import MultiTaskClassifierCV, MultiTaskRegressorCV
+from ..metrics import observed
 from ..structures import Independent, Structure
+from ..tables.layout import rows_by_task
 from ..tables.preprocessing import task_names
-from ..tables.task_folds import task_folds
+from ..tables.stratified_folds import task_folds
 from .output import FoldProgress, Output
 from .parts import Parts
 from .table_roles import TableRoles
@@ -89,8 +91,9 @@ class Study:
         return Comparison.of(self.data, (alone, self._out_of_fold(model)), self.data)
 
     def _out_of_fold(self, model: Any) -> Array:
-        """Out-of-fold predictions of all observations; ``None`` where no fold leaves an observation out."""
-        predicted = np.full(self.data.row.size, None, dtype=object)
+        """Out-of-fold predictions of all observations; ``None`` (of numbers: NaN) where no fold leaves an observation out."""
+        missing, kind = (None, object) if self.data.labelled else (np.nan, float)
+        predicted = np.full(self.data.row.size, missing, dtype=kind)
         with self.output.progress("out-of-fold predictions", len(self.folds)) as bar:
             for train, test in self.folds:
                 fitted = model._chosen().fit(self.X.iloc[train], self.data.part(train).y)
@@ -134,16 +137,21 @@ def assign_folds(data: TableRoles, n_splits: int, seed: int | None) -> list[tupl
 
 
 class PooledR2:
-    """A scorer: one minus the mean over observations of the squared error divided by the variance of the task."""
+    """A scorer: one minus the mean over observations of the squared error divided by the variance of the task.
+
+    The variance is that of a column of a wide table, or of a row of a long one, which is known by its label in the index.
+    """
 
     def __init__(self, data: TableRoles, variance: Array):
-        self.variance = dict(zip(data.tasks, np.maximum(variance, 1e-300), strict=True))
-        self.task_column = data.task_column
+        self.variance, self.by_row = np.maximum(variance, 1e-300), data.task_column is not None
+        if self.by_row:
+            labels = data.inputs.index.to_numpy()[data.row]
+            of_task, self.variance = self.variance, np.full(int(labels.max()) + 1, np.nan)
+            self.variance[labels] = of_task[data.task]
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         error = (np.asarray(y, dtype=float) - estimator.predict(X)) ** 2
-        tasks = self.variance if self.task_column is None else X[self.task_column]
-        return 1 - float(np.nanmean(error / np.array([self.variance[name] for name in tasks])))
+        return 1 - float(np.nanmean(error / (self.variance[X.index.to_numpy()] if self.by_row else self.variance)))
 
 
 def pick(predictions: Array, data: TableRoles) -> Array:
@@ -157,7 +165,7 @@ def variances(data: TableRoles) -> Array:
         return np.ones(len(data.tasks))
     values = data.seen.astype(float)
     with np.errstate(over="ignore", invalid="ignore"):  # a fit says what is wrong with targets of 1e308
-        return np.array([np.var(values[data.task == t]) for t in range(len(data.tasks))])
+        return np.array([np.var(values[mine]) for mine in rows_by_task(data.task, np.arange(len(data.tasks)))])
 
 
 def spread(data: TableRoles) -> float:
@@ -174,10 +182,10 @@ def compare_tasks(data: TableRoles, predictions: tuple[Array, Array], variance: 
     The score is the accuracy, or one minus the mean squared error divided by ``variance``. This is the variance of all targets
     of the task: that of a few held-out targets may be small by chance.
     """
-    there = np.array([None not in pair for pair in zip(*predictions, strict=True)])
+    there = observed(predictions[0]) & observed(predictions[1])
     seen, rows = data.seen, []
-    for t in range(len(data.tasks)):
-        mine = there & (data.task == t)
+    for t, mine in enumerate(rows_by_task(data.task, np.arange(len(data.tasks)))):
+        mine = mine[there[mine]]
         one, other = (_scores(data.labelled, seen[mine], z[mine], float(variance[t])) for z in predictions)
         n, gain = one.size, other - one
         error = gain.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan

@@ -16,7 +16,7 @@ from typing import Any
 from ..persistence import atomic_path
 from ..tables.fast_csv import DELIMITERS, plain_frame
 from ..tables.parquet import check_rows, opened, parquet_module, parquet_pieces
-from ..tables.preprocessing import repeated
+from ..tables.preprocessing import plain_numbers, repeated
 
 ROWS = 20_000  # in a piece
 PIECE = 1 << 26  # characters of a piece, about
@@ -63,14 +63,33 @@ class TableFile:
                 done += len(frame)
                 yield frame
 
-    def read(self, without: Set[str] = frozenset()) -> Any:
-        """The whole table, or all of its columns but some."""
+    def read(self, without: Set[str] = frozenset(), text: Set[str] = frozenset()) -> Any:
+        """The whole table, or all of its columns but some.
+
+        Columns of a CSV file that hold numbers and empty cells only are numbers, unless they are named in ``text``; all others
+        are text, cell for cell.
+        """
         if self.parquet:
             check_rows(self.path, len(self.columns) - len(without))
-        pieces = list(self.pieces(without=without))
-        if not pieces:
+        first = next(self.pieces(without=without), None)
+        if first is None:
             raise ValueError(f"{self.path} has a header but no rows")
+        few = () if self.parquet else (name for name in first if name not in text and plain_numbers(first[name]) is not None)
+        pieces = self._with_numbers(frozenset(few), without)
+        if pieces is None:  # a column begins with numbers only
+            pieces = list(self.pieces(without=without))
         return pieces[0] if len(pieces) == 1 else import_module("pandas").concat(pieces)
+
+    def _with_numbers(self, numbers: Set[str], without: Set[str]) -> list[Any] | None:
+        """All pieces, in which some columns are numbers; ``None`` if a cell of these is none."""
+        pieces = []
+        for piece in self.pieces(numbers=numbers, without=without):
+            texts = [name for name in numbers if piece[name].dtype.kind != "f"]  # of a piece with quotes, say
+            found = {name: plain_numbers(piece[name]) for name in texts}
+            if any(values is None for values in found.values()):
+                return None
+            pieces.append(piece.assign(**found) if found else piece)
+        return pieces
 
     def arrow_types(self) -> dict[str, Any]:
         """The types of the columns, for writing them again as they were."""

@@ -95,7 +95,8 @@ def read_data(
     for name in drop:
         if name in (*predicted, task, *by):
             raise click.UsageError(f"Column {name!r} cannot be dropped: it is a target, the task or a grouping.")
-    frame = source.read(without=set(drop))
+    names = {*filter(None, [task]), *by, *categorical, *(predicted if classify else ())}  # 01 and 1 are two of them
+    frame = source.read(without=set(drop), text=names)
     inputs = frame.drop(columns=[*predicted])
     data = _roles(output, inputs, frame[[*predicted]], targets is not None, task, categorical, classify, by)
     what = "class labels, so these are classification tasks" if data.labelled else "numeric, so these are regression tasks"
@@ -148,20 +149,22 @@ def _roles(
         raise ValueError(f"column {first[labelled]!r} is empty: there is nothing to learn from")
     if not rows.all():
         output.note(f"{int((~rows).sum())} rows without {'any' if wide else 'a'} target are left out")
-    inputs = inputs[rows]
+        inputs = inputs[rows]
     if wide:
         y = targets.assign(**dict(zip(columns, values, strict=True)))[rows]
         row, of_task = np.nonzero(there[rows])
         return TableRoles(inputs, y, labelled, None, categorical, list(columns), row, of_task, "wide")
-    y = _as_texts(values[0][rows].tolist(), first[labelled]) if labelled else values[0][rows]
+    y = np.array(_checked_names(values[0][rows].tolist(), first[labelled])) if labelled else values[0][rows]
     if by and task is None:
         one = np.zeros(y.size, dtype=int)
         return TableRoles(inputs, y, labelled, None, categorical, ["all rows"], np.arange(y.size), one, "rows", by)
-    tasks, code = np.unique(y if task is None else _as_texts(task_names(inputs[task]), task), return_inverse=True)
+    tasks = y.tolist() if task is None else _checked_names(task_names(inputs[task]), task)
+    distinct = sorted(set(tasks))
     if task is None:
-        _check_classes(first[labelled], labelled, tasks.size)
-    layout = "classes" if task is None else "long"
-    return TableRoles(inputs, y, labelled, task, categorical, tasks.tolist(), np.arange(y.size), code, layout, by)
+        _check_classes(first[labelled], labelled, len(distinct))
+    position, layout = {name: t for t, name in enumerate(distinct)}, "classes" if task is None else "long"
+    code = np.fromiter(map(position.__getitem__, tasks), dtype=int, count=y.size)
+    return TableRoles(inputs, y, labelled, task, categorical, distinct, np.arange(y.size), code, layout, by)
 
 
 def _check_groupings(by: tuple[str, ...], taken: dict[str, Sequence[str | None]]) -> None:
@@ -183,12 +186,12 @@ def _count_levels(column: Any) -> int:
     return n
 
 
-def _as_texts(names: list[str], column: str) -> Array:
-    """Names as an array, in which they all take the room of the longest."""
+def _checked_names(names: list[str], column: str) -> list[str]:
+    """The names, unless they are too long for an array, in which they all take the room of the longest."""
     longest = max(map(len, names), default=0)
     if 4 * longest * len(names) > NAMES:
         raise ValueError(f"column {column!r} holds a name of {longest} characters; shorten the names of tasks and classes")
-    return np.array(names)
+    return names
 
 
 def _check_classes(target: str, labelled: bool, n: int) -> None:

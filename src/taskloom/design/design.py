@@ -17,7 +17,7 @@ from .inputs import Inputs
 from .observations import Observations, Value
 from .shared_inputs import DiagonalInputs, Eigenbasis, SharedInputs, SparseSharedInputs
 from .table_with_gaps import TableWithGaps
-from .task_data import Grams, Stack
+from .task_data import Grams
 
 Array = np.ndarray
 # Within these ranges no product of squares in a fit overflows or vanishes in double precision.
@@ -50,7 +50,7 @@ class Design(Value):
     @classmethod
     def build(cls, features: Matrix, observations: Observations, fit_intercept: bool) -> Design:
         """Validate features and targets."""
-        features = as_csr(features) if issparse(features) else np.ascontiguousarray(features, dtype=float)
+        features = as_csr(features) if issparse(features) else rows_in_place(features)
         if features.ndim != 2:
             raise ValueError(f"features must be a matrix, got shape {features.shape}")
         if not np.isfinite(entries(features)).all():
@@ -114,7 +114,7 @@ class Design(Value):
     stacked_tasks = cached_property(stacked_inputs.stacked_tasks)
 
     @cached_property
-    def task_data(self) -> tuple[Sequence[Stack | Grams | TableWithGaps], InputSpectrum]:
+    def task_data(self) -> tuple[Sequence[stacked_inputs.TaskStack | TableWithGaps], InputSpectrum]:
         """The tasks for Newton's method on a factor: a table with gaps, or stacks."""
         if not TableWithGaps.suits(self):
             return self.stacked_tasks
@@ -122,7 +122,7 @@ class Design(Value):
         return [table], table.spectrum
 
     @cached_property
-    def task_data_single(self) -> list[Stack | Grams | TableWithGaps] | None:
+    def task_data_single(self) -> list[stacked_inputs.TaskStack | TableWithGaps] | None:
         """``task_data`` in single precision, where that is safe and saves time."""
         return stacked_inputs.single_precision(self.task_data[0])
 
@@ -170,6 +170,17 @@ class Design(Value):
     # --- smooth losses ------------------------------------------------------------------------------------------
 
     smooth_loss_tasks = cached_property(smooth_loss_tasks.smooth_loss_tasks)
+
+
+def rows_in_place(features: Array) -> Array:
+    """As doubles, each row in one place; rows of a wider table stay where they are."""
+    features = np.asarray(features, dtype=float)
+    in_place = (
+        features.ndim == 2
+        and features.strides[1] == features.itemsize
+        and features.strides[0] >= features.shape[1] * features.itemsize
+    )
+    return features if in_place else np.ascontiguousarray(features)
 
 
 def check_size(values: Array, name: str, least: float, most: float) -> None:

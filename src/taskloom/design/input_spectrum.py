@@ -5,8 +5,9 @@ The eigenvalues of generic inputs are similar; those of kernel features differ b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,14 +58,14 @@ class InputSpectrum:
         return spectrum
 
     @classmethod
-    def probed(cls, total: float, rows: Sequence[Array], grams: Sequence[Array] = ()) -> InputSpectrum:
+    def probed(cls, total: float, rows: Iterable[Array], grams: Sequence[Array] = ()) -> InputSpectrum:
         """From a few products with the moments, whose trace is ``total``, if these show isotropy; else from the moments.
 
-        The moments are ``X'X`` summed over ``rows``, and the sum of ``grams``.
+        The moments are ``X'X`` summed over ``rows``, which may be read twice, and the sum of ``grams``.
 
         For random signs ``s``, ``||M s||^2`` has mean ``||M||^2``, and little variance if the eigenvalues are similar.
         """
-        d = [*rows, *grams][0].shape[1]
+        d = next(iter(chain(rows, grams))).shape[1]
         if d >= 8 * N_PROBES and total > 0:
             signs = _signs(d)
             shares = sum([X.T @ (X @ signs) for X in rows] + [G @ signs for G in grams]) / total

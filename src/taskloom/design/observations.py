@@ -12,7 +12,7 @@ from scipy.sparse import csc_array
 Array = np.ndarray
 
 
-MAX_BATCH_ENTRIES = 1 << 20  # entries in the systems of tasks that are solved together; larger batches leave the cache
+MAX_BATCH_ENTRIES = 1 << 18  # entries in the systems of tasks that are solved together; larger batches leave the cache
 
 
 class Value:

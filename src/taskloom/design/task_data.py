@@ -72,6 +72,11 @@ class TaskBlock:
     size: Array
     squares: Array  # sum of the squared targets of each task
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the inputs."""
+        return self.inputs.shape
+
     def independent_fit(self, shrink: float) -> Array:
         """Approximate ridge solutions of the tasks, one row each; the ridge is ``shrink`` times the size of the inputs."""
         raise NotImplementedError
@@ -147,19 +152,13 @@ class _SolvedStack(Solved):
         return dB, 2 * times_transposed(X, e)
 
 
-@dataclass(frozen=True, eq=False)
-class Stack(TaskBlock):
-    """Tasks of similar size: centred inputs (``B x m x d``) and targets (``B x m``), times the square roots of the weights."""
+class StackedRows(TaskBlock):
+    """Base of tasks of similar size: centred inputs (``B x m x d``) and targets, times the square roots of the weights."""
 
     solved = _SolvedStack
     X: Array
     y: Array
-    size: Array
-    tasks: Array | slice = field(default_factory=lambda: slice(None))  # positions among all tasks
-
-    @classmethod
-    def of(cls, X: Array, y: Array) -> Stack:
-        return cls(X, y, namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2])
+    tasks: Array | slice
 
     @property
     def inputs(self) -> Array:
@@ -182,6 +181,20 @@ class Stack(TaskBlock):
     def independent_fit(self, shrink: float) -> Array:
         lift = shrink * self.size
         return three_cg_steps(lambda W: times_transposed(self.X, times(self.X, W)), times_transposed(self.X, self.y), lift)
+
+
+@dataclass(frozen=True, eq=False)
+class Stack(StackedRows):
+    """Tasks of similar size, with a copy of their inputs (``B x m x d``) and targets (``B x m``)."""
+
+    X: Array
+    y: Array
+    size: Array
+    tasks: Array | slice = field(default_factory=lambda: slice(None))  # positions among all tasks
+
+    @classmethod
+    def of(cls, X: Array, y: Array) -> Stack:
+        return cls(X, y, namespace(X).sum(X * X, axis=(1, 2)) / X.shape[2])
 
 
 class _SolvedGrams(Solved):

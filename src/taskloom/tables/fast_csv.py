@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Set
 from importlib import import_module
 from typing import Any
@@ -11,16 +12,20 @@ from typing import Any
 from .preprocessing import MISSING
 
 DELIMITERS = ",;\t|"
+# a quoted cell that would be the same without its quotes, by delimiter
+_NEEDLESS = {d: re.compile(rf'(^|[{d}]) *"((?:[^ "{d}\r\n][^"{d}\r\n]*)?)"(?=[{d}\r\n]|$)', re.MULTILINE) for d in DELIMITERS}
 
 
 def plain_frame(lines: list[str], columns: list[str], delimiter: str, numbers: Set[str]) -> Any | None:
     """Lines as a data frame, the columns ``numbers`` as floats and the others as text; ``None`` if the lines are not simple.
 
-    Simple lines hold no quotes and as many cells as there are columns, and the columns of ``numbers`` hold numbers and empty
-    cells only. All others go to Python's own reader, which is ten times slower and names the line of an error. Both
-    must return the same cells: a line on which they differ is not simple.
+    Simple lines hold no quotes that are needed and as many cells as there are columns, and the columns of ``numbers`` hold
+    numbers and empty cells only. All others go to Python's own reader, which is ten times slower and names the line of an
+    error. Both must return the same cells: a line on which they differ is not simple.
     """
     text = "".join(lines)
+    if '"' in text and delimiter in DELIMITERS:
+        text = _NEEDLESS[delimiter].sub(r"\1\2", text)
     cells = (len(columns) - 1) * len(lines)
     if cells == 0 or delimiter not in DELIMITERS or text.count(delimiter) != cells or '"' in text or "\0" in text:
         return None

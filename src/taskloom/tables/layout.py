@@ -113,10 +113,17 @@ def split_table(X: Any, task_column: Any) -> Table:
     missing = np.isnan(labels) if labels.dtype.kind in "biuf" else missing_cells(labels.tolist())
     if missing.any():
         raise ValueError(f"the task column holds a missing value in row {int(np.argmax(missing))}")
-    rest = np.delete(X, position, axis=1) if plain else _safe_indexing(X, others, axis=1)
+    rest = _without_column(X, position) if plain else _safe_indexing(X, others, axis=1)
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
         rest = rest.astype(float)
     return Table(rest, labels)
+
+
+def _without_column(X: Array, position: int) -> Array:
+    """All columns but one; without a copy if that is the first or the last one."""
+    if position == 0:
+        return X[:, 1:]
+    return X[:, :-1] if position == X.shape[1] - 1 else np.delete(X, position, axis=1)
 
 
 def is_missing(value: Any) -> bool:

@@ -261,6 +261,12 @@ def as_numbers(column: Any, name: str) -> Array:
     return values
 
 
+def plain_numbers(column: Any) -> Array | None:
+    """Texts as numbers, NaN where they are missing; ``None`` if one of them is no number."""
+    values, invalid = _parse([None if text is None else text.strip() for text in _texts(column)])
+    return None if invalid else values
+
+
 def _numbers(column: Any, name: str, strict: bool = False, target: bool = False) -> Array | None:
     """Each cell as a number, NaN where it is missing; ``None`` for a categorical column, which ``strict`` refuses."""
     kind = column.dtype.kind

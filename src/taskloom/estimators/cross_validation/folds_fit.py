@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import LeaveOneOut
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
@@ -61,7 +59,11 @@ class CVData:
 
     @property
     def leaves_one_out(self) -> bool:
-        return isinstance(self.cv, LeaveOneOut) or (isinstance(self.cv, str) and self.cv == "loo")
+        if self.cv is None or isinstance(self.cv, (str, int, list)):
+            return isinstance(self.cv, str) and self.cv == "loo"
+        from sklearn.model_selection import LeaveOneOut  # slow to import
+
+        return isinstance(self.cv, LeaveOneOut)
 
     def part(self, rows: Array, train: Array | None = None) -> tuple[Any, Any, Array | None]:
         """Inputs, targets and weights of some rows; a kernel matrix keeps the columns of ``train`` (or of the rows)."""
@@ -80,7 +82,7 @@ class FoldScorer:
         self.explained = None if self.scoring is not None else cv_data.explained
         self.data, self.X, self.y, self.weight = data, X, y, weight
         own = self.scoring is None or (isinstance(self.scoring, str) and self.scoring == "steady")
-        self.scorer = None if own else check_scoring(self.model, self.scoring)
+        self.scorer = None if own else _checked_scorer(self.model, self.scoring)
         self.quick = None
         if not data.targets.one_vs_rest:
             self.quick, self.seen = self.model._task_scores(data.targets, X, y, weight)
@@ -116,6 +118,12 @@ class FoldScorer:
         b = np.zeros(len(scale.mean))
         state = FittedState(**known, scale=scale, kernel=kernel, dtype=values.dtype, intercept_=b, decision_values=values)
         return with_state(self.model, state)
+
+
+def _checked_scorer(model: MultiTaskEstimator, scoring: Any) -> Any:
+    from sklearn.metrics import check_scoring  # slow to import
+
+    return check_scoring(model, scoring)
 
 
 def solve_path(estimator: MultiTaskEstimator, problem: Problem, alphas: Array, worth_a_warning: float = 0.0) -> list[Solution]:

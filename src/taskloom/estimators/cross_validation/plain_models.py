@@ -31,7 +31,7 @@ class PlainModels:
     cv_data: CVData
     data: Prepared
     candidates: list[Candidate]
-    single_task: Candidate
+    single_task: Candidate  # one of the candidates, if these have independent tasks
 
     @classmethod
     def of(cls, search: Any, structures: list[Any], settings: tuple) -> PlainModels:

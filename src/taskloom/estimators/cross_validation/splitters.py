@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import check_cv
 
 from ...design import Observations
 from ...tables.layout import shown
-from ...tables.task_folds import Split, task_folds
+from ...tables.stratified_folds import Split, task_folds
 
 Array = np.ndarray
 
@@ -23,6 +22,8 @@ def make_folds(plan: Any, seen: Observations, n_rows: int, labelled: Array, grou
     if cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)):
         stratum = (seen.task if group is None else group) * 2 + (labelled[seen.task] & (seen.y > 0))
         return task_folds(n_rows, seen.row, stratum, 5 if cv is None else int(cv), plan.random_state)
+    from sklearn.model_selection import check_cv  # slow to import
+
     splits = [(np.asarray(train), np.asarray(test)) for train, test in check_cv(cv).split(plan.X, plan.y, plan.groups)]
     if len(splits) == 0:
         raise ValueError(f"cv={cv!r} gave no folds")

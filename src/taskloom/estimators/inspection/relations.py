@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
-from sklearn.metrics import silhouette_score
 
 from ..._linalg import psd_eigh
 from ...structures import Clusters
@@ -54,6 +51,9 @@ def _correlation_array(state: FittedState, who: str) -> Array:
 
 def task_clusters(state: FittedState, n: int | None = None) -> Array:
     """Groups of tasks that are alike: a label for each task."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
+    from scipy.spatial.distance import squareform
+
     C, learned = _correlation_array(state, "task_clusters"), state.learned
     T = len(C)
     if n is not None and not 1 <= n <= T:
@@ -114,6 +114,9 @@ def _best_n_clusters(distances: Array, tree: Array) -> int:
 
     One if all tasks are nearly identical; as many as tasks if even the closest two are nearly uncorrelated.
     """
+    from scipy.cluster.hierarchy import fcluster  # slow to import
+    from sklearn.metrics import silhouette_score
+
     T, heights = len(distances), tree[:, 2]
     if heights[-1] <= 0.05:
         return 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import squareform
 
 from ...structures import factored_matrix as factors
 from ...structures.factored_matrix import FactoredStructure
@@ -17,6 +15,9 @@ APART = 3.0  # more than any distance 1 - correlation: clusters are merged last
 
 def task_tree(C: Array, groups: Any = None) -> Array:
     """Average linkage of ``1 - correlation``, as SciPy's ``linkage`` returns it; given clusters are not split."""
+    from scipy.cluster.hierarchy import linkage  # slow to import
+    from scipy.spatial.distance import squareform
+
     if len(C) < 2:
         return np.empty((0, 4))
     groups = np.zeros(len(C), int) if groups is None else np.asarray(groups)
@@ -46,4 +47,6 @@ def whole_structure(model: Any) -> Array:
 
 def leaf_order(tree: Array) -> Array:
     """The tasks in the order of a tree's leaves; the tree of one task has no merge."""
+    from scipy.cluster.hierarchy import leaves_list  # slow to import
+
     return leaves_list(tree) if len(tree) else np.zeros(1, int)
