@@ -283,7 +283,10 @@ class LogDet(L1Structure):
         return _ShiftedLogDet(self.mu), n_tasks * (self.mu - self.mu * float(np.log(self.mu)))
 
     def moved_to_features(self, n_tasks: int) -> Structure | None:
-        return None if self.l1 > 0 else _LogDetOnFeatures(self.mu, n_tasks)
+        return None if self.l1 > 0 else _SmallLogDet(self.mu, n_tasks)
+
+    def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
+        return self.moved_to_features(n_tasks)
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
         rows, T = R.shape
@@ -304,8 +307,8 @@ class _ShiftedLogDet(LogDet):
         return None
 
 
-class _LogDetOnFeatures(LogDet):
-    """``LogDet`` of the tasks as a penalty of the features: all other eigenvalues of ``A`` are ``mu``, and cost a constant."""
+class _SmallLogDet(LogDet):
+    """``LogDet`` of the tasks on their span or the features: all other eigenvalues of ``A`` are ``mu``, and cost a constant."""
 
     def __init__(self, mu: float, n_tasks: int):
         super().__init__(mu)
