@@ -134,7 +134,13 @@ class Design(Value):
     @cached_property
     def task_data_single(self) -> list[Stack | Grams | TableWithGaps] | None:
         """``task_data`` in single precision, where that is safe and saves time."""
-        return stacked_inputs.single_precision(self.task_data[0])
+        data = self.task_data[0]
+        return self.stacked_single if not TableWithGaps.suits(self) else stacked_inputs.single_precision(data)
+
+    @cached_property
+    def stacked_single(self) -> list[Stack | Grams | TableWithGaps] | None:
+        """The stacked tasks in single precision, where that is safe and saves time."""
+        return stacked_inputs.single_precision(self.stacked_tasks[0])
 
     @cached_property
     def stacked_grams(self) -> list[Array]:
