@@ -23,7 +23,7 @@ from taskloom.solvers.reformulations import (
     subspaces,
 )
 from taskloom.solvers.reformulations.smoothing import Smoothing
-from taskloom.solvers.reformulations.subspaces import EigenbasisForm, KrylovSubspace, TaskSpanForm
+from taskloom.solvers.reformulations.subspaces import EigenbasisForm, KrylovSubspace, OnFeatures, TaskSpanForm
 from taskloom.solvers.solve import Limits, iterate
 
 rng = np.random.default_rng(0)
@@ -44,6 +44,14 @@ def in_eigenbasis(**options):
     targets = X[:, :4] @ many.normal(size=(4, 30)) + many.normal(size=(N, 30)) + 2
     posed = Problem(X[:, :4], targets, "squared", **{"alpha": 0.02, **options})
     return EigenbasisForm().apply(posed)
+
+
+def many_with_gaps(loss="squared", mu=0.5):
+    """Thirty tasks, four inputs and missing targets."""
+    many = np.random.default_rng(3)
+    targets = X[:, :4] @ many.normal(size=(4, 30)) + many.normal(size=(N, 30))
+    targets = np.where(many.random(targets.shape) < 0.2, np.nan, targets if loss == "squared" else np.sign(targets))
+    return Problem(X[:, :4], targets, loss, structures.LogDet(mu), 0.02)
 
 
 PROBLEMS = {
@@ -71,6 +79,11 @@ PROBLEMS = {
         in_eigenbasis(structure=structures.LogDet(0.5)),
         in_eigenbasis(structure=structures.SchattenNorm(3.0), fit_intercept=False),
         in_eigenbasis(structure="unit_trace", ridge=0.05),
+    ],
+    OnFeatures: [
+        many_with_gaps(),
+        many_with_gaps(loss="logistic"),
+        in_eigenbasis(structure=structures.LogDet(0.5), ridge=0.05),
     ],
     Centring: [Problem(X + 1e4, Y, "squared", "trace", 0.02), Problem(X, GAPS + 1e4, "huber", "frobenius", 0.02)],
     Smoothing: [problem_of(loss="absolute"), problem_of(np.sign(Y - 2), "hinge", "frobenius")],
@@ -122,7 +135,7 @@ def proximal_solution(problem):
     return Solution(point.W, point.b, point.A, dual.G, found.certificate, found.history, "proximal", Z=dual.Z)
 
 
-@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, TaskSpanForm, Centring])
+@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring])
 def test_weights_go_in_and_come_back(kind):
     for problem in PROBLEMS[kind]:
         form = kind()
@@ -136,7 +149,7 @@ def test_weights_go_in_and_come_back(kind):
         assert np.allclose(again.b, b, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, TaskSpanForm, Centring])
+@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring])
 def test_a_bound_on_an_inner_problem_that_is_not_restricted_is_one_on_the_original(kind):
     for problem in PROBLEMS[kind]:
         form = kind()

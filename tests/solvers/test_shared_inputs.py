@@ -8,7 +8,7 @@ from taskloom.design import Observations, batches
 from taskloom.problem.dual_projection import project_dual
 from taskloom.solvers.proximal import Eliminated
 from taskloom.solvers.record import Record
-from taskloom.solvers.reformulations import EigenbasisForm, TaskSpanForm
+from taskloom.solvers.reformulations import EigenbasisForm, OnFeatures, TaskSpanForm
 from taskloom.solvers.supervised.coupled import Coupled, CoupledSquares
 from taskloom.solvers.supervised.sides import TaskSide
 
@@ -132,6 +132,23 @@ MANY = {
     "few clusters": structures.Clusters(4, mean=0.5),
     "more clusters than directions": structures.Clusters(20),
 }
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_a_penalty_far_larger_than_the_loss_is_taken_out_of_many_tasks_too(monkeypatch, missing):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(25, 6))
+    Y = 1e-5 * (X @ rng.normal(size=(6, 3)) @ rng.normal(size=(3, 70)) + rng.normal(size=(25, 70)))
+    Y[rng.random(Y.shape) < missing] = np.nan
+    problem = Problem(X, Y, "squared", structures.LogDet(2.0), 1.0)
+    found = solve(problem)
+    for kind in (TaskSpanForm, OnFeatures):
+        monkeypatch.setattr(kind, "applies", lambda problem, inside=False: False)
+    plain = solve(problem)
+    assert found.certificate.status == plain.certificate.status == "optimal"
+    assert abs(found.certificate.primal - plain.certificate.primal) <= found.gap + plain.gap + 1e-12 * abs(
+        plain.certificate.primal
+    )
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 1.0])

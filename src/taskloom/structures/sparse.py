@@ -297,10 +297,10 @@ class LogDet(L1Structure):
         return _ShiftedLogDet(self.mu), n_tasks * (self.mu - self.mu * float(np.log(self.mu)))
 
     def moved_to_features(self, n_tasks: int) -> Structure | None:
-        return None if self.l1 > 0 else _SmallLogDet(self.mu, n_tasks)
+        return None if self.l1 > 0 else _LogDetOnFeatures(self.mu, n_tasks)
 
     def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
-        return self.moved_to_features(n_tasks)
+        return None if self.l1 > 0 else _SmallLogDet(self.mu, n_tasks)
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
         rows, T = R.shape
@@ -320,13 +320,34 @@ class _ShiftedLogDet(LogDet):
     def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         return None
 
+    def moved_to_features(self, n_tasks: int) -> Structure | None:
+        return _ShiftedOnFeatures(self.mu)
+
+    def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
+        return self  # other eigenvalues are mu, and cost nothing
+
+
+class _ShiftedOnFeatures(_ShiftedLogDet):
+    """The shifted penalty of a matrix on the features."""
+
+    on_features: ClassVar[bool] = True
+
+    def moved_to_features(self, n_tasks: int) -> Structure | None:
+        return None
+
 
 class _SmallLogDet(LogDet):
-    """``LogDet`` of the tasks on their span or the features: all other eigenvalues of ``A`` are ``mu``, and cost a constant."""
+    """``LogDet`` of the tasks on a smaller space: all other eigenvalues of ``A`` are ``mu``, and cost a constant."""
 
     def __init__(self, mu: float, n_tasks: int):
         super().__init__(mu)
         self.n_tasks = n_tasks
+
+    def moved_to_features(self, n_tasks: int) -> Structure | None:
+        return None  # it has been moved
+
+    def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
+        return None
 
     def _others(self, a: Array) -> float:
         return (self.n_tasks - a.size) * (self.mu - self.mu * float(np.log(self.mu)))
@@ -336,3 +357,9 @@ class _SmallLogDet(LogDet):
 
     def f_conjugate(self, s: Array) -> float:
         return super().f_conjugate(s) - self._others(s)
+
+
+class _LogDetOnFeatures(_SmallLogDet):
+    """``LogDet`` of the tasks as a penalty of a matrix on the features."""
+
+    on_features: ClassVar[bool] = True

@@ -20,7 +20,7 @@ from ...structures.term_sum import TermSum
 from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
 from .base import Reformulation
 from .smoothing import Smoothing
-from .subspaces import EigenbasisForm, KrylovSubspace, TaskSpanForm
+from .subspaces import EigenbasisForm, KrylovSubspace, OnFeatures, TaskSpanForm
 
 Array = np.ndarray
 MIN_RELATIVE_SCALE = 1e-6  # a loss smaller than this share of the penalty's constant is measured without that constant
@@ -124,7 +124,7 @@ class Centring(Reformulation):
 
 EQUIVALENT: tuple[type[Reformulation], ...] = (PenaltyConstant, StackedTerms)  # solved once, in this form
 # certified on the problem above
-ATTEMPTS: tuple[type[Reformulation], ...] = (KrylovSubspace, EigenbasisForm, TaskSpanForm, Centring)
+ATTEMPTS: tuple[type[Reformulation], ...] = (KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring)
 REFORMULATIONS = (*EQUIVALENT, *ATTEMPTS, Smoothing)  # in this order; a nonsmooth loss is smoothed while a solver runs
 
 

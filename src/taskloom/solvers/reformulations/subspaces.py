@@ -118,6 +118,30 @@ class TaskSpanForm(Reformulation):
         return replace(solution, W=W, b=b, A=self.problem.best_penalty(W)[1])
 
 
+class OnFeatures(Reformulation):
+    """A penalty of the tasks as one of a matrix on fewer features, where it is not a function of both alike."""
+
+    exact: ClassVar[bool] = False
+    tolerance_share: ClassVar[float] = 0.8
+    same_tasks = False
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        structure = problem.structure
+        if problem.n_features >= problem.n_tasks or structure.is_sum or structure.on_features or structure.either_side:
+            return False
+        return structure.moved_to_features(problem.n_tasks) is not None
+
+    def apply(self, problem: Problem, start: Start | None = None) -> Problem:
+        moved = problem.structure.moved_to_features(problem.n_tasks)
+        assert moved is not None
+        self.problem = problem
+        return problem.with_structure(moved)
+
+    def invert(self, solution: Solution) -> Solution:
+        return replace(solution, A=self.problem.best_penalty(solution.W)[1])
+
+
 class KrylovSubspace(Reformulation):
     """The problem in the span of a basis ``V``, with features ``P = Phi V'`` along it (both with one row a direction)."""
 
