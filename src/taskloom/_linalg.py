@@ -17,6 +17,7 @@ from ._time_limit import check_time, within_limit
 
 Array = np.ndarray
 MIN_LONG_PRODUCT = 1e10  # multiplications of a product that may take longer than a time limit
+DIAGONAL_TOLERANCE = 1e-12  # largest off-diagonal entry of a diagonal matrix, relative to its largest diagonal entry
 MIN_LONG_EIGH = 800  # rows of a matrix whose eigendecomposition may take longer than a time limit
 
 
@@ -36,6 +37,14 @@ def psd_eigh(M: Array) -> tuple[Array, Array]:
     M = symmetric(M)
     m, V = within_limit(np.linalg.eigh, M) if len(M) >= MIN_LONG_EIGH else np.linalg.eigh(M)
     return np.maximum(m, 0.0), V
+
+
+def psd_basis(M: Array) -> tuple[Array, Array | None]:
+    """Eigenvalues and eigenvectors of a positive semidefinite matrix; ``None`` in place of these where it is diagonal."""
+    m = np.diag(M)
+    if np.abs(M - np.diag(m)).max(initial=0.0) <= DIAGONAL_TOLERANCE * m.max(initial=0.0):
+        return m, None
+    return psd_eigh(M)
 
 
 def long_product(A: Array, B: Array) -> Array:

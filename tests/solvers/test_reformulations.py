@@ -23,7 +23,7 @@ from taskloom.solvers.reformulations import (
     subspaces,
 )
 from taskloom.solvers.reformulations.smoothing import Smoothing
-from taskloom.solvers.reformulations.subspaces import EigenbasisForm, KrylovSubspace
+from taskloom.solvers.reformulations.subspaces import EigenbasisForm, KrylovSubspace, OnFeatures, TaskSpanForm
 from taskloom.solvers.solve import Limits, iterate
 
 rng = np.random.default_rng(0)
@@ -36,6 +36,22 @@ GAPS = np.where(np.random.default_rng(1).random(Y.shape) < 0.3, np.nan, Y)
 def problem_of(targets=Y, loss="squared", structure="trace", **options):
     options = {"alpha": 0.02, **options}
     return Problem(X, targets, loss, structure, **options)
+
+
+def in_eigenbasis(**options):
+    """Thirty tasks and four inputs, along the eigenvectors of these."""
+    many = np.random.default_rng(2)
+    targets = X[:, :4] @ many.normal(size=(4, 30)) + many.normal(size=(N, 30)) + 2
+    posed = Problem(X[:, :4], targets, "squared", **{"alpha": 0.02, **options})
+    return EigenbasisForm().apply(posed)
+
+
+def many_with_gaps(loss="squared", mu=0.5):
+    """Thirty tasks, four inputs and missing targets."""
+    many = np.random.default_rng(3)
+    targets = X[:, :4] @ many.normal(size=(4, 30)) + many.normal(size=(N, 30))
+    targets = np.where(many.random(targets.shape) < 0.2, np.nan, targets if loss == "squared" else np.sign(targets))
+    return Problem(X[:, :4], targets, loss, structures.LogDet(mu), 0.02)
 
 
 PROBLEMS = {
@@ -55,6 +71,19 @@ PROBLEMS = {
         problem_of(structure=structures.Clusters(2)),
         problem_of(structure="frobenius", fit_intercept=False),
         problem_of(Observations.from_wide(Y, task_weight=np.arange(1.0, T + 1)), ridge=0.05),
+    ],
+    TaskSpanForm: [
+        in_eigenbasis(structure="trace"),
+        in_eigenbasis(structure=structures.Clusters(3)),
+        in_eigenbasis(structure=structures.Clusters(12)),
+        in_eigenbasis(structure=structures.LogDet(0.5)),
+        in_eigenbasis(structure=structures.SchattenNorm(3.0), fit_intercept=False),
+        in_eigenbasis(structure="unit_trace", ridge=0.05),
+    ],
+    OnFeatures: [
+        many_with_gaps(),
+        many_with_gaps(loss="logistic"),
+        in_eigenbasis(structure=structures.LogDet(0.5), ridge=0.05),
     ],
     Centring: [Problem(X + 1e4, Y, "squared", "trace", 0.02), Problem(X, GAPS + 1e4, "huber", "frobenius", 0.02)],
     Smoothing: [problem_of(loss="absolute"), problem_of(np.sign(Y - 2), "hinge", "frobenius")],
@@ -88,7 +117,7 @@ def test_a_solution_of_the_inner_problem_attains_its_value_in_the_original_one(k
         assert np.allclose(back.W, sum(back.terms.weights))
         assert np.allclose(problem.predict(back.W, back.b), inner.predict(found.W, found.b))
     else:
-        assert np.isclose(problem.primal(W, b, found.A), value, rtol=1e-8)
+        assert np.isclose(problem.primal(W, b, back.A), value, rtol=1e-8)
     if kind is not KrylovSubspace:  # whose points are certified on all features one by one
         assert np.array_equal(back.W, W)
         assert np.allclose(back.b, b)
@@ -106,21 +135,21 @@ def proximal_solution(problem):
     return Solution(point.W, point.b, point.A, dual.G, found.certificate, found.history, "proximal", Z=dual.Z)
 
 
-@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, Centring])
+@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring])
 def test_weights_go_in_and_come_back(kind):
     for problem in PROBLEMS[kind]:
         form = kind()
         inner = form.apply(problem, None)
-        W, b = rng.normal(size=(inner.n_features, T)), rng.normal(size=T)
+        W, b = rng.normal(size=(inner.n_features, inner.n_tasks)), rng.normal(size=inner.n_tasks)
         original = form.to_original(W, b)
-        if kind is EigenbasisForm:  # intercepts are eliminated: the best ones come back
-            b = np.zeros(T)
+        if kind in (EigenbasisForm, TaskSpanForm):  # intercepts are eliminated: the best ones come back
+            b = np.zeros(inner.n_tasks)
         again = form.to_inner(Start(*original))
         assert np.allclose(again.W, W, atol=1e-9)
         assert np.allclose(again.b, b, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, Centring])
+@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring])
 def test_a_bound_on_an_inner_problem_that_is_not_restricted_is_one_on_the_original(kind):
     for problem in PROBLEMS[kind]:
         form = kind()

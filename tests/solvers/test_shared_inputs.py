@@ -8,7 +8,7 @@ from taskloom.design import Observations, batches
 from taskloom.problem.dual_projection import project_dual
 from taskloom.solvers.proximal import Eliminated
 from taskloom.solvers.record import Record
-from taskloom.solvers.reformulations import EigenbasisForm
+from taskloom.solvers.reformulations import EigenbasisForm, OnFeatures, TaskSpanForm
 from taskloom.solvers.supervised.coupled import Coupled, CoupledSquares
 from taskloom.solvers.supervised.sides import TaskSide
 
@@ -121,3 +121,57 @@ def test_no_bucket_is_empty_however_long_the_tasks():
     found = batches(counts, np.concatenate([[0], np.cumsum(counts)]))
     assert sorted(t for bucket in found for t in bucket.tasks.tolist()) == [0, 1, 2]
     assert all(bucket.tasks.size for bucket in found)
+
+
+MANY = {
+    "trace": structures.Trace(),
+    "frobenius": structures.Frobenius(),
+    "schatten norm": structures.SchattenNorm(3.0),
+    "unit trace": structures.UnitTrace(),
+    "log det": structures.LogDet(0.5),
+    "few clusters": structures.Clusters(4, mean=0.5),
+    "more clusters than directions": structures.Clusters(20),
+}
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_a_penalty_far_larger_than_the_loss_is_taken_out_of_many_tasks_too(monkeypatch, missing):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(25, 6))
+    Y = 1e-5 * (X @ rng.normal(size=(6, 3)) @ rng.normal(size=(3, 70)) + rng.normal(size=(25, 70)))
+    Y[rng.random(Y.shape) < missing] = np.nan
+    problem = Problem(X, Y, "squared", structures.LogDet(2.0), 1.0)
+    found = solve(problem)
+    for kind in (TaskSpanForm, OnFeatures):
+        monkeypatch.setattr(kind, "applies", lambda problem, inside=False: False)
+    plain = solve(problem)
+    assert found.certificate.status == plain.certificate.status == "optimal"
+    assert abs(found.certificate.primal - plain.certificate.primal) <= found.gap + plain.gap + 1e-12 * abs(
+        plain.certificate.primal
+    )
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1.0])
+@pytest.mark.parametrize("structure", MANY.values(), ids=MANY)
+def test_directions_of_the_tasks_stand_for_many_tasks(monkeypatch, structure, alpha):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(25, 6))
+    Y = X @ rng.normal(size=(6, 3)) @ rng.normal(size=(3, 70)) + rng.normal(size=(25, 70)) + 2 * rng.normal(size=70)
+    problem, tol = Problem(X, Y, "squared", structure, alpha), 1e-7
+    found = solve(problem, tol=tol)
+    assert EigenbasisForm.applies(problem)
+    assert TaskSpanForm.applies(EigenbasisForm.of(problem).apply(problem))
+    monkeypatch.setattr(TaskSpanForm, "applies", lambda problem, inside=False: False)
+    plain = solve(problem, tol=tol)
+    assert found.certificate.status == plain.certificate.status == "optimal"
+    assert abs(found.certificate.primal - plain.certificate.primal) <= found.gap + plain.gap
+    assert found.A.shape == (70, 70)
+    value = problem.primal(found.W, found.b, found.A)
+    assert value == pytest.approx(found.certificate.primal, rel=1e-9)
+
+
+def test_tasks_of_other_weights_are_not_rotated():
+    rng = np.random.default_rng(6)
+    X, Y = rng.normal(size=(25, 6)), rng.normal(size=(25, 70))
+    seen = Observations.from_wide(Y, task_weight=1 + rng.random(70))
+    assert not EigenbasisForm.applies(Problem(X, seen, "squared", structures.Clusters(3), 0.1))

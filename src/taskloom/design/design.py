@@ -18,6 +18,7 @@ from .observations import Observations, Value
 from .shared_inputs import DiagonalInputs, Eigenbasis, SharedInputs, SparseSharedInputs
 from .table_with_gaps import TableWithGaps
 from .task_data import Grams
+from .task_span import TaskSpan
 
 Array = np.ndarray
 # Within these ranges no product of squares in a fit overflows or vanishes in double precision.
@@ -105,11 +106,20 @@ class Design(Value):
     def along_eigenvectors(self) -> Design:
         """The design in the eigenbasis: diagonal features, one row for each direction, no intercepts."""
         assert self.eigenbasis is not None
-        inputs = self.eigenbasis.diagonal
+        return Design.of_diagonal(self.eigenbasis.diagonal)
+
+    @classmethod
+    def of_diagonal(cls, inputs: DiagonalInputs) -> Design:
+        """The design of diagonal features, with one row for each, and no intercepts."""
         r, T = inputs.targets.shape
         y = (inputs.rows / np.sqrt(inputs.c)[:, None]).ravel()
         seen = Observations(np.tile(np.arange(r), T), np.repeat(np.arange(T), r), y, np.repeat(inputs.c, r), T)
-        return Design(Inputs(diags_array(inputs.d, format="csr"), seen.grouping), seen, False, inputs)
+        return cls(Inputs(diags_array(inputs.d, format="csr"), seen.grouping), seen, False, inputs)
+
+    @cached_property
+    def task_span(self) -> TaskSpan | None:
+        """For diagonal features of many more tasks than these, of equal weight: the span of the targets of the tasks."""
+        return None if self.diagonal is None else TaskSpan.of(self.diagonal)
 
     stacked_tasks = cached_property(stacked_inputs.stacked_tasks)
 
@@ -124,7 +134,13 @@ class Design(Value):
     @cached_property
     def task_data_single(self) -> list[stacked_inputs.TaskStack | TableWithGaps] | None:
         """``task_data`` in single precision, where that is safe and saves time."""
-        return stacked_inputs.single_precision(self.task_data[0])
+        data = self.task_data[0]
+        return self.stacked_single if not TableWithGaps.suits(self) else stacked_inputs.single_precision(data)
+
+    @cached_property
+    def stacked_single(self) -> list[stacked_inputs.TaskStack | TableWithGaps] | None:
+        """The stacked tasks in single precision, where that is safe and saves time."""
+        return stacked_inputs.single_precision(self.stacked_tasks[0])
 
     @cached_property
     def stacked_grams(self) -> list[Array]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from .._linalg import long_product, psd_eigh
+from .._linalg import long_product, psd_basis, psd_eigh
 from ..features.kernels import weighted_gram
 from .shared_inputs import orthogonal_columns
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 MIN_FILLED_SHARE = 0.4  # inputs count as isotropic if their effective dimension is this share of the number of features
-DIAGONAL_TOLERANCE = 1e-12  # largest off-diagonal entry of a diagonal matrix, relative to its largest diagonal entry
 N_PROBES = 4  # random vectors that estimate the Frobenius norm of the second moments
 
 
@@ -78,10 +77,7 @@ class InputSpectrum:
     @cached_property
     def _basis(self) -> tuple[Array, Array | None]:
         assert self.moments is not None
-        k = np.diag(self.moments)
-        if np.abs(self.moments - np.diag(k)).max(initial=0.0) <= DIAGONAL_TOLERANCE * k.max(initial=0.0):
-            return k, None
-        return psd_eigh(self.moments)
+        return psd_basis(self.moments)
 
     @cached_property
     def variances(self) -> Array:

@@ -100,6 +100,13 @@ class Targets(Value):
         return Targets(self.design.along_eigenvectors, self.loss, original=self)
 
     @cached_property
+    def in_task_span(self) -> Targets | None:
+        """Of many tasks in the eigenbasis: the targets along directions of their span, which take the place of tasks."""
+        if not self.loss.quadratic or self.design.task_span is None:
+            return None
+        return Targets(Design.of_diagonal(self.design.task_span.diagonal), self.loss, original=self)
+
+    @cached_property
     def centering(self) -> Centering | None:
         """The centring of features and targets that are far from zero compared with their deviation.
 
@@ -223,6 +230,14 @@ class Model(Value):
         """The model along the eigenvectors of shared inputs, under the squared loss."""
         targets = self.targets.in_eigenbasis
         return None if targets is None else Model(targets, self.structure)
+
+    @cached_property
+    def in_task_span(self) -> Model | None:
+        """The model along directions of the span of many tasks, where its structure is a function of these alone."""
+        span = self.targets.design.task_span
+        structure = None if span is None else self.structure.in_task_span(*span.basis.shape)
+        targets = None if structure is None else self.targets.in_task_span
+        return None if targets is None or structure is None else Model(targets, structure)
 
     @cached_property
     def penalty_at_zero(self) -> tuple[float, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
@@ -27,6 +28,7 @@ from .base import Run, Solver
 from .proximal import Proximal
 
 Array = np.ndarray
+TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ClusterNewtonTuning:
     max_newton_decrease: float = 1e-2  # over the scale; with a larger predicted one steps use the majorant, not the Hessian
     certificate_interval: int = 12  # Newton steps after which a certificate is computed, whatever the predicted decrease
     max_cg_steps: int = 100  # for one Newton direction
+    max_forcing: float = 0.1  # largest relative residual of a Newton system
+    goal_share: float = 0.03  # share of the decrease at which a certificate is due that a residual may leave
     decrease_per_gap: float = 0.2  # share of the tolerance at which the predicted decrease is worth a certificate
 
 
@@ -48,11 +52,11 @@ class ClusterNewton(Solver):
 
     Parameters
     ----------
-    forcing : float, default=0.01
+    forcing : float, default=0.02
         Conjugate gradients stop when the residual of the Newton system has fallen to this share, or earlier far from the end.
     """
 
-    forcing: float = 0.01
+    forcing: float = 0.02
 
     def check(self) -> None:
         if not (0 < self.forcing < 1):
@@ -68,6 +72,9 @@ class ClusterNewton(Solver):
         return ClusterNewtonRun(self, problem, start, tol)
 
 
+Operator: TypeAlias = "tuple[Array | slice, Array, Array | None]"  # tasks, their inputs, and Gram matrices if these are used
+
+
 class SquaredLoss:
     """The loss term at the best intercepts, as a function of the weights (``T x r``)."""
 
@@ -77,8 +84,23 @@ class SquaredLoss:
         narrow = 2 * min(block.inputs.shape[1] for block in self.blocks) >= problem.n_features
         # With few features, a product with the Gram matrix of a task is cheaper than two passes over its rows.
         known = [block.G if isinstance(block, Grams) else None for block in self.blocks]
-        self.grams: Sequence[Array | None] = problem.design.stacked_grams if narrow else known
+        grams: Sequence[Array | None] = problem.design.stacked_grams if narrow else known
+        self.operators = [(block.tasks, block.inputs, G) for block, G in zip(self.blocks, grams, strict=True)]
+        self.single = self._in_single(problem)
         self.curvature = 2 * float(np.mean(np.concatenate([block.size for block in self.blocks])))
+
+    def _in_single(self, problem: Problem) -> list[Operator] | None:
+        """The operators in single precision, for directions, which need two digits; ``None`` where that is not safe."""
+        blocks = problem.design.stacked_single
+        if blocks is None:
+            return None
+        cast = [None if G is None else G.astype(np.float32) for _, _, G in self.operators]
+        return [(block.tasks, block.inputs, G) for block, G in zip(blocks, cast, strict=True)]
+
+    @property
+    def dtype(self) -> type:
+        """The precision of directions."""
+        return float if self.single is None else np.float32
 
     def at(self, W: Array) -> tuple[float, Array]:
         """The loss, and ``Z``, its negative gradient."""
@@ -103,11 +125,11 @@ class SquaredLoss:
         return Z
 
     def product(self, E: Array) -> Array:
-        """The Hessian times ``E``."""
-        out = np.empty(self.shape)
-        for block, G in zip(self.blocks, self.grams, strict=True):
-            part = E[block.tasks]
-            out[block.tasks] = times_transposed(block.inputs, times(block.inputs, part)) if G is None else times(G, part)
+        """The Hessian times ``E``, in the precision of ``E``."""
+        out = np.empty(self.shape, E.dtype)
+        for tasks, inputs, G in self.operators if self.single is None or E.dtype == float else self.single:
+            part = E[tasks]
+            out[tasks] = times_transposed(inputs, times(inputs, part)) if G is None else times(G, part)
         out *= 2
         return out
 
@@ -124,19 +146,30 @@ class ClusterPoint:
         self.penalty = problem.alpha * self.norm.value + problem.ridge * float(np.vdot(W, W))
         self.value = residual + self.penalty
         self.gradient = problem.alpha * self.norm.gradient + 2 * problem.ridge * W - self.Z
-        self.shift = loss.curvature + 2 * problem.ridge + np.finfo(float).tiny
+        self.shift = loss.curvature + 2 * problem.ridge + TINY
 
     @cached_property
     def metric(self) -> Callable[[Array], Array]:
         alpha, shift = self.problem.alpha, self.shift
         majorant = self.norm.majorant(alpha, shift)
         far = float(np.vdot(self.gradient, majorant(self.gradient))) / 2 > TUNING.max_newton_decrease * self.problem.scale
-        return majorant if far else self.norm.inverse(alpha, shift)
+        return majorant if far else self.norm.inverse(alpha, shift, self.loss.dtype)
 
     @cached_property
     def predicted_decrease(self) -> float:
         """The decrease of the quadratic model along the preconditioned gradient."""
-        return float(np.vdot(self.gradient, self.metric(self.gradient))) / 2
+        unit = self.unit_gradient
+        return self.size**2 * float(np.vdot(unit, self.metric(unit))) / 2
+
+    @cached_property
+    def size(self) -> float:
+        """The norm of the gradient."""
+        return max(float(np.linalg.norm(self.gradient)), TINY)
+
+    @cached_property
+    def unit_gradient(self) -> Array:
+        """The gradient over its norm, in the precision of directions."""
+        return (self.gradient / self.size).astype(self.loss.dtype, copy=False)
 
 
 class _NewtonSystem:
@@ -204,11 +237,14 @@ class ClusterNewtonRun(Run):
 
     def _newton_step(self) -> bool:
         here = self.here
-        forcing = min(max((here.predicted_decrease / self.problem.scale) ** 0.5, self.settings.forcing), 0.1)
+        left, goal = here.predicted_decrease / self.problem.scale, TUNING.decrease_per_gap * self.tol
+        # What a residual leaves of the predicted decrease is its square: at the end no more than the tolerance asks for.
+        enough = (TUNING.goal_share * goal / left) ** 0.5 if left > 0 else 0.0
+        forcing = min(max(left**0.5, enough, self.settings.forcing), TUNING.max_forcing)
         system = _NewtonSystem(here)
-        move = conjugate_gradient(
-            system.product, -here.gradient, preconditioner=system.precondition, tol=forcing, max_steps=TUNING.max_cg_steps
-        )
+        move = here.size * conjugate_gradient(
+            system.product, -here.unit_gradient, preconditioner=system.precondition, tol=forcing, max_steps=TUNING.max_cg_steps
+        ).astype(float, copy=False)
         directional_derivative, t = float(np.vdot(here.gradient, move)), 1.0
         while t > 1e-6:
             check_time()
@@ -219,7 +255,11 @@ class ClusterNewtonRun(Run):
             # Where the value exceeds the linear model: minimise the interpolating parabola.
             excess = there.value - here.value - t * directional_derivative
             t *= float(np.clip(-t * directional_derivative / (2 * excess), 0.1, 0.5)) if excess > 0 else 0.5
-        return False
+        if self.loss.single is None:
+            return False
+        self.loss.single = None  # rounding may be what hides the decrease: once more in double precision
+        self.here = ClusterPoint(self.problem, self.loss, here.W)
+        return self._newton_step()
 
     def point(self) -> Iterate:
         problem, here, (mean, mean_y) = self.problem, self.here, self.means

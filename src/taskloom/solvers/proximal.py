@@ -33,6 +33,7 @@ class ProximalTuning:
     """Constants of proximal steps."""
 
     certificate_interval: int = 16  # proximal steps after which a certificate is computed, whatever the estimate of the gap
+    iterative_certificate_interval: int = 4  # the same where the conjugate has no closed form, and so the gap no cheap estimate
     fit_gap_share: float = 1e-6  # how far above their minimum the tasks may stay under the squared loss, as a share of the gap
     newton_gap_share: float = 1e-7  # the same where a fit takes Newton steps
     halvings_before_refining: int = 4  # halvings of a step length after which the tasks are fitted more accurately
@@ -134,6 +135,8 @@ class _ProximalRun(Run):
         self.side = choose_side(problem)
         self.eliminated = Eliminated.of(problem, self.side)
         self.certificate_interval = TUNING.certificate_interval if self.eliminated or self.side.estimates else 1
+        if problem.structure.iterative and not self.side.estimates:
+            self.certificate_interval = TUNING.iterative_certificate_interval
         self.exact = TUNING.fit_gap_share if problem.loss.quadratic else TUNING.newton_gap_share
         self.side.tolerance = 1e-4 * problem.scale
         if start is not None:
@@ -194,6 +197,8 @@ class _ProximalRun(Run):
         """With the weights eliminated, an estimate costs less than the weights; else a certificate is at hand."""
         here = self.here
         if self.eliminated is None or here.candidate is None:
+            if self.problem.structure.iterative and not self.side.estimates:
+                return np.inf  # a bound on the conjugate costs as much as the step
             return 0.0 if here.fit is None else here.fit.gap(self.problem, here.A)
         return self.eliminated.gap(here.A, here.gradient, *here.candidate) / TUNING.certificate_gap_share
 

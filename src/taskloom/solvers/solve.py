@@ -233,6 +233,7 @@ class _Attempt:
             W, b, z = chain.original_point(point.W, point.b)
             G = dual_point.G if chain.same_rows else -obs.weight * problem.loss.gradient(obs.y, z)
             A, penalty = (point.A, point.penalty) if self.factor == 1 else (None, None)  # else of another strength
+            A = A if chain.same_tasks else None
             record.update(Iterate(W, b, z, -G / obs.weight, A, penalty, problem.correlate(G)))
         record.length = stage.length
         if len(record.history):  # else Ctrl-C came before the first row

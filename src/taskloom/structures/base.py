@@ -267,6 +267,25 @@ class Structure(Component, ABC):
         """
         return self if self.either_side or self.on_features else None
 
+    def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
+        """The penalty with the same minimum for weights that lie in a span of directions of the tasks.
+
+        The directions are orthonormal, and their mean is a multiple of the mean of the tasks, which lies in the span.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+        n_directions : int
+            The dimension of the span.
+
+        Returns
+        -------
+        Structure or None
+            The penalty of a matrix of the size of the span; ``None`` where there is none.
+        """
+        return self if self.either_side and not self.known else None
+
     @property
     def summands(self) -> list[tuple[float, Structure]]:
         """Weights and penalties whose sum this is: one, unless it is a ``Sum``."""

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 MIN_SIGMA = 1e-5  # relative to the largest: smaller singular values are not accurate enough from a Gram matrix
 TIE = 1e-12  # relative differences below this are ties
+MIN_SIGMA_SINGLE = 1e-3  # the same in single precision: the coupling of smaller ones is left out of the inverse Hessian
 ROUNDING = 1e-7  # singular values below this share of the largest count as zero
+
+
+def _cast(dtype: type, *parts: Array) -> list[Array]:
+    return [part.astype(dtype, copy=False) for part in parts]
 
 
 class ClusterNorm:
@@ -46,7 +51,7 @@ class ClusterNorm:
         self.k = int(np.count_nonzero(active))
         self.sigma, self.a, self.basis = sigma[::-1], a[::-1], np.ascontiguousarray(basis[:, ::-1])
         self.active = self.basis[:, : self.k]
-        self.lowest = lowest
+        self.lowest = float(lowest)
         self.V = (self.tall @ self.active) / self.sigma[: self.k]
         self.value = float((self.sigma**2 / self.a).sum()) + structure.mean * T * float(self.mean @ self.mean)
 
@@ -86,16 +91,17 @@ class ClusterNorm:
         even = np.where(tie, limit, (g[:k, None] - g) / np.where(tie, 1.0, apart))
         return even, (g[:k, None] + g) / (s + sigma)
 
-    def inverse(self, alpha: float, shift: float) -> Callable[[Array], Array]:
-        """``E -> (alpha phi'' + shift)^-1 E``."""
-        k, V, basis, active, sigma, tall = self.k, self.V, self.basis, self.active, self.sigma, self.tall
+    def inverse(self, alpha: float, shift: float, dtype: type = float) -> Callable[[Array], Array]:
+        """``E -> (alpha phi'' + shift)^-1 E``; in single precision it is accurate to a few digits."""
+        k, sigma = self.k, self.sigma
         even, odd = (1 / (alpha * part + shift) for part in self._pairs())
         one_sided = 1 / (2 * alpha / self.a + shift)
         rest, mean = 1 / (2 * alpha / self.lowest + shift), 1 / (2 * alpha * self.structure.mean + shift)
         # Entries (i, j) and (j, i) of V'E basis are coupled: by half the sum and, with the ratio of the sigmas, the difference.
         # Pairs of two active directions are counted once; all coefficients are divided by sigma once or twice.
         stay, mix = (even + odd) / 2, (even - odd) / 2
-        over = np.where(sigma > 0, 1 / np.where(sigma > 0, sigma, 1.0), 0.0)
+        clear = sigma > (0.0 if dtype is float else MIN_SIGMA_SINGLE * sigma[0])
+        over = np.where(clear, 1 / np.where(clear, sigma, 1.0), 0.0)
         along, mixed = stay - one_sided, mix * over
         across, later = (stay - one_sided[:k, None]) * over**2, mixed.copy()
         across[:, :k] = later[:, :k] = 0.0
@@ -104,18 +110,21 @@ class ClusterNorm:
         level = 2 * alpha / max(float(self.a[:k][between].sum()), TIE)
         shared = level / (shift + level * np.count_nonzero(between)) if between.any() else 0.0
         own, step, above = 1 / shift - one_sided[:k], len(sigma) + 1, one_sided[:k] - rest
-        weights = np.full(self.n_tasks, 1 / self.n_tasks)
+        held = (np.full(self.n_tasks, 1 / self.n_tasks), self.V, self.basis, self.tall @ self.basis)
+        weights, V, basis, scaled = _cast(dtype, *held)
+        along, mixed, across, later, own, above = _cast(dtype, along, mixed, across, later, own, above)
+        active = basis[:, :k]
 
         def apply(E: Array) -> Array:
             m = weights @ E
             F = self._oriented(E - m)
             Fk = F @ active
-            x, y = (V.T @ F) @ basis, (Fk.T @ tall) @ basis
+            x, y = (V.T @ F) @ basis, Fk.T @ scaled
             dx, dy = along * x + mixed * y, across * y + later * x
             diagonal = x.ravel()[::step]
             dx.ravel()[::step] = np.where(between, own * diagonal - (shared / shift) * diagonal[between].sum(), 0.0)
             out = rest * F
-            out += (Fk * above + tall @ (basis @ dy.T)) @ active.T
+            out += (Fk * above + scaled @ dy.T) @ active.T
             out += V @ (dx @ basis.T)
             return self._oriented(out) + mean * m
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -70,6 +70,10 @@ class Clusters(Structure):
 
     def is_singleton(self, n_tasks: int) -> bool:
         return self.n_clusters in (1, n_tasks) or self.within == self.between
+
+    def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
+        """The same penalty: other directions have the lowest eigenvalue, as long as there are directions to be raised."""
+        return replace(self, n_clusters=min(self.n_clusters, n_directions))
 
     def weight_norm(self, W: Array) -> ClusterNorm:
         return ClusterNorm(self, W)

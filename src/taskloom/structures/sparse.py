@@ -21,7 +21,8 @@ from .factored_matrix import DENSE_TASKS
 from .inner_solvers import accelerated, proximal_gradient
 from .spectral import SpectralStructure
 
-SHRINKAGE = (1.0, *(1 - 10.0**-k for k in range(10, 0, -1)))  # factors of N that are tried for a bound
+SHRINKAGE = (np.inf, *range(10, 0, -1))  # digits up to which N is kept, that are tried for a bound,
+FINER_SHRINKAGE = (0.5, 0.25)  # and steps from the best of them
 RELATIVE_RIDGE = 1e-14  # added to a singular R'R, relative to its trace; the penalty rises by the square root of it, 1e-7
 INNER_STEPS = 10  # eigendecompositions of an inexact proximal step, which starts from the N of the step before
 
@@ -215,17 +216,30 @@ class L1Structure(IterativeStructure, SpectralStructure):
         ``I + N`` is singular at the optimum where ``R'R`` is, and may be indefinite before: ``N`` is shrunk as long as the
         bound on ``c`` improves.
         """
-        found = self._multipliers_for_bound(R.T @ R, near)
-        N = np.zeros((R.shape[1], R.shape[1])) if found is None else found
-        best, last = (np.eye(len(N)), gram_spectrum(R)), np.inf
-        for share in SHRINKAGE:
-            C = _cholesky(np.eye(len(N)) + share * N)
-            if C is None:
+        N, eye = self._multipliers_for_bound(R.T @ R, near), np.eye(R.shape[1])
+        best = eye, gram_spectrum(R)
+        if N is None:
+            return best
+
+        def shrunk(digits: float) -> tuple[Array, Array] | None:
+            """With ``N`` less a share of ``10^-digits``."""
+            C = _cholesky(eye + (1 - 10.0**-digits) * N)
+            return None if C is None else (C, gram_spectrum(solve_triangular(C, R.T, lower=True, check_finite=False).T))
+
+        last, best_digits = np.inf, np.inf
+        for digits in SHRINKAGE:
+            if (found := shrunk(digits)) is None:
                 continue
-            s = gram_spectrum(solve_triangular(C, R.T, lower=True, check_finite=False).T)
-            if s[-1] > last:
+            if found[1][-1] > last:
                 break
-            best, last = ((C, s) if s[-1] < best[1][-1] else best), s[-1]
+            last = found[1][-1]
+            if last < best[1][-1]:
+                best, best_digits = found, digits
+        for step in FINER_SHRINKAGE if np.isfinite(best_digits) else ():
+            for digits in (best_digits + step, best_digits - step):
+                if (found := shrunk(digits)) is not None and found[1][-1] < best[1][-1]:
+                    best, best_digits = found, digits
+                    break
         return best
 
 
@@ -285,6 +299,9 @@ class LogDet(L1Structure):
     def moved_to_features(self, n_tasks: int) -> Structure | None:
         return None if self.l1 > 0 else _LogDetOnFeatures(self.mu, n_tasks)
 
+    def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
+        return None if self.l1 > 0 else _SmallLogDet(self.mu, n_tasks)
+
     def final_structure(self, R: Array) -> tuple[Any, float]:
         rows, T = R.shape
         return self.best_of_root(R) if self.l1 > 0 or rows >= T or T <= DENSE_TASKS else self._best_by_svd(R, dense=False)
@@ -303,13 +320,34 @@ class _ShiftedLogDet(LogDet):
     def shifted_to_zero(self, n_tasks: int) -> tuple[Structure, float] | None:
         return None
 
+    def moved_to_features(self, n_tasks: int) -> Structure | None:
+        return _ShiftedOnFeatures(self.mu)
 
-class _LogDetOnFeatures(LogDet):
-    """``LogDet`` of the tasks as a penalty of the features: all other eigenvalues of ``A`` are ``mu``, and cost a constant."""
+    def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
+        return self  # other eigenvalues are mu, and cost nothing
+
+
+class _ShiftedOnFeatures(_ShiftedLogDet):
+    """The shifted penalty of a matrix on the features."""
+
+    on_features: ClassVar[bool] = True
+
+    def moved_to_features(self, n_tasks: int) -> Structure | None:
+        return None
+
+
+class _SmallLogDet(LogDet):
+    """``LogDet`` of the tasks on a smaller space: all other eigenvalues of ``A`` are ``mu``, and cost a constant."""
 
     def __init__(self, mu: float, n_tasks: int):
         super().__init__(mu)
         self.n_tasks = n_tasks
+
+    def moved_to_features(self, n_tasks: int) -> Structure | None:
+        return None  # it has been moved
+
+    def in_task_span(self, n_tasks: int, n_directions: int) -> Structure | None:
+        return None
 
     def _others(self, a: Array) -> float:
         return (self.n_tasks - a.size) * (self.mu - self.mu * float(np.log(self.mu)))
@@ -319,3 +357,9 @@ class _LogDetOnFeatures(LogDet):
 
     def f_conjugate(self, s: Array) -> float:
         return super().f_conjugate(s) - self._others(s)
+
+
+class _LogDetOnFeatures(_SmallLogDet):
+    """``LogDet`` of the tasks as a penalty of a matrix on the features."""
+
+    on_features: ClassVar[bool] = True

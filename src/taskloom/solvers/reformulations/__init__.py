@@ -20,7 +20,7 @@ from ...structures.term_sum import TermSum
 from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
 from .base import Reformulation
 from .smoothing import Smoothing
-from .subspaces import EigenbasisForm, KrylovSubspace
+from .subspaces import EigenbasisForm, KrylovSubspace, OnFeatures, TaskSpanForm
 
 Array = np.ndarray
 MIN_RELATIVE_SCALE = 1e-6  # a loss smaller than this share of the penalty's constant is measured without that constant
@@ -123,7 +123,8 @@ class Centring(Reformulation):
 
 
 EQUIVALENT: tuple[type[Reformulation], ...] = (PenaltyConstant, StackedTerms)  # solved once, in this form
-ATTEMPTS: tuple[type[Reformulation], ...] = (KrylovSubspace, EigenbasisForm, Centring)  # certified on the problem above
+# certified on the problem above
+ATTEMPTS: tuple[type[Reformulation], ...] = (KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring)
 REFORMULATIONS = (*EQUIVALENT, *ATTEMPTS, Smoothing)  # in this order; a nonsmooth loss is smoothed while a solver runs
 
 
@@ -134,7 +135,7 @@ class Chain:
         self, problem: Problem, start: Start | None, kinds: Sequence[type[Reformulation]], without: set[type] | None = None
     ):
         self.steps: list[Reformulation] = []
-        self.exact = self.same_rows = True
+        self.exact = self.same_rows = self.same_tasks = True
         self.restricted, self.constant, self.tolerance_share = False, 0.0, 1.0
         self.problem = self.inner = problem
         self.problems = [problem]
@@ -147,6 +148,7 @@ class Chain:
                 self.steps.append(step)
                 self.problems.append(inner)
                 self.exact, self.same_rows = self.exact and step.exact, self.same_rows and step.same_rows
+                self.same_tasks = self.same_tasks and step.same_tasks
                 self.restricted, self.constant = self.restricted or step.restricted, self.constant + step.constant
                 self.tolerance_share = min(self.tolerance_share, step.tolerance_share)
         self.start = start

@@ -24,6 +24,7 @@ class Reformulation(ABC):
     tolerance_share: ClassVar[float] = 1.0
     restricted: ClassVar[bool] = False  # whether the inner minimum may lie above the original one
     same_rows: bool = True  # whether dual points of the inner problem are dual points of the original one
+    same_tasks: bool = True  # whether structures of the inner problem are structures of the original one
     constant: float = 0.0  # what the objective of the original problem has in addition
 
     @classmethod

@@ -58,10 +58,12 @@ class EigenbasisForm(Reformulation):
     @classmethod
     def applies(cls, problem: Problem, inside: bool = False) -> bool:
         """Whether inputs are shared, and many; structures on the features forbid another basis."""
-        structure, small = problem.structure, problem.n_features < TUNING.min_eigenbasis_features
+        structure, small = problem.structure, max(problem.n_features, problem.n_tasks / 2) < TUNING.min_eigenbasis_features
         if structure.keeps_columns or structure.is_sum or not structure.convex or (small and not inside):
             return False
-        return problem.targets.in_eigenbasis is not None
+        inner = problem.model.in_eigenbasis
+        cheap = problem.n_features < TUNING.min_eigenbasis_features and not inside  # but for many tasks
+        return inner is not None and (not cheap or inner.in_task_span is not None)
 
     @classmethod
     def of(cls, problem: Problem) -> EigenbasisForm | None:
@@ -85,6 +87,59 @@ class EigenbasisForm(Reformulation):
     def invert(self, solution: Solution) -> Solution:
         W, b = self.to_original(solution.W, solution.b)
         return replace(solution, W=W, b=b)
+
+
+class TaskSpanForm(Reformulation):
+    """A problem along the eigenvectors of its features, with directions of the span of its targets in place of many tasks."""
+
+    exact: ClassVar[bool] = False
+    tolerance_share: ClassVar[float] = 0.8
+    same_rows = False
+    same_tasks = False
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        return problem.structure.convex and problem.model.in_task_span is not None
+
+    def apply(self, problem: Problem, start: Start | None = None) -> Problem:
+        assert problem.design.task_span is not None
+        assert problem.model.in_task_span is not None
+        self.problem, self.span = problem, problem.design.task_span
+        return Problem.of(problem.model.in_task_span, problem.alpha, problem.ridge)
+
+    def to_inner(self, start: Start) -> Start:
+        return start._replace(W=self.span.to_inner(start.W), b=np.zeros(self.span.basis.shape[1]))
+
+    def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
+        return self.span.to_original(W), np.zeros(self.problem.n_tasks)
+
+    def invert(self, solution: Solution) -> Solution:
+        W, b = self.to_original(solution.W, solution.b)
+        return replace(solution, W=W, b=b, A=self.problem.best_penalty(W)[1])
+
+
+class OnFeatures(Reformulation):
+    """A penalty of the tasks as one of a matrix on fewer features, where it is not a function of both alike."""
+
+    exact: ClassVar[bool] = False
+    tolerance_share: ClassVar[float] = 0.8
+    same_tasks = False
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        structure = problem.structure
+        if problem.n_features >= problem.n_tasks or structure.is_sum or structure.on_features or structure.either_side:
+            return False
+        return structure.moved_to_features(problem.n_tasks) is not None
+
+    def apply(self, problem: Problem, start: Start | None = None) -> Problem:
+        moved = problem.structure.moved_to_features(problem.n_tasks)
+        assert moved is not None
+        self.problem = problem
+        return problem.with_structure(moved)
+
+    def invert(self, solution: Solution) -> Solution:
+        return replace(solution, A=self.problem.best_penalty(solution.W)[1])
 
 
 class KrylovSubspace(Reformulation):

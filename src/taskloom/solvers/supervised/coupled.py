@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..._linalg import conjugate_gradient, psd_eigh
+from ..._linalg import conjugate_gradient, psd_basis
 from ...problem import Problem
 from .newton_systems import TUNING, BatchDesign, Direction, Intercepts, iterative_direction_of_entries
 
@@ -49,7 +49,7 @@ class Coupled(BatchDesign):
     def __init__(self, problem: Problem, L: Array, tolerance: float = 0.0, tally: Tally | None = None):
         self.problem, self.L, self.tolerance = problem, L / np.sqrt(2 * problem.alpha), tolerance
         self.mean, self.tally = problem.design.mean_gram, tally or Tally(np.inf)
-        self.l, self.V = psd_eigh(self.L.T @ self.L)
+        self.l, self.V = psd_basis(self.L.T @ self.L)
         self.shape = (problem.n_features, L.shape[1])
 
     def weights(self, coef: Array) -> Array:
@@ -90,6 +90,8 @@ class Coupled(BatchDesign):
         loss.
         """
         scale = 1 + level * self.mean.g[:, None] * self.l
+        if self.V is None:
+            return self.mean.to_original(self.mean.to_inner(X) / scale)
         return self.mean.to_original((self.mean.to_inner(X) @ self.V) / scale) @ self.V.T
 
 
