@@ -1,0 +1,102 @@
+"""The first call of taskloom, as a user types it, and candidates made by hand for what it could choose among.
+
+Candidates see scaled inputs, targets over their standard deviation, a grid of alpha that ends nowhere near the best, and the
+``"steady"`` score on the same five folds: their cross-validated scores compare, so that a portfolio can be judged from the
+records alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from .loaders import DataSet, Part, scaled
+from .method import Method, answers, numbers
+
+Array = np.ndarray
+EXACT_ROWS = 1600  # a kernel on more rows is approximated from landmarks
+LEARNED = np.logspace(4, -8, 25)  # the penalty is about the square root of alpha
+KNOWN = np.logspace(2, -7, 19)
+
+
+def first_call(data: DataSet, train: Part, new: Part, **options: Any) -> tuple[Array, dict[str, Any]]:
+    """``MultiTaskRegressorCV()`` or ``MultiTaskClassifierCV()``, with the task column where there is one."""
+    from taskloom import MultiTaskClassifierCV, MultiTaskRegressorCV
+
+    kind = MultiTaskRegressorCV if data.form in ("long", "wide") else MultiTaskClassifierCV
+    given = {} if train.task is None else {"task_column": -1}
+    model = kind(**given, **options).fit(train.table(), train.y)
+    guess = model.predict_proba(new.table())[:, 1] if data.form == "binary" else model.predict(new.table())
+    return guess, {"cv": model.best_score_, "said": model.selection_}
+
+
+def first_call_scaled(data: DataSet, train: Part, new: Part, **options: Any) -> tuple[Array, dict[str, Any]]:
+    X, X_new = scaled(train, new)
+    return first_call(data, Part(X, train.y, train.task), Part(X_new, new.y, new.task), **options)
+
+
+def by_hand(data: DataSet, train: Part, new: Part, width: float | None = None, **options: Any) -> tuple[Array, dict[str, Any]]:
+    """A regressor (on labels, of indicators); ``width`` is gamma in units of one over the median squared distance."""
+    from taskloom import MultiTaskRegressorCV
+
+    X, X_new = scaled(train, new)
+    y = numbers(data, train.y)
+    std = y.std(axis=0) if options.pop("own_units", False) else y.std()
+    if width is not None:
+        some = X[np.random.default_rng(0).permutation(len(X))[:1000]]
+        options |= {"kernel": "rbf", "gamma": width / float(np.median(pdist(some, "sqeuclidean")))}
+        if len(X) > EXACT_ROWS:
+            options |= {"approximation": "nystroem", "n_components": 300}
+    if train.task is not None:
+        options |= {"task_column": -1}
+        X, X_new = np.column_stack([X, train.task]), np.column_stack([X_new, new.task])
+    scoring = options.pop("scoring", "steady")
+    model = MultiTaskRegressorCV(scoring=scoring, **({"common": None} | options)).fit(X, y / std)
+    at_edge = model.alpha_ in (np.max(model.path_["alphas"]), np.min(model.path_["alphas"]))
+    extras = {"cv": model.best_score_, "alpha": model.alpha_, "at edge": bool(at_edge), "chosen": repr(model.best_structure_)}
+    return answers(data, model.predict(X_new) * std), extras
+
+
+def shared_means() -> dict[str, Any]:
+    from taskloom.structures import SharedMean
+
+    return {"structures": [SharedMean(gamma) for gamma in (1.0, 10.0, 100.0)], "alphas": KNOWN}
+
+
+def candidates() -> Iterator[Method]:
+    """Structures, a common part or not, linear or Gaussian at three widths."""
+
+    def made(name: str, forms: tuple[str, ...] = ("long", "wide", "binary", "labels"), **options: Any) -> Method:
+        def run(data: DataSet, train: Part, new: Part) -> tuple[Array, dict[str, Any]]:
+            extra = shared_means() if options.get("structure") == "shared_mean" else {}
+            rest = {key: value for key, value in options.items() if not (extra and key == "structure")}
+            return by_hand(data, train, new, **(rest | extra))
+
+        return Method(name, "candidate", forms, run, limit=40)
+
+    long = ("long", "binary")
+    yield Method("first call, scaled inputs", "candidate", ("long", "wide", "binary", "labels"), first_call_scaled)
+    yield made("linear trace", structure="trace", alphas=LEARNED)
+    yield made("linear independent", structure="independent", alphas=KNOWN)
+    yield made("linear shared mean", long, structure="shared_mean")
+    yield made("linear frobenius", structure="frobenius", alphas=LEARNED)
+    yield made("linear independent, common", long, structure="independent", common=True)
+    yield made("linear trace, common", long, structure="trace", common=True)
+    for width in (0.1, 0.5, 2.0):
+        yield made(f"rbf {width:g} trace", width=width, structure="trace", alphas=LEARNED)
+        yield made(f"rbf {width:g} independent", width=width, structure="independent", alphas=KNOWN)
+    yield made("rbf 0.5 frobenius", width=0.5, structure="frobenius", alphas=LEARNED)
+    yield made("rbf 0.5 shared mean", long, width=0.5, structure="shared_mean")
+    yield made("rbf 0.5 independent, common", long, width=0.5, structure="independent", common=True)
+    yield made("linear trace, common rbf", long, structure="trace", common="rbf")
+    yield made("linear trace, size", long, structure="trace", alphas=LEARNED, task_weight="size")
+    yield made("linear trace, own units", ("wide",), structure="trace", alphas=LEARNED, own_units=True)
+    yield made("rbf 0.5 trace, own units", ("wide",), width=0.5, structure="trace", alphas=LEARNED, own_units=True)
+    yield made("linear trace, default score", ("long", "wide"), structure="trace", alphas=LEARNED, scoring=None)
+
+
+FIRST = [Method("taskloom, first call", "taskloom", ("long", "wide", "binary", "labels"), first_call, limit=300)]
+CANDIDATES = list(candidates())
