@@ -1,8 +1,8 @@
 """The first call of taskloom, as a user types it, and candidates made by hand for what it could choose among.
 
-Candidates see scaled inputs, targets over their standard deviation, a grid of alpha that ends nowhere near the best, and the
-``"steady"`` score on the same five folds: their cross-validated scores compare, so that a portfolio can be judged from the
-records alone.
+Candidates see scaled inputs, targets over their standard deviation, a wide grid of alpha, and one score on the same folds:
+pooled over the rows of a long table, ``"steady"`` for a wide one. So their cross-validated scores compare, and a portfolio can
+be judged from the records alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
+from sklearn.linear_model import RidgeCV
 
 from .loaders import DataSet, Part, scaled
 from .method import Method, answers, numbers
@@ -38,12 +39,34 @@ def first_call_scaled(data: DataSet, train: Part, new: Part, **options: Any) -> 
     return first_call(data, Part(X, train.y, train.task), Part(X_new, new.y, new.task), **options)
 
 
-def by_hand(data: DataSet, train: Part, new: Part, width: float | None = None, **options: Any) -> tuple[Array, dict[str, Any]]:
+def explained(model: Any, X: Array, y: Array) -> float:
+    """The share of the variance of standardised targets that is explained, pooled over rows."""
+    return 1 - float(np.mean((model.predict(X) - y) ** 2))
+
+
+def relevance(X: Array, y: Array, task: Array | None) -> Array:
+    """How much single tasks use a column: the root mean square of its weights in a ridge for each task; 1 on average."""
+    if task is None:
+        rows = RidgeCV(np.logspace(-2, 4, 13), alpha_per_target=y.ndim > 1).fit(X, y).coef_
+    else:
+        mine = [np.flatnonzero(task == t) for t in np.unique(task)]
+        mine = [own for own in mine if len(own) > 3 and np.ptp(y[own]) > 0][:300]
+        rows = np.array([RidgeCV(np.logspace(-2, 4, 13)).fit(X[own], y[own]).coef_ for own in mine])
+    used = np.sqrt(np.mean(np.atleast_2d(rows) ** 2, axis=0))
+    return used / np.sqrt(np.mean(used**2))
+
+
+def by_hand(
+    data: DataSet, train: Part, new: Part, width: float | None = None, relevant: bool = False, **options: Any
+) -> tuple[Array, dict[str, Any]]:
     """A regressor (on labels, of indicators); ``width`` is gamma in units of one over the median squared distance."""
     from taskloom import MultiTaskRegressorCV
 
     X, X_new = scaled(train, new)
     y = numbers(data, train.y)
+    if relevant:
+        weight = relevance(X, y, train.task)
+        X, X_new = X * weight, X_new * weight
     std = y.std(axis=0) if options.pop("own_units", False) else y.std()
     if width is not None:
         some = X[np.random.default_rng(0).permutation(len(X))[:1000]]
@@ -53,8 +76,8 @@ def by_hand(data: DataSet, train: Part, new: Part, width: float | None = None, *
     if train.task is not None:
         options |= {"task_column": -1}
         X, X_new = np.column_stack([X, train.task]), np.column_stack([X_new, new.task])
-    scoring = options.pop("scoring", "steady")
-    model = MultiTaskRegressorCV(scoring=scoring, **({"common": None} | options)).fit(X, y / std)
+    options = {"common": None, "scoring": "steady" if train.task is None else explained} | options
+    model = MultiTaskRegressorCV(**options).fit(X, y / std)
     at_edge = model.alpha_ in (np.max(model.path_["alphas"]), np.min(model.path_["alphas"]))
     extras = {"cv": model.best_score_, "alpha": model.alpha_, "at edge": bool(at_edge), "chosen": repr(model.best_structure_)}
     return answers(data, model.predict(X_new) * std), extras
@@ -63,7 +86,7 @@ def by_hand(data: DataSet, train: Part, new: Part, width: float | None = None, *
 def shared_means() -> dict[str, Any]:
     from taskloom.structures import SharedMean
 
-    return {"structures": [SharedMean(gamma) for gamma in (1.0, 10.0, 100.0)], "alphas": KNOWN}
+    return {"structures": [SharedMean(gamma) for gamma in (10.0, 100.0)], "alphas": np.logspace(2, -3, 11)}
 
 
 def candidates() -> Iterator[Method]:
@@ -85,9 +108,12 @@ def candidates() -> Iterator[Method]:
     yield made("linear frobenius", structure="frobenius", alphas=LEARNED)
     yield made("linear independent, common", long, structure="independent", common=True)
     yield made("linear trace, common", long, structure="trace", common=True)
-    for width in (0.1, 0.5, 2.0):
+    for width in (0.02, 0.1, 0.5, 2.0, 8.0):
         yield made(f"rbf {width:g} trace", width=width, structure="trace", alphas=LEARNED)
         yield made(f"rbf {width:g} independent", width=width, structure="independent", alphas=KNOWN)
+    for width in (0.1, 0.5, 2.0):
+        yield made(f"relevance, rbf {width:g} trace", width=width, relevant=True, structure="trace", alphas=LEARNED)
+    yield made("relevance, linear trace", relevant=True, structure="trace", alphas=LEARNED)
     yield made("rbf 0.5 frobenius", width=0.5, structure="frobenius", alphas=LEARNED)
     yield made("rbf 0.5 shared mean", long, width=0.5, structure="shared_mean")
     yield made("rbf 0.5 independent, common", long, width=0.5, structure="independent", common=True)
@@ -96,6 +122,7 @@ def candidates() -> Iterator[Method]:
     yield made("linear trace, own units", ("wide",), structure="trace", alphas=LEARNED, own_units=True)
     yield made("rbf 0.5 trace, own units", ("wide",), width=0.5, structure="trace", alphas=LEARNED, own_units=True)
     yield made("linear trace, default score", ("long", "wide"), structure="trace", alphas=LEARNED, scoring=None)
+    yield made("linear trace, steady", long, structure="trace", alphas=LEARNED, scoring="steady")
 
 
 FIRST = [Method("taskloom, first call", "taskloom", ("long", "wide", "binary", "labels"), first_call, limit=300)]

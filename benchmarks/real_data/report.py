@@ -94,7 +94,9 @@ def every_method(held: list[Run], groups: tuple[str, ...]) -> list[Run]:
 
 def best_by_folds(held: list[Run]) -> str | None:
     """The candidate with the best cross-validated score on the first split; all are scored alike on the same folds."""
-    comparable = [run for run in held if "alpha" in run and "default" not in run["method"] and run["split"] == 0]
+    comparable = [
+        run for run in held if "alpha" in run and not run["method"].endswith(("default score", "steady")) and run["split"] == 0
+    ]
     return max(comparable, key=lambda run: run["cv"])["method"] if comparable else None
 
 
@@ -107,7 +109,9 @@ def candidates_table(runs: list[Run]) -> list[Run]:
         if best is None or not ours:
             continue
         steady = {
-            run["method"]: run["cv"] for run in held if "alpha" in run and "default" not in run["method"] and not run["split"]
+            run["method"]: run["cv"]
+            for run in held
+            if "alpha" in run and not run["method"].endswith(("default score", "steady")) and not run["split"]
         }
         chosen = max(steady, key=lambda name: steady[name]) if steady else None
         for name, held_errors in ours.items():
