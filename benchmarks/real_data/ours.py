@@ -18,9 +18,9 @@ from .loaders import DataSet, Part, scaled
 from .method import Method, answers, numbers
 
 Array = np.ndarray
-EXACT_ROWS = 1600  # a kernel on more rows is approximated from landmarks
-LEARNED = np.logspace(4, -8, 25)  # the penalty is about the square root of alpha
-KNOWN = np.logspace(2, -7, 19)
+EXACT_ROWS = {"wide": 1600, "labels": 1600, "long": 500, "binary": 500}  # a kernel on more is approximated from landmarks
+LEARNED = np.logspace(4, -7, 23)  # the penalty is about the square root of alpha
+KNOWN = np.logspace(2, -5, 15)
 
 
 def first_call(data: DataSet, train: Part, new: Part, **options: Any) -> tuple[Array, dict[str, Any]]:
@@ -71,7 +71,7 @@ def by_hand(
     if width is not None:
         some = X[np.random.default_rng(0).permutation(len(X))[:1000]]
         options |= {"kernel": "rbf", "gamma": width / float(np.median(pdist(some, "sqeuclidean")))}
-        if len(X) > EXACT_ROWS:
+        if len(X) > EXACT_ROWS[data.form]:
             options |= {"approximation": "nystroem", "n_components": 300}
     if train.task is not None:
         options |= {"task_column": -1}
