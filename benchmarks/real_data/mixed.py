@@ -49,6 +49,6 @@ def gpboost_linear(data: DataSet, train: Part, new: Part) -> Array:
 
 
 MIXED = [
-    Method("statsmodels MixedLM", "mixed model", ("long", "binary"), mixed_lm, "statsmodels", 120),
-    Method("GPBoost, linear mixed model", "mixed model", ("long", "binary"), gpboost_linear, "gpboost", 120),
+    Method("statsmodels MixedLM", "mixed model", ("long", "binary"), mixed_lm, "statsmodels", 60),
+    Method("GPBoost, linear mixed model", "mixed model", ("long", "binary"), gpboost_linear, "gpboost", 60),
 ]
