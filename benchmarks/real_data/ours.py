@@ -21,6 +21,7 @@ Array = np.ndarray
 EXACT_ROWS = {"wide": 1600, "labels": 1600, "long": 500, "binary": 500}  # a kernel on more is approximated from landmarks
 LEARNED = np.logspace(4, -7, 23)  # the penalty is about the square root of alpha
 KNOWN = np.logspace(2, -5, 15)
+SHARED = {"independent": np.logspace(1, -10, 23), "trace": np.logspace(2, -14, 33), "frobenius": np.logspace(2, -12, 29)}
 
 
 def first_call(data: DataSet, train: Part, new: Part, **options: Any) -> tuple[Array, dict[str, Any]]:
@@ -77,6 +78,8 @@ def by_hand(
         options |= {"task_column": -1}
         X, X_new = np.column_stack([X, train.task]), np.column_stack([X_new, new.task])
     options = {"common": None, "scoring": "steady" if train.task is None else explained} | options
+    if train.task is None:  # with shared inputs more values of alpha cost little
+        options["alphas"] = SHARED[options["structure"]]
     model = MultiTaskRegressorCV(**options).fit(X, y / std)
     at_edge = model.alpha_ in (np.max(model.path_["alphas"]), np.min(model.path_["alphas"]))
     extras = {"cv": model.best_score_, "alpha": model.alpha_, "at edge": bool(at_edge), "chosen": repr(model.best_structure_)}
@@ -117,7 +120,6 @@ def candidates() -> Iterator[Method]:
     yield made("rbf 0.5 frobenius", width=0.5, structure="frobenius", alphas=LEARNED)
     yield made("rbf 0.5 shared mean", long, width=0.5, structure="shared_mean")
     yield made("rbf 0.5 independent, common", long, width=0.5, structure="independent", common=True)
-    yield made("linear trace, common rbf", long, structure="trace", common="rbf")
     yield made("linear trace, size", long, structure="trace", alphas=LEARNED, task_weight="size")
     yield made("linear trace, own units", ("wide",), structure="trace", alphas=LEARNED, own_units=True)
     yield made("rbf 0.5 trace, own units", ("wide",), width=0.5, structure="trace", alphas=LEARNED, own_units=True)
