@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .loaders import DataSet, Part
+from .loaders import DataSet, Part, powers
 from .method import EVERY, Method, each_task
+from .mixed import slopes_of
 
 Array = np.ndarray
 ROUNDS, PATIENCE = 500, 30
@@ -102,20 +103,23 @@ def catboost(data: DataSet, train: Part, new: Part) -> Array:
 
 
 def gpboost(data: DataSet, train: Part, new: Part) -> Array:
-    """Trees and a random intercept for each task; targets are standardised, for steps are in their units."""
+    """Trees, a random intercept for each task and slopes in time; targets are standardised, for steps are in their units."""
     import gpboost
 
     likelihood = "bernoulli_logit" if data.form == "binary" else "gaussian"
     mean, std = (0.0, 1.0) if data.form == "binary" else (train.y.mean(), train.y.std())
     train = train if data.form == "binary" else Part(train.X, (train.y - mean) / std, train.task)
 
+    def slopes_asked(part: Part) -> dict[str, Any]:
+        return {} if data.time is None else {"group_rand_coef_data_pred": powers(data, train, part)}
+
     def run(part: Part, rounds: int, leaves: int, asked: Part | None = None) -> Any:
-        effects = gpboost.GPModel(group_data=part.task, likelihood=likelihood)
+        effects = gpboost.GPModel(group_data=part.task, likelihood=likelihood, **slopes_of(powers(data, train, part)))
         options = {"learning_rate": 0.05, "num_leaves": leaves, "min_data_in_leaf": 5, "verbose": -1, "num_threads": 1}
         inside = gpboost.Dataset(part.X, part.y)
         if asked is None:
             return gpboost.train(options, inside, num_boost_round=rounds, gp_model=effects)
-        effects.set_prediction_data(group_data_pred=asked.task)
+        effects.set_prediction_data(group_data_pred=asked.task, **slopes_asked(asked))
         check = gpboost.Dataset(asked.X, asked.y, reference=inside)
         return gpboost.train(
             options,
@@ -135,7 +139,8 @@ def gpboost(data: DataSet, train: Part, new: Part) -> Array:
         (score,) = next(iter(tried.best_score.values())).values()
         best = min(best, (score, tried.best_iteration, leaves), key=lambda each: each[0])
     model = run(train, best[1], best[2])
-    found = model.predict(data=new.X, group_data_pred=new.task, predict_var=False, pred_latent=False)
+    options = {"predict_var": False, "pred_latent": False} | slopes_asked(new)
+    found = model.predict(data=new.X, group_data_pred=new.task, **options)
     return found["response_mean"] * std + mean
 
 

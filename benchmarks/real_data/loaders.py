@@ -42,6 +42,7 @@ class DataSet:
     split: Callable[[int], tuple[Array, Array]]
     note: str = ""
     kept_aside: bool = False  # from all tuning of our own portfolio
+    time: int | None = None  # the column in whose first and second power mixed models have slopes for each task
 
 
 def archive(name: str) -> dict[str, Array]:
@@ -102,7 +103,9 @@ def school(pupils: int | None) -> DataSet:
 def parkinsons() -> DataSet:
     held = archive("parkinsons")
     whole = Part(held["X"], held["Y"][:, 1], held["task"].astype(int))
-    return DataSet("parkinsons", "long", "unexplained", whole, some_of_each(whole.task, 30), "total UPDRS, 30 rows a patient")
+    return DataSet(
+        "parkinsons", "long", "unexplained", whole, some_of_each(whole.task, 30), "total UPDRS, 30 rows a patient", time=2
+    )
 
 
 def landmine(rows: int) -> DataSet:
@@ -129,7 +132,7 @@ def au_imports(share: int = 5) -> DataSet:
     rows = np.flatnonzero(picked[held["task"]])
     whole = Part(held["X"][rows], held["y"][rows], held["task"][rows].astype(int))
     note = f"{len(rows)} rows of a fifth of the commodities"
-    return DataSet("au_imports_fifth", "long", "mean squared error", whole, given_folds(held["fold"][rows]), note)
+    return DataSet("au_imports_fifth", "long", "mean squared error", whole, given_folds(held["fold"][rows]), note, time=7)
 
 
 # --- wide tables and labels ----------------------------------------------------------------------------------------------
@@ -200,6 +203,15 @@ def data_sets(only: list[str]) -> Iterator[DataSet]:
             yield load()
         except FileNotFoundError as error:
             print(f"{name}: skipped, {Path(str(error.filename)).name} is not in ../shared/data", flush=True)
+
+
+def powers(data: DataSet, train: Part, part: Part) -> Array | None:
+    """Scaled time and its square, for slopes of each task."""
+    if data.time is None:
+        return None
+    mine = train.X[:, data.time]
+    time = (part.X[:, data.time] - mine.mean()) / mine.std()
+    return np.column_stack([time, time**2])
 
 
 def scaled(train: Part, new: Part) -> tuple[Array, Array]:

@@ -1,11 +1,13 @@
-"""Mixed models with a random intercept for each task, and a Gaussian process over tasks, on small tables."""
+"""Mixed models: a random intercept for each task, and slopes in time where the data set has a time."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from scipy.linalg import qr
 
-from .loaders import DataSet, Part, scaled
+from .loaders import DataSet, Part, powers, scaled
 from .method import Method, numbers
 
 Array = np.ndarray
@@ -33,9 +35,21 @@ def mixed_lm(data: DataSet, train: Part, new: Part) -> Array:
 
     X, X_new = fixed_effects(train, new)
     assert new.task is not None
-    found = MixedLM(numbers(data, train.y), X, groups=train.task).fit()
-    effects = {task: float(np.asarray(effect)[0]) for task, effect in found.random_effects.items()}
-    return X_new @ found.fe_params + np.array([effects.get(task, 0.0) for task in new.task.tolist()])
+    slopes, slopes_new = powers(data, train, train), powers(data, train, new)
+    own, own_new = np.ones((len(X), 1)), np.ones((len(X_new), 1))
+    if slopes is not None and slopes_new is not None:
+        own, own_new = np.hstack([own, slopes]), np.hstack([own_new, slopes_new])
+    found = MixedLM(numbers(data, train.y), X, groups=train.task, exog_re=own).fit()
+    none = np.zeros(own.shape[1])
+    effects = np.array([np.asarray(found.random_effects.get(task, none)) for task in new.task.tolist()])
+    return X_new @ found.fe_params + np.einsum("ij,ij->i", own_new, effects)
+
+
+def slopes_of(powers_of_time: Array | None) -> dict[str, Any]:
+    """Random slopes, as GPBoost takes them."""
+    if powers_of_time is None:
+        return {}
+    return {"group_rand_coef_data": powers_of_time, "ind_effect_group_rand_coef": [1] * powers_of_time.shape[1]}
 
 
 def gpboost_linear(data: DataSet, train: Part, new: Part) -> Array:
@@ -43,9 +57,11 @@ def gpboost_linear(data: DataSet, train: Part, new: Part) -> Array:
     import gpboost
 
     X, X_new = fixed_effects(train, new)
-    model = gpboost.GPModel(group_data=train.task, likelihood="bernoulli_logit" if data.form == "binary" else "gaussian")
+    likelihood = "bernoulli_logit" if data.form == "binary" else "gaussian"
+    model = gpboost.GPModel(group_data=train.task, likelihood=likelihood, **slopes_of(powers(data, train, train)))
     model.fit(y=train.y, X=X)
-    return model.predict(group_data_pred=new.task, X_pred=X_new, predict_var=False, predict_response=True)["mu"]
+    asked = {"group_rand_coef_data_pred": powers(data, train, new)} if data.time is not None else {}
+    return model.predict(group_data_pred=new.task, X_pred=X_new, predict_var=False, predict_response=True, **asked)["mu"]
 
 
 MIXED = [
