@@ -179,7 +179,7 @@ PLAIN = [
     Method("ridge, each task", "plain", EVERY, ridge_each),
     Method("kernel ridge, each task", "plain", EVERY, kernel_ridge_each),
     Method("one ridge, shrunk intercepts", "plain", ("long", "binary"), one_ridge),
-    Method("MultiTaskElasticNetCV", "plain", ("wide",), elastic_net),
+    Method("MultiTaskElasticNetCV", "plain", ("wide",), elastic_net, limit=60),
     Method("logistic, each task", "plain", ("binary",), logistic_each),
     Method("logistic, all", "plain", ("binary", "labels"), logistic_all),
     Method("SVC, rbf", "plain", ("labels",), support_vectors),

@@ -125,27 +125,22 @@ def candidates_table(runs: list[Run]) -> list[Run]:
 def pages(runs: list[Run], command: str) -> dict[str, str]:
     """The files of results, by name."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    first, groups = beside_the_best(runs), ("taskloom", *NOT_OURS)
+    methods = {data: every_method(held, groups) for data, held in by_data(runs).items()}
     lines = [
         "# The first call of taskloom beside what users pick instead, on real data",
         "",
         f"`{command}` on {machine}, one thread, CPU seconds; load {os.getloadavg()[0]:.1f} at the end.",
         "Errors: lower is better, means over splits. Differences are paired over splits, with a standard error from two on.",
         "",
-        table(beside_the_best(runs)),
+        table(first),
     ]
     for data, held in by_data(runs).items():
-        lines += [
-            "",
-            f"## {data}: {next((run['counted'] for run in held if 'counted' in run), '')}",
-            "",
-            table(every_method(held, ("taskloom", *NOT_OURS))),
-        ]
+        counted = next((run["counted"] for run in held if "counted" in run), "")
+        lines += ["", f"## {data}: {counted}", "", table(methods[data])]
     if tried := candidates_table(runs):
         lines += ["", "## What the first call could have chosen", ""]
-        lines += [
-            "Errors over that of the best plain method or mixed model; * is the choice of the candidates' own folds.",
-            "",
-            table(tried),
-        ]
-    record = {"command": command, "machine": machine, "runs": runs}
-    return {"real.md": "\n".join(lines) + "\n", "real.json": json.dumps(record, indent=1)}
+        lines += ["Errors over that of the best plain method or mixed model; * is the choice of the candidates' own folds.", ""]
+        lines += [table(tried)]
+    record = {"command": command, "machine": machine, "rows": first, "methods": methods, "candidates": tried}
+    return {"real.md": "\n".join(lines) + "\n", "real.json": json.dumps(record, indent=1) + "\n"}
