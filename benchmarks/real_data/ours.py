@@ -87,7 +87,7 @@ def by_hand(
     if width is not None:
         some = X[np.random.default_rng(0).permutation(len(X))[:1000]]
         options |= {"kernel": "rbf", "gamma": width / float(np.median(pdist(some, "sqeuclidean")))}
-        if len(X) > EXACT_ROWS[data.form]:
+        if len(X) > EXACT_ROWS[data.form] and "common" not in options:
             options |= {"approximation": "nystroem", "n_components": 300}
     if train.task is not None:
         options |= {"task_column": -1}

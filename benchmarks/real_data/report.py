@@ -66,8 +66,9 @@ def beside_the_best(runs: list[Run]) -> list[Run]:
             if best is None:
                 continue
             row[f"best {group}"] = f"{mean(best[1]):.3g} ({best[0]})"
-            if mine and mine.keys() & best[1].keys():
-                row[f"over {group}"] = mean(mine) / mean(best[1])
+            both = (mine or {}).keys() & best[1].keys()
+            if mine and both:
+                row[f"over {group}"] = sum(mine[k] for k in both) / sum(best[1][k] for k in both)
                 row[f"less {group}"] = shown(*paired(mine, best[1]))
         rows.append(row)
     return rows
@@ -86,6 +87,7 @@ def every_method(held: list[Run], groups: tuple[str, ...]) -> list[Run]:
         by_task = [run["by task"] for run in mine if "by task" in run]
         if by_task:
             row["by task"] = float(np.mean(by_task))
+        row["splits"] = len(errors.get(name, {}))
         row["CPU seconds"] = float(np.mean([run["seconds"] for run in mine]))
         row["failed"] = "; ".join(sorted({run["failed"] for run in mine if "failed" in run}))[:90]
         rows.append(row)
