@@ -179,8 +179,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
     def _pose(self, columns, targets, inputs, observations, features: Features | None = None) -> Prepared:
         """The problem of these observations; with the features of the kernel on the inputs, unless others are given."""
         structure, n_tasks = as_structures(self.structure, self.kernel), len(targets.tasks_)
-        live = np.unique(observations.row) if isinstance(self.gamma, str) or self.approximation is not None else None
-        kernel = self._kernel(inputs[live] if isinstance(self.gamma, str) else None)
+        kernel = self._kernel(inputs[np.unique(observations.row)] if isinstance(self.gamma, str) else None)
         keep = any(each.keeps_columns for each in structure) if isinstance(structure, list) else structure.keeps_columns
         if keep and not (kernel.linear and self.approximation is None):
             raise ValueError(
@@ -188,7 +187,7 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
                 f"and approximation={self.approximation!r}"
             )
         if features is None and self.approximation is not None:
-            features = approximate_features(self, kernel, inputs, live)
+            features = approximate_features(self, kernel, inputs, np.unique(observations.row))
         elif features is None:
             X = inputs.astype(np.float64, copy=False)
             features = build_features(

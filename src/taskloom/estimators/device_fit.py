@@ -238,7 +238,7 @@ def _fitted(
         **found,
         scale=TargetScale.none(data.n_tasks),
         kernel=kernel,
-        gamma_=kernel.gamma if kernel.gamma_from_inputs else None,
+        gamma_=kernel.found_gamma,
         alpha=alpha,
         dtype=dtype,
         intercept_=b.astype(dtype),

@@ -40,6 +40,11 @@ class Kernel:
     gamma_from_inputs: bool = False
 
     @property
+    def found_gamma(self) -> float | None:
+        """``gamma``, where it follows from the inputs."""
+        return float(self.gamma) if self.gamma_from_inputs and self.gamma is not None else None
+
+    @property
     def several(self) -> bool:
         return isinstance(self.kernel, (list, tuple))
 

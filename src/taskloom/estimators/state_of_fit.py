@@ -53,7 +53,7 @@ def predictor(data: Prepared, W: Array, b: Array, dtype: np.dtype | None = None)
         dtype=dtype,
         intercept_=b.astype(dtype),
         feature_map_=data.features.map if isinstance(data.features, MappedFeatures) else None,
-        gamma_=data.kernel.gamma if data.kernel.gamma_from_inputs else None,
+        gamma_=data.kernel.found_gamma,
     )
 
 

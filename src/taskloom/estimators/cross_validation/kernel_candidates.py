@@ -43,7 +43,7 @@ def kernel_candidates(kernels: Any, gamma: Any) -> list[KernelCandidate]:
             raise ValueError(f'a kernel with widths is ("rbf", [0.01, 0.1, "median"]), got {each!r}')
         name, widths = each
         for width in [widths] if isinstance(widths, (str, Real)) else widths:
-            if not (width in WIDTHS if isinstance(width, str) else isinstance(width, Real) and width >= 0):
+            if not (width in WIDTHS if isinstance(width, str) else isinstance(width, Real) and float(width) >= 0):
                 raise ValueError(f"gamma of the {name} kernel must be a number, at least 0, or one of {WIDTHS}, got {width!r}")
             found.append(KernelCandidate(name, width))
     if not found:

@@ -46,8 +46,10 @@ class ModelsOfKernel:
     ) -> tuple[int, int]:
         """Score all candidates; returns the number of complete folds, and of all folds."""
         plain, sums, done = self.plain, self.sums, (0, 0)
-        for models in filter(None, (plain, sums)):
-            models.cv_data.folds = folds
+        if plain is not None:
+            plain.cv_data.folds = folds
+        if sums is not None:
+            sums.cv_data.folds = folds
         if sums is not None:
             folds = sums.make_folds()
             done = (len(folds), len(folds))

@@ -115,7 +115,7 @@ class TaskSpanForm(Reformulation):
 
     def invert(self, solution: Solution) -> Solution:
         W, b = self.to_original(solution.W, solution.b)
-        return replace(solution, W=W, b=b, A=self.problem.best_penalty(W)[1])
+        return replace(solution, W=W, b=b, structure=self.problem.best_penalty(W)[1])
 
 
 class OnFeatures(Reformulation):
@@ -139,7 +139,7 @@ class OnFeatures(Reformulation):
         return problem.with_structure(moved)
 
     def invert(self, solution: Solution) -> Solution:
-        return replace(solution, A=self.problem.best_penalty(solution.W)[1])
+        return replace(solution, structure=self.problem.best_penalty(solution.W)[1])
 
 
 class KrylovSubspace(Reformulation):
