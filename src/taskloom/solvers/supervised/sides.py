@@ -265,7 +265,7 @@ class TaskSide(Side):
         return Coupled(self.problem, L, self.tolerance, self._tally)
 
     def _with_ridge(self, root: Any) -> Any:
-        """In factored form only where the tasks are eliminated, which may leave no more unknowns than there are observations."""
+        """In factored form only where the tasks are eliminated, which should leave fewer unknowns than observations."""
         A = super()._with_ridge(root)
         if not isinstance(A, FactoredStructure):
             return A

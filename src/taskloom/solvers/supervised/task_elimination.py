@@ -1,7 +1,7 @@
 """The coupled supervised step where ``A = diag(own) + LL'`` with few columns ``L``: all tasks are eliminated in closed form.
 
-In the coefficients ``x_t`` of the tasks and ``X`` (``r x q``) of what they share, ``w_t = sqrt(s_t) x_t + X l_t`` with ``s`` the
-diagonal and ``l_t`` the rows of ``L`` (both over ``2 alpha``). At curvatures ``H``, with the intercepts eliminated and
+In the coefficients ``x_t`` of the tasks and ``X`` (``r x q``) of what they share, ``w_t = sqrt(s_t) x_t + X l_t`` with ``s``
+the diagonal and ``l_t`` the rows of ``L`` (both over ``2 alpha``). At curvatures ``H``, with the intercepts eliminated and
 ``G_t = Phi_t'H_t Phi_t``, a Newton step solves
 
     x_t + sqrt(s_t) G_t w_t = r_t,        X + sum_t G_t w_t l_t' = R.
@@ -30,10 +30,10 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class TaskCurvatures:
-    """``C_t`` of the tasks of a batch: a matrix (``B x r x r``), or ``H`` (``B x m x r``) with ``C_t = H_t'H_t`` for few rows."""
+    """``C_t`` of the tasks of a batch."""
 
     tasks: Array
-    C: Array
+    C: Array  # B x r x r; for tasks of few rows its root, B x m x r
     few_rows: bool
 
     @classmethod
