@@ -35,3 +35,19 @@ def test_a_known_matrix_is_decomposed_a_few_times_for_a_fit(monkeypatch):
     monkeypatch.setattr(np.linalg, "eigh", counted)
     MultiTaskRegressor(structure, alpha=0.1).fit(X, Y)
     assert count[0] <= 6
+
+
+def test_a_shared_mean_of_many_tasks_is_factored_and_takes_new_tasks(monkeypatch):
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(6), 4)
+    X, y = np.column_stack([task, rng.normal(size=(24, 2))]), rng.normal(size=24)
+    few = MultiTaskRegressor(structures.SharedMean(2.0), task_column=0).fit(X, y)
+    monkeypatch.setattr("taskloom.structures.factored_matrix.DENSE_TASKS", 5)
+    many = MultiTaskRegressor(structures.SharedMean(2.0), task_column=0).fit(X, y)
+    assert many.structure_.rank == 6
+    assert np.allclose(many.structure_.to_array(), few.structure_)
+    new = rng.normal(size=(3, 2)), rng.normal(size=3)
+    for model in (few, many):
+        model.add_task(*new, name=9)
+    assert np.allclose(many.coef_, few.coef_)
+    assert np.allclose(np.asarray(many.structure_), few.structure_)

@@ -307,10 +307,11 @@ class TaskSide(Side):
         few = self.problem.observations.y.size <= self.tuning.max_forced_observations
         try:
             fit = self._fit_together(design, design.weights)
+            if surrogate and few and self._is_large(L) and fit.steps > self.tuning.max_surrogate_steps:
+                raise SlowConvergenceError  # Newton's method may not have arrived; dense systems have the interior-point method
         except SlowConvergenceError:
             self._force_dense = True
             raise
-        self._force_dense |= self._is_large(L) and surrogate and fit.steps > self.tuning.max_surrogate_steps and few
         return fit
 
     def _by_weights(self, L: Array) -> Supervised:
