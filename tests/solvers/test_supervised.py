@@ -12,7 +12,9 @@ from taskloom import Problem, losses, structures
 from taskloom._linalg import Positive, psd_root
 from taskloom.design import Observations, batches
 from taskloom.losses import Hinge
+from taskloom.solvers.supervised.coupled import Coupled
 from taskloom.solvers.supervised.sides import FeatureSide, SideTuning, TaskSide
+from taskloom.solvers.supervised.task_elimination import EliminatedTasks
 from taskloom.solvers.supervised.term_sum_side import TermSumSide
 
 rng = np.random.default_rng(0)
@@ -164,3 +166,57 @@ def test_strategies_can_be_printed_and_the_last_one_always_applies(side):
     assert all(f"'{name}'" in repr(side.strategies) for name in names)
     assert side.strategies[-1].where == "otherwise"
     assert side.strategies[-1].applies(None, None)
+
+
+@pytest.mark.parametrize("structure", [structures.SharedMean(3.0), structures.Independent()], ids=zoo.name)
+@pytest.mark.parametrize("loss", [loss for loss in zoo.LOSSES if loss.smooth], ids=zoo.name)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("d", "ridge", "fit_intercept"), [(2, 0.3, True), (2, 0.0, False), (30, 0.0, True), (30, 0.3, False)])
+def test_tasks_are_eliminated_under_a_diagonal_and_few_columns(structure, loss, layout, d, ridge, fit_intercept):
+    problem = Problem(*zoo.data(loss, layout, d=d), loss, structure, 0.2, ridge, fit_intercept)
+    A = structure.factored(zoo.T)
+    fast, slow = TaskSide(problem), TaskSide(problem)
+    slow.shared = fast.shared = None
+    B = fast._with_ridge(A)
+    if problem.targets.shared_inputs is None and problem.n_features * A.L.shape[1] <= problem.observations.y.size:
+        assert not isinstance(B, np.ndarray)
+    one, other = fast.supervise(A), slow.supervise(psd_root(structure.matrix(zoo.T)))
+    assert np.allclose(one.W, other.W, atol=1e-7)
+    assert np.allclose(one.b, other.b, atol=1e-6)
+    assert np.isclose(one.norm, other.norm, rtol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2, 2), (1, 9, 4, 30)])
+def test_eliminated_tasks_solve_the_whole_system(sizes):
+    rng = np.random.default_rng(3)
+    n, T, r = sum(sizes), len(sizes), 5
+    task = np.repeat(np.arange(T), sizes)
+    seen = Observations.build(np.arange(n), task, rng.normal(size=n), T)
+    problem = Problem(rng.normal(size=(n, r)), seen, "squared", structures.SharedMean(), 0.1)
+    h, damping, s, L = rng.random(n), 0.1 * rng.random(T), rng.random(T), rng.normal(size=(T, 2))
+    Z = rng.normal(size=(r, T))
+    W = EliminatedTasks(problem, h, damping, s, L).weights(Z)
+    curved = np.empty_like(W)
+    for t in range(T):
+        X, v = problem.features[task == t], h[task == t]
+        curved[:, t] = X.T @ (v * (X @ W[:, t] - v @ X @ W[:, t] / (v.sum() + damping[t])))
+    assert np.allclose(W @ np.linalg.inv(np.diag(s) + L @ L.T) + curved, Z)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_both_preconditioners_lead_to_the_same_solution(fit_intercept, monkeypatch):
+    rng = np.random.default_rng(4)
+    T, m, r = 12, 6, 8
+    X, y = rng.normal(size=(T * m, r)), rng.normal(size=T * m)
+    seen = Observations.build(np.arange(T * m), np.repeat(np.arange(T), m), y, T)
+    problem = Problem(X, seen, "squared", structures.TaskGraph.chain(T, weight=5.0), 0.02, 0.01, fit_intercept)
+    root = problem.structure.root(np.eye(T))
+    fits = []
+    for eliminates in (True, False):
+        if not eliminates:
+            monkeypatch.setattr(Coupled, "_without_tasks", lambda *_: None)
+        side = TaskSide(problem)
+        side.tuning = SideTuning(max_dense_unknowns=0)
+        fits.append(side.supervise(root))
+    assert np.allclose(fits[0].W, fits[1].W, atol=1e-9)
+    assert np.allclose(fits[0].b, fits[1].b, atol=1e-9)

@@ -200,7 +200,8 @@ class FewRows(LevelBlock):
         return np.ravel(times(self.X, W.T)) @ self.Y.reshape(-1, self.Y.shape[2])
 
     def at(self, root: Array) -> LevelSystems:
-        X = self.X @ root
+        scale = root.diagonal()
+        X = self.X * scale if _is_diagonal(root) else self.X @ root
         return _Primal(X.mT @ X, X.mT @ self.Y) if X.shape[2] <= X.shape[1] else _Dual(self, X)
 
 
@@ -248,6 +249,11 @@ def _few_rows(X: Array, Y: Array, v: Array, index: LevelIndex) -> Iterator[Level
             rows = index.order[starts[levels][:, None] + np.arange(count)]
             half = np.sqrt(v[rows])[:, :, None]
             yield FewRows(levels, half * _taken(X, rows), half * _taken(Y, rows))
+
+
+def _is_diagonal(M: Array) -> bool:
+    """As the root of levels that are independent of each other."""
+    return M.shape[0] == M.shape[1] and np.count_nonzero(M) == np.count_nonzero(M.diagonal())
 
 
 def _taken(M: Array, rows: Array) -> Array:

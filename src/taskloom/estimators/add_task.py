@@ -248,7 +248,9 @@ def _solve_task(state: FittedState, phi: Any, new: NewTask, seen: Observations, 
 def bordered(A: Any, beta: Array, own: float, cross: Any = 0.0) -> Any:
     """``A`` extended by the covariances ``A beta + cross`` and the variance ``beta'A beta + own``."""
     if isinstance(A, FactoredStructure):
-        return A.bordered(beta, own)
+        if not np.any(A.own * beta):
+            return A.bordered(beta, own)
+        A = A.to_array()  # the new task depends on what is a task's own
     edge = A @ beta
     corner = float(beta @ edge) + own
     edge = edge + cross

@@ -67,15 +67,16 @@ class _AlternatingRun(Run):
         self.W = np.zeros((problem.n_features, problem.n_tasks))
         self.A = self._first(start)
 
-    def _first(self, start: Start | None) -> Array:
+    def _first(self, start: Start | None) -> Any:
         T = self.problem.n_tasks
         if self.settings.A0 is not None:
             A = np.asarray(self.settings.A0, dtype=float)
             if A.shape != (T, T):
                 raise ValueError(f"A0 must be of shape {(T, T)}, got {A.shape}")
             return A
-        if not self.problem.structure.known:
-            self.W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
+        if self.problem.structure.known:
+            return self.problem.structure.final_structure(self.side.moment_root(self.W))[0]
+        self.W = start[0] if start is not None else self.side.supervise(self.side.plain_root()).W
         return self.structure_step(self.W)
 
     def retarget(self, problem: Problem) -> None:
@@ -87,7 +88,7 @@ class _AlternatingRun(Run):
         self.extrapolate.clear()
 
     def step(self, gap: float | None) -> None:
-        fit = self.side.supervise(self.problem.structure.root(self.A)).on_rows(self.problem)
+        fit = self.side.supervise(self.problem.structure.metric(self.A)).on_rows(self.problem)
         near = self.A if self.side.bounds_near_structure else None
         here = Iterate(fit.W, fit.b, fit.z, fit.gradients, near, Z=fit.Z if self.problem.structure.is_stack else None)
         # The best structure may not be unique, or have no closed form.

@@ -164,7 +164,7 @@ class _ProximalRun(Run):
         if self.eliminated is not None:
             value, gradient, P, shrunk = self.eliminated.at(A)
             return _Point(A, value + problem.structure.value(A), gradient, candidate=(P, shrunk))
-        fit = self.side.supervise(problem.structure.root(A))
+        fit = self.side.supervise(problem.structure.metric(A))
         root = self.side.moment_root(fit.Z - 2 * problem.ridge * fit.W if problem.ridge else fit.Z)
         value = fit.loss_term(problem) + fit.norm + problem.structure.value(A)
         return _Point(A, value, -problem.structure.moments(root) / (4 * problem.alpha), fit)
@@ -188,7 +188,7 @@ class _ProximalRun(Run):
             self.finished = "stalled"
 
     def point(self) -> Iterate:
-        A, fit = self.here.A, self.here.fit or self.side.supervise(self.problem.structure.root(self.here.A))
+        A, fit = self.here.A, self.here.fit or self.side.supervise(self.problem.structure.metric(self.here.A))
         fit = fit.on_rows(self.problem)
         penalty = fit.norm + self.problem.structure.value(A)
         return Iterate(fit.W, fit.b, fit.z, fit.gradients, A if self.side.bounds_near_structure else None, penalty, fit.Z)

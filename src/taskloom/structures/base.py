@@ -410,6 +410,21 @@ class Structure(Component, ABC):
         """
         return psd_root(A)
 
+    def metric(self, A: Any) -> Any:
+        """``A`` as the supervised step takes it: a root, or the factored form where few columns and a diagonal make it up.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_tasks, n_tasks)
+            Symmetric positive semidefinite.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks, rank), or FactoredStructure
+            The root, or the factored form.
+        """
+        return self.root(A)
+
     def inverse_trace(self, A: Array) -> float:
         """``tr A^-1``, the barrier.
 

@@ -85,32 +85,66 @@ class KnownStructure(Structure):
     def prox(self, A: Array, step: float) -> Array:
         return self._known(len(A)).A.copy()
 
+    def root(self, A: Array) -> Array:
+        a, V = self._known(len(A)).eigen
+        return V[:, a > 0] * np.sqrt(a[a > 0])
 
-@dataclass(eq=False, repr=False)
-class Independent(KnownStructure):
-    """``A = I``: independent tasks (single-task learning, STL)."""
 
-    either_side: ClassVar[bool] = True
+class DiagonalPlusColumns(KnownStructure):
+    """``A = diag(own) + LL'`` with few columns: nothing needs the ``T x T`` matrix, and there is none for many tasks."""
+
+    @abstractmethod
+    def factored(self, n_tasks: int) -> factors.FactoredStructure:
+        """``A``, with the same variance ``own`` for all tasks.
+
+        Parameters
+        ----------
+        n_tasks : int
+            The number of tasks.
+
+        Returns
+        -------
+        FactoredStructure
+            ``A``.
+        """
 
     def matrix(self, n_tasks: int) -> Array:
-        return np.eye(n_tasks)
+        return self.factored(n_tasks).to_array()
 
     def best_of_root(self, R: Array, floor: float = 0.0) -> tuple[Array, float]:
-        return np.eye(R.shape[1]), float(np.vdot(R, R))
+        A = self.factored(R.shape[1])
+        return A.to_array(), A.inverse_quadratic(R)
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
-        return factors.diagonal(np.ones(R.shape[1])), float(np.vdot(R, R))
+        A = self.factored(R.shape[1])
+        return A if len(A) > factors.DENSE_TASKS else A.to_array(), A.inverse_quadratic(R)
+
+    def metric(self, A: Any) -> Any:
+        return self.factored(len(A))
 
     def value(self, A: Any) -> float:
         if not isinstance(A, factors.FactoredStructure):
             return super().value(A)
-        return 0.0 if not np.any(A.L) and bool(np.all(A.own == 1)) else np.inf
+        known = self.factored(len(A))
+        return 0.0 if np.array_equal(A.L, known.L) and np.array_equal(A.own, known.own) else np.inf
+
+    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
+        A = self.factored(R.shape[1])
+        along = R @ A.L
+        return linear_ray(float(np.vdot(along, along) + column_squares(R) @ A.own))
+
+
+@dataclass(eq=False, repr=False)
+class Independent(DiagonalPlusColumns):
+    """``A = I``: independent tasks (single-task learning, STL)."""
+
+    either_side: ClassVar[bool] = True
+
+    def factored(self, n_tasks: int) -> factors.FactoredStructure:
+        return factors.FactoredStructure(np.zeros((n_tasks, 0)), 1.0)
 
     def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
         return np.zeros(n_tasks), 1.0
-
-    def ray_of_root(self, R: Array, near: Array | None = None) -> Ray:
-        return linear_ray(float(np.vdot(R, R)))
 
 
 @dataclass(eq=False, repr=False)
@@ -127,7 +161,7 @@ class Rooted(KnownStructure):
 
 
 @dataclass(eq=False, repr=False)
-class SharedMean(KnownStructure):
+class SharedMean(DiagonalPlusColumns):
     """``sum ||f_t||^2 + gamma sum ||f_t - mean||^2``, that is ``A^+ = I + gamma (I - 11'/T)``: tasks close to their mean.
 
     Parameters
@@ -139,11 +173,11 @@ class SharedMean(KnownStructure):
     gamma: float = 1.0
     ranges: ClassVar[dict[str, str]] = {"gamma": ">= 0"}
 
-    def matrix(self, n_tasks: int) -> Array:
-        mean = np.full((n_tasks, n_tasks), 1 / n_tasks)
-        return mean + (np.eye(n_tasks) - mean) / (1 + self.gamma)
+    def factored(self, n_tasks: int) -> factors.FactoredStructure:
+        own = 1 / (1 + self.gamma)
+        return factors.FactoredStructure(np.full((n_tasks, 1), np.sqrt(self.gamma * own / n_tasks)), own)
 
     def new_task_conditional(self, n_tasks: int) -> tuple[Array, float]:
-        A = self.matrix(n_tasks + 1)
-        beta = np.linalg.solve(A[:-1, :-1], A[:-1, -1])
-        return beta, float(A[-1, -1] - beta @ A[:-1, -1])
+        share = self.gamma / (n_tasks + 1)  # of the variance that tasks share, relative to their own
+        beta = share / (1 + n_tasks * share)
+        return np.full(n_tasks, beta), (1 + share * (1 - n_tasks * beta)) / (1 + self.gamma)

@@ -3,7 +3,7 @@
 from ...design.table_with_gaps import TableWithGaps
 from ...losses import RowLoss
 from ...problem import Problem
-from .sides import FeatureSide, Side, TaskSide
+from .sides import FeatureSide, Side, TaskSide, tasks_pay
 from .term_stack_side import TermStackSide
 from .term_sum_side import TermSumSide
 
@@ -25,6 +25,8 @@ def choose_side(problem: Problem) -> Side:
         return TaskSide(problem)
     if isinstance(problem.loss, RowLoss):  # tasks never decouple: choose the smaller structure
         return TaskSide(problem) if problem.n_tasks <= problem.n_features else FeatureSide(problem)
+    if problem.structure.known and tasks_pay(problem):  # the tasks do not couple
+        return TaskSide(problem)
     many = max(Side.tuning.min_features_for_tasks, problem.n_tasks / 4) <= problem.n_features
     if many and problem.loss.quadratic and TableWithGaps.filled(problem.design):
         return TaskSide(problem)

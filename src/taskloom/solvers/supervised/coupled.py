@@ -1,9 +1,12 @@
 """The coupled supervised step of large problems: conjugate gradients with a Kronecker preconditioner.
 
 In the coordinates ``W = B L' / sqrt(2 alpha)`` a Newton step solves ``B + [Phi_t' H_t Phi_t w_t]_t L / sqrt(2 alpha) = rhs``,
-with the intercept of each task eliminated. Nothing of size (observations)^2 or (features x tasks)^2 is formed. With the Gram
-matrix of every task replaced by the mean one, the system is a Kronecker sum, which two eigendecompositions solve: the
-preconditioner.
+with the intercept of each task eliminated. Nothing of size (observations)^2 or (features x tasks)^2 is formed.
+
+There are two preconditioners. With the Gram matrix of every task replaced by the mean one, the system is a Kronecker sum, which
+two eigendecompositions solve: the relations of the tasks are exact, their differences are not. With the small eigenvalues of
+``A`` replaced by one number, every task is eliminated: their differences are exact, their relations are not. Under a known
+structure of full rank, which takes one solution to the end, the second one pays.
 """
 
 from __future__ import annotations
@@ -13,13 +16,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.sparse import issparse
 
-from ..._linalg import conjugate_gradient, psd_basis
+from ..._linalg import compose, conjugate_gradient, psd_basis, psd_eigh
 from ...problem import Problem
 from .newton_systems import TUNING, BatchDesign, Direction, Intercepts, iterative_direction_of_entries
+from .task_elimination import EliminatedTasks
 
 Array = np.ndarray
 MIN_SYSTEMS = 20  # before the mean number of steps is judged
+MAX_SHARED_UNKNOWNS = 1000  # of the system that a preconditioner leaves when all tasks are eliminated
+STEPS_PER_ROOT = 25  # conjugate-gradient steps to the end over the square root of the condition of the preconditioned system
+MULTIPLICATIONS_PER_STEP = 5e5  # in the time of the function calls of a step
+MAX_CONDITION = 1e3  # of the other eigenvalues, from which eliminating the tasks does not pay
 
 
 class SlowConvergenceError(Exception):
@@ -67,6 +76,7 @@ class Coupled(BatchDesign):
         exact = self.tolerance == 0 or self.problem.loss.quadratic
         share = TUNING.relative_residual if exact else TUNING.relative_residual_above_minimum
         self.tally.systems += 1
+        preconditioned = self.preconditioner(h[0], None if damping is None else damping[0], level)
         # The suboptimality is at most half the squared residual, since all eigenvalues of the system are at least 1.
         return iterative_direction_of_entries(
             self,
@@ -75,7 +85,7 @@ class Coupled(BatchDesign):
             damping,
             max_residual=lambda rhs, *_: max(share * float(np.linalg.norm(rhs)), self.tolerance**0.5),
             product=self._gram_product(h[0], 0.0 if damping is None else damping[0]) if grams_pay(self.problem) else None,
-            preconditioner=lambda x: self.preconditioned(x.reshape(self.shape), level).reshape(1, -1),
+            preconditioner=lambda x: preconditioned(x.reshape(self.shape)).reshape(1, -1),
             checkpoint=self.tally.count,
         )
 
@@ -85,14 +95,37 @@ class Coupled(BatchDesign):
         grams = design.task_grams if self.problem.loss.quadratic else design.weighted_grams(h, damping)
         return lambda x: x + ((grams @ self.weights(x).T[:, :, None])[..., 0].T @ self.L).reshape(1, -1)
 
-    def preconditioned(self, X: Array, level: float) -> Array:
-        """The solution with the Gram matrix of every task replaced by the mean one; ``level`` is the mean curvature of the
-        loss.
-        """
+    def preconditioner(self, h: Array, damping: Array | None, level: float) -> Callable[[Array], Array]:
+        """An approximate inverse of the system at curvatures ``h`` of the observations, with the mean ``level``."""
+        if self.problem.structure.known and not issparse(self.problem.features):
+            eliminated = self._without_tasks(h, damping)
+            if eliminated is not None:
+                return eliminated
         scale = 1 + level * self.mean.g[:, None] * self.l
         if self.V is None:
-            return self.mean.to_original(self.mean.to_inner(X) / scale)
-        return self.mean.to_original((self.mean.to_inner(X) @ self.V) / scale) @ self.V.T
+            return lambda X: self.mean.to_original(self.mean.to_inner(X) / scale)
+        return lambda X: self.mean.to_original((self.mean.to_inner(X) @ self.V) / scale) @ self.V.T
+
+    def _without_tasks(self, h: Array, damping: Array | None) -> Callable[[Array], Array] | None:
+        """Tasks eliminated, with the largest eigenvalues of ``A`` exact, and one number ``s`` in place of the others.
+
+        The condition is at most that of the others; ``None`` where it stays large, as under eigenvalues that decay to 0.
+        """
+        (r, q), T, N = self.shape, self.problem.n_tasks, self.problem.observations.y.size
+        if q < T or not self.l.min() > 0:
+            return None
+        l, U = psd_eigh(self.L.T @ self.L)  # in order
+        a, V = l[::-1], U[:, ::-1]
+        exact = np.arange(min(q, MAX_SHARED_UNKNOWNS // max(r, 1) + 1))  # how many
+        steps = STEPS_PER_ROOT * np.sqrt(a[exact] / a[-1]) * (4 * r * (N + q * T) + MULTIPLICATIONS_PER_STEP)
+        k = int(np.argmin(steps + (r * exact) ** 3 / 3 + (r * exact) ** 2 * T / 2))
+        if a[k] > MAX_CONDITION * a[-1]:
+            return None
+        s = float(np.sqrt(a[k] * a[-1]))
+        columns = self.L @ (V[:, :k] * np.sqrt(np.maximum(1 - s / a[:k], 0.0)))
+        tasks = EliminatedTasks(self.problem, h, damping, np.full(T, s), columns)
+        inverse = self.L @ compose(1 / l, U)  # the transposed inverse of L
+        return lambda X: tasks.weights(X @ inverse.T) @ inverse
 
 
 def grams_pay(problem: Problem) -> bool:
@@ -158,7 +191,7 @@ class CoupledSquares:
         B = B + conjugate_gradient(
             product,
             R,
-            preconditioner=lambda R: design.preconditioned(R, 2.0),
+            preconditioner=design.preconditioner(self.h, None, 2.0),
             max_residual=max(design.tolerance**0.5, TUNING.relative_residual * float(np.linalg.norm(target))),
             max_steps=TUNING.max_cg_steps,
             checkpoint=follow,

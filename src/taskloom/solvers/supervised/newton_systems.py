@@ -255,6 +255,35 @@ def bordered_direction(design: BatchDesign, M: Array, intercepts: Intercepts | N
     return direction
 
 
+def direction_without_intercepts(
+    design: BatchDesign,
+    intercepts: Intercepts | None,
+    curved: Callable[[Array], Array],
+    solved: Callable[[Array], Array],
+    solve: Callable[[Array, Array, Array], Array],
+) -> Direction:
+    """``(I + X'HX) d beta = -(X'g + beta)`` for one batch element, with the intercepts eliminated.
+
+    ``curved`` multiplies predictions by ``H``, and ``solved`` solves the block of the intercepts in it. ``solve`` is a function
+    of the right-hand side, the coefficients and the gradient.
+    """
+
+    def direction(coef: Array, g: Array) -> tuple[Array, Array]:
+        step = solve(-(design.start(balanced(g, intercepts, curved, solved)) + coef), coef, g)
+        if intercepts is None:
+            return step, np.zeros((1, 0))
+        return step, -solved(intercepts.gather(g + curved(design.predict(step))))
+
+    return direction
+
+
+def balanced(
+    g: Array, intercepts: Intercepts | None, curved: Callable[[Array], Array], solved: Callable[[Array], Array]
+) -> Array:
+    """What is left of a gradient when the intercepts have followed it."""
+    return g if intercepts is None else g - curved(intercepts.expand(solved(intercepts.gather(g))))
+
+
 def iterative_direction(
     design: BatchDesign,
     curved: Callable[[Array], Array],
@@ -264,33 +293,35 @@ def iterative_direction(
     product: Callable[[Array], Array] | None = None,
     **options: Any,
 ) -> Direction:
-    """``(I + X'HX) d beta = -(X'g + beta)`` for one batch element, with the intercepts eliminated, by conjugate gradients.
+    """``direction_without_intercepts`` by conjugate gradients.
 
-    ``curved`` multiplies predictions by ``H``, and ``solved`` solves the block of the intercepts in it. ``max_residual`` is a
-    function of the right-hand side, the coefficients and the gradient. ``product`` is given where there is a cheaper one.
+    ``max_residual`` is a function of the right-hand side, the coefficients and the gradient. ``product`` is given where there
+    is a cheaper one.
     """
 
-    def balanced(g: Array) -> Array:
-        return g if intercepts is None else g - curved(intercepts.expand(solved(intercepts.gather(g))))
-
     def product_by_passes(x: Array) -> Array:
-        return x + design.start(balanced(curved(design.predict(x))))
+        return x + design.start(balanced(curved(design.predict(x)), intercepts, curved, solved))
 
-    def direction(coef: Array, g: Array) -> tuple[Array, Array]:
-        rhs = -(design.start(balanced(g)) + coef)
+    def solve(rhs: Array, coef: Array, g: Array) -> Array:
         enough = max_residual(rhs, coef, g)
-        multiply = product or product_by_passes
-        step = conjugate_gradient(multiply, rhs, max_residual=enough, max_steps=TUNING.max_cg_steps, **options)
-        if intercepts is None:
-            return step, np.zeros((1, 0))
-        return step, -solved(intercepts.gather(g + curved(design.predict(step))))
+        return conjugate_gradient(
+            product or product_by_passes, rhs, max_residual=enough, max_steps=TUNING.max_cg_steps, **options
+        )
 
-    return direction
+    return direction_without_intercepts(design, intercepts, curved, solved, solve)
+
+
+def eliminated_entries(
+    h: Array, intercepts: Intercepts | None, damping: Array | None
+) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """``curved`` and ``solved`` for a loss of single outputs, whose ``H`` is diagonal."""
+    total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
+    return (lambda z: h * z), (lambda gathered: gathered / total)
 
 
 def iterative_direction_of_entries(
     design: BatchDesign, h: Array, intercepts: Intercepts | None, damping: Array | None, **options: Any
 ) -> Direction:
-    """The same for a loss of single outputs, whose ``H`` is diagonal."""
-    total = np.ones(1) if intercepts is None or damping is None else intercepts.gather(h) + damping
-    return iterative_direction(design, lambda z: h * z, intercepts, lambda gathered: gathered / total, **options)
+    """``iterative_direction`` for a loss of single outputs."""
+    curved, solved = eliminated_entries(h, intercepts, damping)
+    return iterative_direction(design, curved, intercepts, solved, **options)

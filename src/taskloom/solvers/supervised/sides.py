@@ -21,10 +21,12 @@ from ..._linalg import compose, psd_eigh
 from ...design import TaskBatch
 from ...losses import RowLoss
 from ...problem import Problem
+from ...structures.factored_matrix import FactoredStructure
 from .batched_newton import Batch, newton
 from .coupled import Coupled, CoupledSquares, SlowConvergenceError, Tally, grams_pay
 from .multiclass_newton import RowDesign, RowInputs
 from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask, SparseColumns
+from .task_elimination import TaskElimination
 
 Array = np.ndarray
 BatchInputs: TypeAlias = Callable[[TaskBatch], Array | SparseColumns]
@@ -42,6 +44,8 @@ class SideTuning:
     multiplications_per_cg_call: float = 5e5  # in the time of the function calls of one conjugate-gradient step
     min_narrow_ratio: int = 8  # of features to columns of a factor, from which sparse inputs times the factor are dense
     max_dense_sum_observations: int = 2000  # in the dense system of a sum of terms
+    max_shared_unknowns: int = 4000  # of the system that is left when all tasks are eliminated
+    max_multiplications_by_tasks: float = 1e9  # of the systems of tasks on their own that share most of their rows
 
 
 @dataclass(eq=False)
@@ -78,12 +82,30 @@ class Strategy:
     applies: Callable[[Any, Any], bool] = field(repr=False, default=lambda *_: True)
 
 
-def ridged(root: Array, rho: float) -> Array:
-    """The root of ``D (I + rho D)^-1`` for ``D = root root'``."""
+def ridged(root: Any, rho: float) -> Any:
+    """The root of ``D (I + rho D)^-1`` for ``D = root root'``; of a factored ``D``, that matrix."""
+    if isinstance(root, FactoredStructure):
+        return root.shrunk(rho)
     if rho == 0:
         return root
     d, V = psd_eigh(root.T @ root)
     return root @ compose(1 / np.sqrt(1 + rho * d), V)
+
+
+def as_root(metric: Any) -> Array:
+    """A root of a metric, which may be in factored form."""
+    if not isinstance(metric, FactoredStructure):
+        return metric
+    return metric.L if not metric.own.any() else np.hstack([np.diag(np.sqrt(metric.own)), metric.L])
+
+
+def tasks_pay(problem: Problem) -> bool:
+    """Whether systems of single tasks take less time than passes over rows that most tasks share."""
+    if issparse(problem.features) or isinstance(problem.loss, RowLoss) or problem.targets.shared_inputs is not None:
+        return False
+    counts, r = problem.observations.counts.astype(float), problem.n_features
+    work = float((np.minimum(counts, r) * counts * r + np.minimum(counts, r) ** 3).sum())
+    return not problem.inputs.mostly_observed or work <= Side.tuning.max_multiplications_by_tasks
 
 
 class Side(ABC):
@@ -242,11 +264,38 @@ class TaskSide(Side):
         self._tally = self._tally or Tally(self._worth(L.shape[1]))
         return Coupled(self.problem, L, self.tolerance, self._tally)
 
+    def _with_ridge(self, root: Any) -> Any:
+        """In factored form only where the tasks are eliminated, which should leave fewer unknowns than observations."""
+        A = super()._with_ridge(root)
+        if not isinstance(A, FactoredStructure):
+            return A
+        left = self.problem.n_features * A.L.shape[1]
+        few = left <= min(self.problem.observations.y.size, self.tuning.max_shared_unknowns)
+        return A if few and tasks_pay(self.problem) else as_root(A)
+
+    def _is_diagonal(self, A: Any) -> bool:
+        return isinstance(A, FactoredStructure) and A.L.shape[1] == 0
+
+    def _is_factored(self, A: Any) -> bool:
+        return isinstance(A, FactoredStructure)
+
     def _in_closed_form(self, L: Array) -> Supervised:
         return self._read(*self.shared.on_tasks(L, self.problem.alpha))
 
     def _by_rows(self, L: Array) -> Supervised:
         return self._fit_rows(self._row_inputs, L / np.sqrt(2 * self.problem.alpha))
+
+    def _by_tasks(self, A: FactoredStructure) -> Supervised:
+        scale, inputs = np.sqrt(A.own / (2 * self.problem.alpha)), self.problem.inputs
+        batches = self.problem.observations.grouping.batches
+        B, b, norm = self._fit_batches(
+            batches, lambda batch: inputs.take(batch) * scale[batch.tasks, None, None], inputs.n_features
+        )
+        return self._read(B * scale, b, norm)
+
+    def _by_elimination(self, A: FactoredStructure) -> Supervised:
+        design = TaskElimination(self.problem, A, self.tolerance)
+        return self._fit_together(design, design.weights)
 
     def _by_normal_equations(self, L: Array) -> Supervised:
         fit = self._hold(*CoupledSquares(self._coupled(L)).solve(self._Z))
@@ -258,10 +307,11 @@ class TaskSide(Side):
         few = self.problem.observations.y.size <= self.tuning.max_forced_observations
         try:
             fit = self._fit_together(design, design.weights)
+            if surrogate and few and self._is_large(L) and fit.steps > self.tuning.max_surrogate_steps:
+                raise SlowConvergenceError  # Newton's method may not have arrived; dense systems have the interior-point method
         except SlowConvergenceError:
             self._force_dense = True
             raise
-        self._force_dense |= self._is_large(L) and surrogate and fit.steps > self.tuning.max_surrogate_steps and few
         return fit
 
     def _by_weights(self, L: Array) -> Supervised:
@@ -292,6 +342,8 @@ class TaskSide(Side):
     strategies = (
         Strategy("closed form", "squared loss, all tasks on the same rows", _in_closed_form, Side.has_shared_inputs),
         Strategy("rows", "a loss of whole rows", _by_rows, Side.has_row_loss),
+        Strategy("tasks on their own", "a diagonal A, own inputs", _by_tasks, _is_diagonal),
+        Strategy("elimination", "a diagonal and few columns make up A, own inputs", _by_elimination, _is_factored),
         Strategy("normal equations", "large or sparse, squared loss", _by_normal_equations, _is_iterative_and_squared),
         Strategy("conjugate gradients", "large or sparse, unless they were slow", _by_conjugate_gradients, _is_iterative),
         Strategy("dense, by weights", "fewer weights than observations", _by_weights, _has_fewer_weights),
@@ -314,6 +366,9 @@ class FeatureSide(Side):
 
     def moment_root(self, W: Array) -> Array:
         return W.T
+
+    def _with_ridge(self, root: Any) -> Array:
+        return super()._with_ridge(as_root(root))
 
     def _in_closed_form(self, Q: Array) -> Supervised:
         return self._read(*self.shared.on_features(Q, self.problem.alpha))

@@ -12,6 +12,7 @@ from ...design.free_basis import FreeBasis
 from ...design.term_inputs import TermDesign
 from ...design.term_moments import TermMoments
 from ...problem import Problem
+from ...structures.known import DiagonalPlusColumns
 from ...structures.term_stack import TermStack, stacked
 from ...structures.terms import FeatureMatrix, TaskMatrix
 from .batched_newton import Batch, newton
@@ -82,7 +83,8 @@ class TermStackSide(Side):
 
     def _by_elimination(self, metrics: list[TermColumns]) -> Supervised:
         problem, obs = self.problem, self.problem.observations
-        design, ordered = largest_eliminated(metrics, problem.n_rows)
+        parts = [self._parts(q, metric) for q, metric in enumerate(metrics)]
+        design, ordered = largest_eliminated([part for several in parts for part in several], problem.n_rows)
         loss = problem.loss.pick(np.arange(obs.y.size)[None])
         batch = Batch(loss, obs.y[None], obs.weight[None], design, self.border, self.tolerance)
         fit = newton(batch, design.start(self._dual[None]), self._ends[None])
@@ -94,14 +96,24 @@ class TermStackSide(Side):
         ends = np.zeros(0) if self.basis is None else self.basis.back @ fit.b[0]
         intercept, free = (ends[:1], ends[1:]) if problem.fit_intercept else (np.zeros(1), ends)
         W, used = [], 0
-        for metric in metrics:
+        for metric, several in zip(metrics, parts, strict=True):
             if metric.term.free:
                 size = metric.term.r * metric.term.p
                 W.append(free[used : used + size].reshape(metric.term.r, metric.term.p))
                 used += size
             else:
-                W.append(metric.weights(betas[id(metric)]))
+                W.append(sum(part.weights(betas[id(part)]) for part in several))
         return replace(self._read(stacked(W), problem.loss.intercepts(intercept), fit.norm), steps=fit.steps)
+
+    def _parts(self, q: int, metric: TermColumns) -> list[TermColumns]:
+        """A large grouping whose known structure is a diagonal and few columns: levels on their own, and what they share."""
+        variable = self.stack.variables[q]
+        structure = variable.structure if isinstance(variable, TaskMatrix) else None
+        if not isinstance(structure, DiagonalPlusColumns) or not metric.term.grouped or metric.size <= MAX_DENSE_COLUMNS:
+            return [metric]
+        A = structure.factored(metric.term.p).shrunk(self.rho)
+        own = replace(metric, right=None, scale=metric.scale * float(np.sqrt(A.own[0])))
+        return [own, replace(metric, right=A.L)]
 
     def moments(self) -> TermMoments | None:
         """Under the squared loss, unless what is not eliminated has too many columns."""
