@@ -221,6 +221,10 @@ def test_bad_tables_are_refused_in_a_sentence():
         MultiTaskRegressor(terms=MIXED).fit(broken, y)
     with pytest.raises(ValueError, match="one-dimensional y"):
         MultiTaskRegressor(terms=MIXED).fit(frame, np.column_stack([y, y]))
+    tasks = frame[["x1", "shop"]].astype({"shop": object})
+    tasks.loc[7, "shop"] = None
+    with pytest.raises(ValueError, match=r"task column 'shop' holds a missing value in row 7; drop the row"):
+        MultiTaskRegressor(common=True, task_column="shop").fit(tasks, y)
     model = MultiTaskRegressor(terms=MIXED).fit(frame, y)
     with pytest.raises(ValueError, match=r"feature names|features"):
         model.predict(frame.drop(columns="x2"))
@@ -255,6 +259,10 @@ def test_what_does_not_know_terms_yet_says_so():
         with pytest.raises(ValueError, match="does not know common= yet"):
             what()
     assert not hasattr(model, "partial_fit")
+    with pytest.raises(ValueError, match="predict_terms needs several terms: common=, terms="):
+        MultiTaskRegressor(task_column="shop").fit(X, y).predict_terms(X)
+    with pytest.raises(ValueError, match='unseen="auto" to predict with the common part'):
+        model.set_params(unseen="raise").predict(X.assign(shop="new"))
 
 
 def test_labels_that_fixed_effects_separate_have_no_minimiser():
@@ -270,3 +278,17 @@ def test_labels_that_fixed_effects_separate_have_no_minimiser():
     assert "no minimiser" not in MultiTaskClassifier(terms=terms, alpha=0.1).fit(X, mixed).certificate_.message
     finite = [Term("linear", columns=["x"]), Term("constant", by="shop")]
     assert "no minimiser" not in MultiTaskClassifier(terms=finite, alpha=0.1).fit(X, labels).certificate_.message
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_hinges_have_a_minimiser_beside_fixed_effects(loss):
+    """They are flat from a margin of 1 on, so that labels which fixed effects separate need no infinite coefficients."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=60), "shop": np.arange(60) % 6})
+    terms = [Term("linear", columns=["x"], weight=np.inf), Term("constant", by="shop")]
+    for flipped in (0, 9):
+        labels = np.where(X["x"] > 0.1, "up", "down")
+        labels[:flipped] = labels[:flipped][::-1]
+        model = MultiTaskClassifier(terms=terms, loss=loss, alpha=0.1).fit(X, labels)
+        assert model.certificate_.optimal
+        assert "no minimiser" not in model.certificate_.message
