@@ -286,7 +286,9 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         if state.is_sum:
             return predict_terms_of(self, state, X)
         if not state.kernel.several:
-            raise ValueError(f"predict_terms needs a list of kernels, got kernel={self.kernel!r}")
+            raise ValueError(
+                f"predict_terms needs several terms: common=, terms= or a list of kernels, got kernel={self.kernel!r} alone"
+            )
         inputs, task = new_rows(self, state, X)
         return [own_task(term, task) for term in responses(state, inputs)]
 
