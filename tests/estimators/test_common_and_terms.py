@@ -127,6 +127,20 @@ def test_tasks_of_one_class_are_fitted_with_the_help_of_the_others():
     assert np.isfinite(model.decision_function(X)).all()
 
 
+def test_columns_of_one_class_are_those_of_a_long_table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    Y = np.where(X @ rng.normal(size=(2, 3)) + rng.normal(size=(40, 3)) > 0, "up", "down")
+    Y[:, 1] = "up"
+    wide = MultiTaskClassifier(common=True, alpha=0.01).fit(X, Y)
+    rows = np.column_stack([np.tile(X, (3, 1)), np.repeat(np.arange(3), 40)])
+    long = MultiTaskClassifier(common=True, alpha=0.01, task_column=2).fit(rows, Y.T.ravel())
+    assert np.allclose(wide.decision_function(X).T.ravel(), long.decision_function(rows), atol=1e-3)
+    assert (wide.predict(X)[:, 1] == "up").all()
+    with pytest.raises(ValueError, match="task 1 needs exactly 2 classes"):
+        MultiTaskClassifier(alpha=0.01).fit(X, Y)
+
+
 # --- terms ----------------------------------------------------------------------------------------------------------------
 
 
