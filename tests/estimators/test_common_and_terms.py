@@ -127,6 +127,20 @@ def test_tasks_of_one_class_are_fitted_with_the_help_of_the_others():
     assert np.isfinite(model.decision_function(X)).all()
 
 
+def test_columns_of_one_class_are_those_of_a_long_table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    Y = np.where(X @ rng.normal(size=(2, 3)) + rng.normal(size=(40, 3)) > 0, "up", "down")
+    Y[:, 1] = "up"
+    wide = MultiTaskClassifier(common=True, alpha=0.01).fit(X, Y)
+    rows = np.column_stack([np.tile(X, (3, 1)), np.repeat(np.arange(3), 40)])
+    long = MultiTaskClassifier(common=True, alpha=0.01, task_column=2).fit(rows, Y.T.ravel())
+    assert np.allclose(wide.decision_function(X).T.ravel(), long.decision_function(rows), atol=1e-3)
+    assert (wide.predict(X)[:, 1] == "up").all()
+    with pytest.raises(ValueError, match="task 1 needs exactly 2 classes"):
+        MultiTaskClassifier(alpha=0.01).fit(X, Y)
+
+
 # --- terms ----------------------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +235,10 @@ def test_bad_tables_are_refused_in_a_sentence():
         MultiTaskRegressor(terms=MIXED).fit(broken, y)
     with pytest.raises(ValueError, match="one-dimensional y"):
         MultiTaskRegressor(terms=MIXED).fit(frame, np.column_stack([y, y]))
+    tasks = frame[["x1", "shop"]].astype({"shop": object})
+    tasks.loc[7, "shop"] = None
+    with pytest.raises(ValueError, match=r"task column 'shop' holds a missing value in row 7; drop the row"):
+        MultiTaskRegressor(common=True, task_column="shop").fit(tasks, y)
     model = MultiTaskRegressor(terms=MIXED).fit(frame, y)
     with pytest.raises(ValueError, match=r"feature names|features"):
         model.predict(frame.drop(columns="x2"))
@@ -255,6 +273,10 @@ def test_what_does_not_know_terms_yet_says_so():
         with pytest.raises(ValueError, match="does not know common= yet"):
             what()
     assert not hasattr(model, "partial_fit")
+    with pytest.raises(ValueError, match="predict_terms needs several terms: common=, terms="):
+        MultiTaskRegressor(task_column="shop").fit(X, y).predict_terms(X)
+    with pytest.raises(ValueError, match='unseen="auto" to predict with the common part'):
+        model.set_params(unseen="raise").predict(X.assign(shop="new"))
 
 
 def test_labels_that_fixed_effects_separate_have_no_minimiser():
@@ -270,3 +292,17 @@ def test_labels_that_fixed_effects_separate_have_no_minimiser():
     assert "no minimiser" not in MultiTaskClassifier(terms=terms, alpha=0.1).fit(X, mixed).certificate_.message
     finite = [Term("linear", columns=["x"]), Term("constant", by="shop")]
     assert "no minimiser" not in MultiTaskClassifier(terms=finite, alpha=0.1).fit(X, labels).certificate_.message
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_hinges_have_a_minimiser_beside_fixed_effects(loss):
+    """They are flat from a margin of 1 on, so that labels which fixed effects separate need no infinite coefficients."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=60), "shop": np.arange(60) % 6})
+    terms = [Term("linear", columns=["x"], weight=np.inf), Term("constant", by="shop")]
+    for flipped in (0, 9):
+        labels = np.where(X["x"] > 0.1, "up", "down")
+        labels[:flipped] = labels[:flipped][::-1]
+        model = MultiTaskClassifier(terms=terms, loss=loss, alpha=0.1).fit(X, labels)
+        assert model.certificate_.optimal
+        assert "no minimiser" not in model.certificate_.message

@@ -1,10 +1,13 @@
 """Reading a structure: planted groups come back, shares add up to what was learned, intervals hold what is true."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import adjusted_rand_score
+from sklearn.svm import LinearSVC
 
-from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV, stability, stack, structures
+from taskloom import MultiTaskClassifier, MultiTaskRegressor, MultiTaskRegressorCV, Term, stability, stack, structures
 
 
 def wide(seed=0):
@@ -144,3 +147,45 @@ def test_explaining_a_structure_on_the_features_and_an_added_task():
         MultiTaskRegressor("feature_selection").fit(X, Y).explain(0)
     with pytest.raises(ValueError, match="'new' was added"):
         MultiTaskRegressor().fit(X, Y).add_task(X, Y[:, 0], "new").explain("new")
+
+
+@pytest.mark.parametrize("common", [None, True])
+def test_a_task_alone_is_a_plain_estimator(common):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(90, 3)), columns=["x1", "x2", "x3"])
+    inputs, table = frame.copy(), frame.assign(shop=[f"s{t}" for t in np.arange(90) % 3])
+    z = frame["x1"] - frame["x2"] * (np.arange(90) % 3) + rng.normal(size=90)
+    model = MultiTaskRegressor(common=common, task_column="shop").fit(table, z)
+    alone = model.task_model("s1")
+    assert isinstance(alone, LinearRegression)
+    assert np.allclose(alone.predict(inputs), model.predict(table.assign(shop="s1")))
+    for loss, kind in (("logistic", LogisticRegression), ("hinge", LinearSVC)):
+        labels = np.where(z > 0, "up", "down")
+        classifier = MultiTaskClassifier(common=common, loss=loss, task_column="shop").fit(table, labels)
+        alone = classifier.task_model("s2")
+        assert isinstance(alone, kind)
+        assert (alone.predict(inputs) == classifier.predict(table.assign(shop="s2"))).all()
+    probabilities = MultiTaskClassifier(common=common, task_column="shop").fit(table, labels)
+    expected = probabilities.predict_proba(table.assign(shop="s0"))
+    assert np.allclose(probabilities.task_model("s0").predict_proba(inputs), expected)
+
+
+def test_a_class_alone_is_told_from_the_rest():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = MultiTaskClassifier().fit(X, np.arange(60) % 3)
+    alone = model.task_model(2)
+    assert np.allclose(alone.decision_function(X), model.decision_function(X)[:, 2])
+    assert (alone.predict(X) == (model.decision_function(X)[:, 2] > 0)).all()
+
+
+def test_what_has_no_plain_estimator_says_so():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    with pytest.raises(ValueError, match=r"no task 9; the tasks are \[0, 1\]"):
+        MultiTaskRegressor().fit(X, X).task_model(9)
+    with pytest.raises(ValueError, match="needs a linear model, got kernel='rbf'"):
+        MultiTaskRegressor(kernel="rbf").fit(X, X).task_model(0)
+    with pytest.raises(ValueError, match=r"coef_frame\(\) has the coefficients of each level"):
+        MultiTaskRegressor(terms=[Term("linear")]).fit(X, X[:, 0]).task_model(0)
+    with pytest.raises(ValueError, match="loss of single outputs, got loss='softmax'"):
+        MultiTaskClassifier(loss="softmax").fit(X, np.arange(30) % 3).task_model(0)

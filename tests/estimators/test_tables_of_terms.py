@@ -157,7 +157,7 @@ def changed(column, values):
         (
             panel()[0],
             [FIXED, Term("linear", columns=["x2"], weight=np.inf)],
-            "'x2' depend on the columns before, on those of other",
+            "'x2' depends on the columns before, on those of other",
         ),
         (
             panel()[0].assign(c=0.1),

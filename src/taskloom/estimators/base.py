@@ -36,6 +36,7 @@ from .device_fit import device_for, fit_on_device
 from .exact_kernel_bound import ExactBound, bound_exact
 from .fitted import Features, FittedAttribute, FittedState, Kernel, Prepared, show_fields
 from .inspection import relations
+from .inspection.task_model import task_model
 from .model_files.save_load import save
 from .parameter_types import Relation
 from .state_of_fit import fitted_state, predictor
@@ -293,7 +294,9 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
         if state.is_sum:
             return predict_terms_of(self, state, X)
         if not state.kernel.several:
-            raise ValueError(f"predict_terms needs a list of kernels, got kernel={self.kernel!r}")
+            raise ValueError(
+                f"predict_terms needs several terms: common=, terms= or a list of kernels, got kernel={self.kernel!r} alone"
+            )
         inputs, task = new_rows(self, state, X)
         return [own_task(term, task) for term in responses(state, inputs)]
 
@@ -473,6 +476,32 @@ class MultiTaskEstimator(CallbackSupportMixin, BaseEstimator):
             learned matrix of its features or of its levels, or the mean square of its weights over levels if none is learned.
         """
         return coefficient_frames.relations_frame(self, self._fitted())
+
+    def task_model(self, name: Any) -> Any:
+        """One task of a linear model as a plain estimator of scikit-learn, with copies of its total coefficients.
+
+        For tools that know those alone (SHAP, exports). It takes the inputs without the task column.
+
+        Parameters
+        ----------
+        name : object
+            The name of a task. Where the tasks are the classes of one target, it is that class against the rest.
+
+        Returns
+        -------
+        LinearRegression, LogisticRegression or LinearSVC
+            The latter for the classifiers' losses without probabilities; the former's predictions are decision values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from taskloom import MultiTaskRegressor
+        >>> X = np.random.default_rng(0).normal(size=(20, 3))
+        >>> model = MultiTaskRegressor(common=True).fit(X, X[:, :2])
+        >>> bool(np.allclose(model.task_model(1).predict(X), model.predict(X)[:, 1]))
+        True
+        """
+        return task_model(self, self._fitted(), name)
 
     def task_clusters(self, n: int | None = None) -> Array:
         """Groups of tasks that are alike, by average linkage of ``1 - correlation``.

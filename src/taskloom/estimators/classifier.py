@@ -19,6 +19,7 @@ from ..tables.layout import align_targets, as_table, column_names, shown, sorted
 from .base import MultiTaskEstimator
 from .parameter_types import KernelParameter, LossLike, StructureParameter, TaskWeight, Unseen
 from .target_encoding import check_label_type, distinct, signs_of, two_classes
+from .terms.fit_sum import is_sum
 from .validation import TargetInfo, available_if, sample_weights
 
 
@@ -120,7 +121,11 @@ gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_l
             )
         if wide:
             tasks = column_names(y, raw.shape[1])
-            coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(tasks)]
+            both = distinct(raw[observed(raw)]) if is_sum(self) else raw[:0]
+            if len(both) == 2:  # intercepts are shrunk: one class is enough, where the other tasks say what the second is
+                coded = [(both, signs_of(raw[:, t], both)) for t in range(len(tasks))]
+            else:
+                coded = [two_classes(raw[:, t], f"task {shown(name)}") for t, name in enumerate(tasks)]
             each = [own for own, _ in coded]
             alike = all(np.array_equal(own, each[0]) for own in each)
             known = TargetInfo(tasks_=tasks, wide=True, classes_=each[0] if alike else each, one_vs_rest=False)

@@ -162,9 +162,11 @@ def position_of_tasks(known: TargetInfo, labels: Array | None, unseen: str) -> A
     if unseen != "mean" and (task < 0).any():
         unknown, names = labels[int(np.argmax(task < 0))], known.tasks_[:10].tolist()
         more = f" and {len(known.tasks_) - 10} more" if len(known.tasks_) > 10 else ""
+        common = getattr(known, "common_part", None) is not None
+        instead = '"auto" to predict with the common part' if common else '"mean" to predict with the mean of the tasks'
         raise ValueError(
             f"task {shown(unknown)} was not seen in training; the tasks are {names}{more}. Add it with add_task, or set "
-            'unseen="mean" to predict with the mean of the tasks'
+            f"unseen={instead}"
         )
     return task
 

@@ -104,7 +104,7 @@ def split_table(X: Any, task_column: Any) -> Table:
     if issparse(X):  # tasks are numbers; an entry that is not stored is task 0
         labels = X[:, [position]].toarray().ravel()
         if not np.isfinite(labels).all():
-            raise ValueError(f"the task column (position {position}) holds NaN or infinity")
+            raise ValueError(f"the task column (position {position}) holds NaN or infinity; drop these rows")
         return Table(X[:, others], labels)
     plain = isinstance(X, np.ndarray)
     labels = X[:, position] if plain else np.asarray(_safe_indexing(X, position, axis=1))
@@ -112,7 +112,10 @@ def split_table(X: Any, task_column: Any) -> Table:
         labels = labels.astype(object)
     missing = np.isnan(labels) if labels.dtype.kind in "biuf" else missing_cells(labels.tolist())
     if missing.any():
-        raise ValueError(f"the task column holds a missing value in row {int(np.argmax(missing))}")
+        raise ValueError(
+            f"the task column {task_column!r} holds a missing value in row {int(np.argmax(missing))}; drop the row, or give it "
+            "a task of its own"
+        )
     rest = _without_column(X, position) if plain else _safe_indexing(X, others, axis=1)
     if isinstance(rest, np.ndarray) and rest.dtype.kind in "OUS":
         rest = rest.astype(float)

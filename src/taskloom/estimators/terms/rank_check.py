@@ -30,10 +30,11 @@ def check_rank(posed: list[PosedTerm], fitted: list[FittedTerm], table: TableCol
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         beside = ", on those of other unpenalised terms" if others else ""
         intercept = " or on the intercept (which fit_intercept=False leaves out)" if fit_intercept else ""
+        depend = "depends" if len(names) == 1 else "depend"
         raise ValueError(
-            f"the columns of {term.term!r} are linearly dependent: {', '.join(names[:MOST_NAMED])}{more} depend on the columns "
-            f"before{beside}{intercept}. Without a penalty their weights are not determined: leave one out, or give the term a "
-            "finite weight"
+            f"the columns of {term.term!r} are linearly dependent: {', '.join(names[:MOST_NAMED])}{more} {depend} on the "
+            f"columns before{beside}{intercept}. Without a penalty their weights are not determined: leave one out, or give "
+            "the term a finite weight"
         )
 
 

@@ -116,7 +116,8 @@ class Batch:
         """Levenberg damping of the intercepts, which are not penalised.
 
         It is negligible unless the total curvature of a task is tiny; then it is a hundredth of the largest possible curvature,
-        or, if that has no bound, of the majorant where the loss is linear at all observations.
+        or, if that has no bound, of the majorant where the loss is linear at all observations. Unpenalised columns of all rows
+        have the negligible one throughout.
         """
         if self.intercepts is None:
             return None
@@ -125,7 +126,8 @@ class Batch:
             limit = self.intercepts.curvatures(self.v) * self.loss.max_curvature
         elif not (total > 0).all():
             limit = np.where(total > 0, total, self.intercepts.curvatures(self.v * self.loss.majorant(self.y, z)))
-        shares = np.where(total < TUNING.flat_share * limit, TUNING.flat_damping, TUNING.damping)
+        flat = self.intercepts.damped_where_flat & (total < TUNING.flat_share * limit)
+        shares = np.where(flat, TUNING.flat_damping, TUNING.damping)
         return np.maximum(shares * limit, 1e-300)
 
 

@@ -114,8 +114,8 @@ class Coupled(BatchDesign):
         (r, q), T, N = self.shape, self.problem.n_tasks, self.problem.observations.y.size
         if q < T or not self.l.min() > 0:
             return None
-        l, U = psd_eigh(self.L.T @ self.L)  # in order
-        a, V = l[::-1], U[:, ::-1]
+        rising, U = psd_eigh(self.L.T @ self.L)
+        a, V = rising[::-1], U[:, ::-1]
         exact = np.arange(min(q, MAX_SHARED_UNKNOWNS // max(r, 1) + 1))  # how many
         steps = STEPS_PER_ROOT * np.sqrt(a[exact] / a[-1]) * (4 * r * (N + q * T) + MULTIPLICATIONS_PER_STEP)
         k = int(np.argmin(steps + (r * exact) ** 3 / 3 + (r * exact) ** 2 * T / 2))
@@ -124,7 +124,7 @@ class Coupled(BatchDesign):
         s = float(np.sqrt(a[k] * a[-1]))
         columns = self.L @ (V[:, :k] * np.sqrt(np.maximum(1 - s / a[:k], 0.0)))
         tasks = EliminatedTasks(self.problem, h, damping, np.full(T, s), columns)
-        inverse = self.L @ compose(1 / l, U)  # the transposed inverse of L
+        inverse = self.L @ compose(1 / rising, U)  # the transposed inverse of L
         return lambda X: tasks.weights(X @ inverse.T) @ inverse
 
 

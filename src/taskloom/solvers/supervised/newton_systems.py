@@ -39,6 +39,7 @@ class OneEach:
     """One intercept for each batch element; ``mask`` (``B x m``) marks the entries that are not padding."""
 
     mask: Array
+    damped_where_flat: ClassVar[bool] = True
 
     def expand(self, b: Array) -> Array:
         """The intercept of each observation (``B x m``)."""
@@ -64,6 +65,7 @@ class OnePerTask:
 
     task: Array
     n_tasks: int
+    damped_where_flat: ClassVar[bool] = True
 
     def expand(self, b: Array) -> Array:
         return b[:, self.task]
@@ -85,6 +87,7 @@ class FreeColumns:
     """An intercept of all rows and the columns of unpenalised terms (``n x k``), of a single batch element."""
 
     E: Array
+    damped_where_flat: ClassVar[bool] = False  # where they almost separate the labels few rows curve, and their step is right
 
     def expand(self, b: Array) -> Array:
         return b @ self.E.T
