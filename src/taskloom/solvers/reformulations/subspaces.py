@@ -35,7 +35,8 @@ Array = np.ndarray
 class SubspaceTuning:
     """Constants of subspaces; shares are relative to what their names say."""
 
-    min_krylov_features: int = 200  # with fewer features, all of them are as cheap as some
+    min_krylov_features: int = 200  # with fewer features, all of them are as cheap as some,
+    min_krylov_observations: int = 600  # and with fewer observations, whose dense system does not depend on the features
     max_basis_share: float = 0.5  # largest basis, as a share of the features: its decomposition costs the cube of its size
     krylov_depth: int = 4  # block Krylov steps for each certificate
     omitted_value_share: float = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
@@ -107,6 +108,7 @@ class KrylovSubspace(Reformulation):
             or problem.structure.is_sum
             or not problem.structure.convex
             or r < max(TUNING.min_krylov_features, PER_TASK * T)
+            or problem.observations.y.size < TUNING.min_krylov_observations
             or T > factors.LARGEST_ARRAY
             or issparse(problem.features)
             or not (problem.inputs.mostly_observed and problem.loss.smooth)
