@@ -1,4 +1,4 @@
-"""Kernels: paths with inputs of their own, shared rows at weak strengths, other losses than the squared one, lists of kernels."""
+"""Kernels: paths with inputs of their own, shared rows at weak strengths, other losses than the squared one, lists."""
 
 from __future__ import annotations
 
