@@ -53,7 +53,7 @@ def test_huber_of_a_small_width_agrees_between_solvers(n_tasks):
     X = rng.normal(size=(80, 4))
     Y = 70 * np.sin(X[:, :1] + 0.3 * np.arange(n_tasks)) + 20 * rng.normal(size=(80, n_tasks))
     problem = MultiTaskRegressor("trace", kernel="rbf", loss=Huber(1.0), alpha=1e-4)._prepare(X, Y).problem
-    found = [solve(problem, solver, tol=1e-6, max_iter=5000).certificate for solver in ("proximal", "block")]
+    found = [solve(problem, solver, tol=1e-4, max_iter=2000).certificate for solver in ("proximal", "block")]
     assert found[0].optimal
     assert abs(found[0].primal - found[1].primal) <= found[0].gap + found[1].gap
 
