@@ -95,7 +95,7 @@ CASES = [pytest.param(kind, problem, id=f"{kind.__name__}-{k}") for kind in EXAC
 @pytest.fixture(autouse=True)
 def _few_features_are_enough(monkeypatch):
     monkeypatch.setattr(subspaces, "GROWING", 20)
-    monkeypatch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=20))
+    monkeypatch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=20, min_krylov_observations=20))
 
 
 def test_every_reformulation_is_tested():

@@ -5,7 +5,7 @@ The eigenvalues of generic inputs are similar; those of kernel features differ b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Array = np.ndarray
 MIN_FILLED_SHARE = 0.4  # inputs count as isotropic if their effective dimension is this share of the number of features
 N_PROBES = 4  # random vectors that estimate the Frobenius norm of the second moments
+MIN_FEATURES_FOR_LEADING = 1000  # from which on a decomposition of the moments costs more than the fit, and
+N_LEADING = 256  # leading eigenvectors stand for them; a kernel has few large eigenvalues
 
 
 class InputSpectrum:
@@ -37,10 +39,12 @@ class InputSpectrum:
         Whether it is close to the number of features: the inputs then count as isotropic.
     moments : array of shape (d, d), or (d,) where these are eigenvalues
         The sum of ``X'X`` over the tasks; needed unless ``even``.
+    rest : float, optional
+        The mean eigenvalue of the directions that are left out, where only the leading ones are known.
     """
 
-    def __init__(self, filled: float, even: bool, moments: Array | None = None):
-        self.filled, self.even, self.moments = filled, even, moments
+    def __init__(self, filled: float, even: bool, moments: Array | None = None, rest: float | None = None):
+        self.filled, self.even, self.moments, self._rest = filled, even, moments, rest
 
     @classmethod
     def of(cls, moments: Array) -> InputSpectrum:
@@ -71,8 +75,26 @@ class InputSpectrum:
             square = float(np.vdot(shares, shares)) / N_PROBES
             if 0 < square * MIN_FILLED_SHARE * d <= 1:
                 return cls(min(1 / square, d), True)
+        if d >= MIN_FEATURES_FOR_LEADING:
+            return cls.leading(total, lambda B: sum([X.T @ (X @ B) for X in rows] + [G @ B for G in grams]), d)
         moments: Any = sum([long_product(X.T, X) for X in rows] + list(grams))
         return cls.of(moments)
+
+    @classmethod
+    def leading(cls, total: float, product: Callable[[Array], Array], d: int) -> InputSpectrum:
+        """The leading eigenvectors, by subspace iteration; the others share what they leave of the trace."""
+        B = product(np.random.default_rng(0).normal(size=(d, N_LEADING)))
+        U = np.linalg.qr(product(np.linalg.qr(B)[0]))[0]
+        k, E = psd_eigh(U.T @ product(U))
+        others, left = d - N_LEADING, max(total - float(k.sum()), 0.0)
+        filled = total**2 / (float(k @ k) + left**2 / others)
+        spectrum = cls(filled, filled >= MIN_FILLED_SHARE * d, rest=left / others)
+        spectrum._basis, spectrum._total = (k, U @ E), total
+        return spectrum
+
+    @cached_property
+    def _total(self) -> float:
+        return float(self._basis[0].sum())
 
     @cached_property
     def _basis(self) -> tuple[Array, Array | None]:
@@ -81,8 +103,27 @@ class InputSpectrum:
 
     @cached_property
     def variances(self) -> Array:
-        k, total = self._basis[0], float(self._basis[0].sum())
+        k, total = self._basis[0], self._total
         return k * (self.filled / total) if total > 0 else np.ones_like(k)
+
+    @property
+    def rest(self) -> float | None:
+        """The variance of the directions that are left out; ``None`` if there are none."""
+        return None if self._rest is None else self._rest * (self.filled / self._total)
+
+    @cached_property
+    def _single(self) -> Array | None:
+        """The eigenvectors in single precision."""
+        return None if self._basis[1] is None else self._basis[1].astype(np.float32)
+
+    def scaled(self, rows: Array, factors: Array, rest: Array | float = 0.0) -> Array:
+        """Rows of features times factors along the eigenvectors, and ``rest`` along the directions that are left out."""
+        U = self._single if rows.dtype == np.float32 else self._basis[1]
+        if U is None:
+            return rows * factors
+        if self._rest is None:
+            return ((rows @ U) * factors) @ U.T
+        return rest * rows + ((rows @ U) * (factors - rest)) @ U.T
 
     def to_inner(self, rows: Array) -> Array:
         """Rows of features in the eigenbasis."""

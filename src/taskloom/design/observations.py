@@ -30,6 +30,10 @@ class TaskBatch:
     place: Array
     mask: Array
 
+    def first(self) -> TaskBatch:
+        """The first task alone."""
+        return TaskBatch(self.tasks[:1], self.place[:1], self.mask[:1])
+
 
 @dataclass(frozen=True, eq=False)
 class Grouping(Value):

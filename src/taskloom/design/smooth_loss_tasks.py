@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import numpy as np
 from .._array_api import times, times_transposed
 from .._time_limit import check_time
 from .input_spectrum import InputSpectrum
-from .observations import TaskBatch
+from .observations import TaskBatch, batches
 from .task_data import three_cg_steps
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Array = np.ndarray
 class SmoothLossTasks:
     """Tasks of similar size: inputs (``B x m x r``), targets and weights (``B x m``), zero where padded.
 
-    With intercepts the inputs are centred.
+    With intercepts the inputs are centred. Inputs that all tasks share are stored once (``1 x m x r``).
     """
 
     batch: TaskBatch
@@ -57,17 +58,21 @@ def smooth_loss_tasks(design: Design) -> tuple[list[SmoothLossTasks], InputSpect
     All quantities are the same for a repeated row and for a row of weight 2, so that the steps are, too.
     """
     obs, out, scaled = design.observations, [], []
-    for batch in obs.grouping.batches:
+    same = design.separable_weights is not None  # rows and weights, up to a factor: their inputs are stored once
+    for batch in batches(obs.counts, obs.starts, sys.maxsize) if same else obs.grouping.batches:
         check_time()
-        X, v = design.inputs.take(batch), obs.weight[batch.place] * batch.mask
+        v = obs.weight[batch.place] * batch.mask
+        X, u = (design.inputs.take(batch.first()), v[:1]) if same else (design.inputs.take(batch), v)
         mean = np.zeros((len(X), X.shape[2]))
         if design.fit_intercept:
-            mean = times_transposed(X, v) / v.sum(axis=1)[:, None]
+            mean = times_transposed(X, u) / u.sum(axis=1)[:, None]
             X = X - mean[:, None, :]
             X = X if batch.mask.all() else X * batch.mask[:, :, None]
-        scaled.append(np.sqrt(v)[:, :, None] * X)
-        squares, y = np.einsum("bmr,bmr->bm", X, X), obs.y[batch.place]
-        out.append(SmoothLossTasks(batch, X, mean, y, v, squares, 1 / _shares(scaled[-1]), np.zeros(len(X))))
+        scaled.append(np.sqrt(v.sum(axis=0, keepdims=True) if same else v)[:, :, None] * X)
+        squares, independent = np.einsum("bmr,bmr->bm", X, X), 1 / _shares(scaled[-1])
+        squares, mean = np.broadcast_to(squares, v.shape), np.broadcast_to(mean, (len(v), X.shape[2]))
+        independent = np.broadcast_to(independent, len(v))
+        out.append(SmoothLossTasks(batch, X, mean, obs.y[batch.place], v, squares, independent, np.zeros(len(v))))
     rows = [X.reshape(-1, X.shape[2]) for X in scaled]
     spectrum = InputSpectrum.probed(sum(float(np.vdot(X, X)) for X in rows), rows)
     filled = spectrum.filled

@@ -248,6 +248,16 @@ class Loss(Component, ABC):
 
         return Smoothed(self, guess, width)
 
+    def as_smoothed(self) -> Loss | None:
+        """The loss as a smoothed piecewise linear one, if it is one.
+
+        Returns
+        -------
+        Smoothed or None
+            The same function; ``None`` if it has other pieces than lines and parabolas of one curvature between them.
+        """
+        return None
+
     def intercepts(self, b: Array) -> Array:
         """Normalised intercepts with the same loss as ``b``; for entrywise losses ``b`` itself.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._component import is_number
 from .base import Array, Loss
+from .smoothed import Smoothed
 
 
 class _DifferenceLoss(Loss):
@@ -68,11 +69,34 @@ class Huber(_DifferenceLoss):
     def majorant(self, y: Array, z: Array) -> Array:
         return 2 * self.width / np.maximum(np.abs(z - y), self.width)
 
+    def as_smoothed(self) -> Smoothed:
+        return Smoothed(_Lines(2 * self.width), np.zeros(()), 0.5)
+
     def conjugate(self, y: Array, s: Array) -> Array:
         return np.where(np.abs(s) <= 2 * self.width, s * y + s**2 / 4, np.inf)
 
     def gradient_bounds(self, y: Array) -> tuple[float, float]:
         return -2 * self.width, 2 * self.width
+
+
+@dataclass(eq=False, repr=False)
+class _Lines(_DifferenceLoss):
+    """``height |y - z|``: what Huber's loss smooths."""
+
+    height: float
+    smooth: ClassVar[bool] = False
+
+    def value(self, y: Array, z: Array) -> Array:
+        return self.height * np.abs(y - z)
+
+    def prox(self, y: Array, z: Array, step: Array | float) -> Array:
+        return z - np.clip(z - y, -self.height * step, self.height * step)
+
+    def conjugate(self, y: Array, s: Array) -> Array:
+        return np.where(np.abs(s) <= self.height, s * y, np.inf)
+
+    def gradient_bounds(self, y: Array) -> tuple[float, float]:
+        return -self.height, self.height
 
 
 @dataclass(eq=False, repr=False)

@@ -36,6 +36,9 @@ class Smoothed(Loss):
     def max_curvature(self) -> float:  # type: ignore[override]
         return float(np.max(1 / self.width))
 
+    def as_smoothed(self) -> Smoothed:
+        return self
+
     def gradient(self, y: Array, z: Array) -> Array:
         shifted = z + self.width * self.guess
         lower, upper = self.loss.gradient_bounds(y)

@@ -73,9 +73,9 @@ class Fitted:
     """The tasks of a block at ``Q``, fitted by Newton's method, and their derivatives in ``Q``."""
 
     def __init__(self, block: SmoothLossTasks, problem: Problem, Q: Array, starts: list[Array], target_decrease: float):
-        n, m, d = block.X.shape
+        (n, m), d = block.y.shape, len(Q)
         self.q = q = Q.shape[1]
-        self.P, intercepts = (block.X.reshape(n * m, d) @ Q).reshape(n, m, q), None
+        self.P, intercepts = np.broadcast_to((block.X.reshape(-1, d) @ Q).reshape(-1, m, q), (n, m, q)), None
         if problem.fit_intercept:
             intercepts = OneEach(block.batch.mask.astype(float))
             self.P = np.concatenate([self.P, intercepts.dense()], axis=2)
@@ -123,7 +123,7 @@ class FittedTasks(LocalTasks):
         squared_norm = np.einsum("rq,rq->q", Q, Q)
         over = Q / np.maximum(squared_norm, 1e-12 * squared_norm.max(initial=0.0) + np.finfo(float).tiny)
         begin = [np.column_stack([W @ over, c]) for W, c in starts]
-        places = [slice(*ends) for ends in pairwise(accumulate((len(part.X) for part in engine.data), initial=0))]
+        places = [slice(*ends) for ends in pairwise(accumulate((len(part.y) for part in engine.data), initial=0))]
         target_decrease = engine.accuracy / engine.n_tasks
         parts = [
             Fitted(part, engine.problem, Q, [start[place] for start in begin], target_decrease)
@@ -175,7 +175,7 @@ class FittedEngine:
         """Ridge solutions of the tasks under the majorant of the loss at the best constants."""
         W, sized, done, c = [], [], 0, self.problem.best_constants[self.order]
         for block in self.data:
-            constants, done = c[done : done + len(block.X)], done + len(block.X)
+            constants, done = c[done : done + len(block.y)], done + len(block.y)
             loss, z = self.problem.loss.pick(block.batch.place), np.broadcast_to(constants[:, None], block.y.shape)
             h, g = block.v * loss.majorant(block.y, z), block.v * loss.gradient(block.y, z)
             sized.append(block.sized(h))

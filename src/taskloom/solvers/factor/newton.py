@@ -157,12 +157,14 @@ class Point:
 def anisotropic_metric(K: np.ndarray, correlation: np.ndarray, spectrum: InputSpectrum) -> Callable[[np.ndarray], np.ndarray]:
     """The inverse of ``K + k correlation`` along each eigenvector of the inputs, ``k`` its variance."""
     curvatures, V = scipy.linalg.eigh(double(correlation), double(K))
-    scale = 1 / (1 + np.multiply.outer(np.maximum(curvatures, 0.0), spectrum.variances))
+    curvatures = np.maximum(curvatures, 0.0)
+    factors = 1 / (1 + np.multiply.outer(curvatures, spectrum.variances))
+    rest = 1 / (1 + curvatures * (spectrum.rest or 0.0))[:, None]
 
     def inverse(gradient: np.ndarray) -> np.ndarray:
         dtype = gradient.dtype
-        along = spectrum.to_inner(cast(V.T, dtype) @ gradient.T)
-        return (cast(V, dtype) @ spectrum.to_original(cast(scale, dtype) * along)).T
+        along = cast(V.T, dtype) @ gradient.T
+        return (cast(V, dtype) @ spectrum.scaled(along, cast(factors, dtype), cast(rest, dtype))).T
 
     return inverse
 

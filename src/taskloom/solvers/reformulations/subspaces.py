@@ -35,9 +35,11 @@ Array = np.ndarray
 class SubspaceTuning:
     """Constants of subspaces; shares are relative to what their names say."""
 
-    min_krylov_features: int = 200  # with fewer features, all of them are as cheap as some
+    min_krylov_features: int = 200  # with fewer features, all of them are as cheap as some,
+    min_krylov_observations: int = 600  # and with fewer observations, whose dense system does not depend on the features
     max_basis_share: float = 0.5  # largest basis, as a share of the features: its decomposition costs the cube of its size
     krylov_depth: int = 4  # block Krylov steps for each certificate
+    min_growth: float = 0.2  # of the basis: a certificate and a decomposition cost more than some directions
     omitted_value_share: float = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
     first_omitted_share: float = 1e-4  # of the squared correlations at zero, which the first basis may omit
     structure_ridge_share: float = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
@@ -162,6 +164,7 @@ class KrylovSubspace(Reformulation):
             or problem.structure.is_sum
             or not problem.structure.convex
             or r < max(TUNING.min_krylov_features, PER_TASK * T)
+            or problem.observations.y.size < TUNING.min_krylov_observations
             or T > factors.LARGEST_ARRAY
             or issparse(problem.features)
             or not (problem.inputs.mostly_observed and problem.loss.smooth)
@@ -222,7 +225,7 @@ def _enlarged(problem: Problem, V: Array, P: Array, block: Array, least: float) 
     """
     obs, phi, before = problem.observations, problem.features, len(V)
     weight = np.bincount(obs.row, obs.weight, minlength=problem.n_rows) / obs.weight.sum()
-    new = _directions(V, block.T, least)
+    new = _directions(V, block.T, least, TUNING.min_growth / TUNING.krylov_depth * before)
     for k in range(TUNING.krylov_depth):
         check_time()
         if k > 0:
@@ -236,11 +239,12 @@ def _enlarged(problem: Problem, V: Array, P: Array, block: Array, least: float) 
     return KrylovSubspace.of(problem, V, P) if len(V) > before else None
 
 
-def _directions(V: Array, block: Array, least: float = 0.0) -> Array:
-    """Orthonormal rows that span the part of ``block`` outside the span of ``V``."""
+def _directions(V: Array, block: Array, least: float = 0.0, count: float = 0.0) -> Array:
+    """Orthonormal rows that span the part of ``block`` outside the span of ``V``: up to ``least``, and at least ``count``."""
     outside = _outside(V, block)
     squares, U = psd_eigh(outside @ outside.T)
-    keep = np.cumsum(squares) > max(least, TUNING.relative_rounding * float(np.vdot(block, block)))
+    left, size = np.cumsum(squares), TUNING.relative_rounding * float(np.vdot(block, block))
+    keep = (left > size) & ((left > least) | (np.arange(len(left), 0, -1) <= count))
     new = _orthonormal(U[:, keep].T[::-1] @ outside)
     return _orthonormal(_outside(V, new))  # orthogonalise twice
 

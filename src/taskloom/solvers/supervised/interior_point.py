@@ -12,14 +12,13 @@ with ``p, q >= 0``. A step solves a system of the same form as Newton's, and 10 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._time_limit import check_time
 from ...losses.base import Loss
 from ...losses.mixed import Mixed
-from ...losses.smoothed import Smoothed
 
 if TYPE_CHECKING:
     from .batched_newton import Batch
@@ -44,8 +43,13 @@ TUNING = InteriorTuning()
 
 
 def is_piecewise_linear(loss: Loss) -> bool:
-    """Whether this is a smoothed piecewise linear loss, or is so for some tasks."""
-    return loss.is_surrogate and isinstance(loss, Smoothed | Mixed)
+    """Whether this is a smoothed piecewise linear loss (such as Huber's), or is so for some tasks."""
+    return any(part.as_smoothed() is not None for _, part in _pieces(loss))
+
+
+def _pieces(loss: Loss) -> list[Any]:
+    """The indices of observations, and their loss."""
+    return loss.pieces if isinstance(loss, Mixed) else [(..., loss)]
 
 
 def interior_point_start(batch: Batch, coef: Array, b: Array) -> tuple[Array, Array]:
@@ -65,9 +69,10 @@ class _Path:
         ends, self.k = np.zeros((2, *batch.y.shape)), np.zeros((2, *batch.y.shape))
         self.width, self.guess, self.plain = np.ones(batch.y.shape), np.zeros(batch.y.shape), np.ones(batch.y.shape, bool)
         self.margins = np.zeros(batch.y.shape, bool)
-        for place, part in batch.loss.pieces if isinstance(batch.loss, Mixed) else [(..., batch.loss)]:
-            if not isinstance(part, Smoothed):
-                self.margins[place] = (part.targets == "signs") & (batch.v[place] > 0)
+        for place, plain in _pieces(batch.loss):
+            part: Any = plain.as_smoothed()
+            if part is None:
+                self.margins[place] = (plain.targets == "signs") & (batch.v[place] > 0)
                 continue
             y = batch.y[place]
             self.width[place], self.guess[place], self.plain[place] = part.width, part.guess, False

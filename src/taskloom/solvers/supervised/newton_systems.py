@@ -205,22 +205,31 @@ class Gram(BatchDesign):
         """``(I + HK) du = e - H E db`` with ``e = -g - u``, symmetrised by ``R = sqrt(h)``.
 
         ``du`` is computed as ``R`` times a solution, without cancellation: under a weak penalty ``K`` is large and ``du``
-        small. Observations without curvature take ``du = e`` and leave the system. The intercepts follow from the condition
-        that the dual variables of each task add up to zero.
+        small. Observations without curvature take ``du = e`` and leave the system, which is small where the loss is mostly
+        linear. The intercepts follow from the condition that the dual variables of each task add up to zero.
         """
         curved = h > TUNING.min_curved_share * h.max(axis=1, keepdims=True, initial=0.0)
-        root = np.sqrt(np.where(curved, h, 0.0))
-        system = Positive(root[:, :, None] * self.K * root[:, None, :] + np.eye(self.K.shape[-1]))
+        rows = np.flatnonzero(curved.any(axis=0))
+        root, every = np.sqrt(np.where(curved, h, 0.0))[:, rows], rows.size == h.shape[1]
+        among = self.K if every else self.K[:, rows]
+        inside = self.K if every else among[:, :, rows]
+        system = Positive(root[:, :, None] * inside * root[:, None, :] + np.eye(rows.size))
+
+        def expanded(part: Array) -> Array:
+            """``R`` times values of the curved observations, with zeros for the others."""
+            whole = np.zeros((len(h), h.shape[1], part.shape[-1]))
+            whole[:, rows] = root[:, :, None] * part
+            return whole
 
         def direction(coef: Array, g: Array) -> tuple[Array, Array]:
             e = -g - coef
             linear_part = np.where(curved, 0.0, e)
-            scaled = np.divide(e, root, out=np.zeros_like(e), where=curved)
-            rhs = (scaled - root * times(self.K, linear_part))[..., None]
+            scaled = np.divide(e[:, rows], root, out=np.zeros_like(root), where=root > 0)
+            rhs = (scaled - root * times(among, linear_part))[..., None]
             if intercepts is None or damping is None:
-                return linear_part + root * system.solve(rhs)[..., 0], np.zeros((len(g), 0))
+                return linear_part + expanded(system.solve(rhs))[..., 0], np.zeros((len(g), 0))
             E = intercepts.dense()
-            both = root[:, :, None] * system.solve(np.concatenate([rhs, root[:, :, None] * E], axis=-1))
+            both = expanded(system.solve(np.concatenate([rhs, root[:, :, None] * E[:, rows]], axis=-1)))
             step, through = linear_part[..., None] + both[..., :1], both[..., 1:]
             schur = E.mT @ through + damping[:, :, None] * np.eye(E.shape[-1])
             db = solve_spd(schur, intercepts.gather(step[..., 0] + coef)[..., None])

@@ -257,8 +257,8 @@ class TaskSide(Side):
         return dense_squares and self._is_large(L) and not grams_pay(self.problem)
 
     def _has_fewer_weights(self, L: Array) -> bool:
-        N = self.problem.observations.y.size
-        return self.problem.n_features * L.shape[1] <= (N / 2 if self._force_dense else N)
+        """A system of the weights takes ``N p^2 + p^3 / 3`` multiplications, one of the observations ``N^3 / 3`` at most."""
+        return self.problem.n_features * L.shape[1] <= self.problem.observations.y.size / 2
 
     def _coupled(self, L: Array) -> Coupled:
         self._tally = self._tally or Tally(self._worth(L.shape[1]))

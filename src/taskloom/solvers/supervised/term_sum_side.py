@@ -6,6 +6,7 @@ small, by conjugate gradients otherwise.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,17 @@ class TermSumSide(Side):
         features = problem.inputs.for_batches
         self.blocks = [np.ascontiguousarray(features[:, term.columns]) for term in problem.terms]
 
+    @cached_property
+    def rows(self) -> list[Array]:
+        """The features of each term with one row for each observation."""
+        shared = self.problem.inputs.by_observation is None
+        return [block[self.problem.observations.row] if shared else block for block in self.blocks]
+
+    @cached_property
+    def kernels(self) -> list[Array]:
+        """The kernel matrix of each term over the observations."""
+        return [phi @ phi.T for phi in self.rows]
+
     def moment_root(self, W: Array) -> Array:
         return W
 
@@ -82,7 +94,21 @@ class TermSumSide(Side):
 
     def _by_observations(self, metrics: list[TermMetric]) -> Supervised:
         whole = Stacked(self, metrics)
-        return self._fit_together(Gram(whole.gram()[None]), whole.weights, primal=whole.start)
+        return self._fit_together(Gram(self._gram(metrics)[None]), whole.weights, primal=whole.start)
+
+    def _gram(self, metrics: list[TermMetric]) -> Array:
+        """``sum_q k_q(x_i, x_j) A_q[t_i, t_j]`` over the observations."""
+        obs = self.problem.observations
+        same = obs.task[:, None] == obs.task[None, :]
+        K = np.zeros((obs.y.size, obs.y.size))
+        for q, metric in enumerate(metrics):
+            if metric.on == "tasks":
+                expanded = metric.L[obs.task]
+                K += self.kernels[q] * (expanded @ expanded.T)
+                continue
+            P = self.rows[q] @ metric.L if metric.on == "features" else self.rows[q] * metric.L[:, obs.task].T
+            K += (P @ P.T) * same
+        return K
 
     def _by_conjugate_gradients(self, metrics: list[TermMetric]) -> Supervised:
         whole = Stacked(self, metrics)
@@ -115,21 +141,6 @@ class Stacked(BatchDesign):
 
     def predict(self, coef: Array) -> Array:
         return self.problem.predict(self.weights(coef), np.zeros(self.problem.n_tasks))[None]
-
-    def gram(self) -> Array:
-        """``sum_q k_q(x_i, x_j) A_q[t_i, t_j]`` over the observations."""
-        obs = self.problem.observations
-        same = obs.task[:, None] == obs.task[None, :]
-        K = np.zeros((obs.y.size, obs.y.size))
-        for metric, block in zip(self.metrics, self.blocks, strict=True):
-            phi, L = block[obs.row] if self.problem.inputs.by_observation is None else block, metric.L
-            if metric.on == "tasks":
-                expanded = L[obs.task]
-                K += (phi @ phi.T) * (expanded @ expanded.T)
-                continue
-            P = phi @ L if metric.on == "features" else phi * L[:, obs.task].T
-            K += (P @ P.T) * same
-        return K
 
     def factor(self, h: Array, intercepts: Intercepts | None, damping: Array | None) -> Direction:
         return iterative_direction_of_entries(
