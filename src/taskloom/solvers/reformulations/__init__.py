@@ -20,7 +20,7 @@ from ...structures.term_sum import TermSum
 from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
 from .base import Reformulation
 from .smoothing import Smoothing
-from .subspaces import EigenbasisForm, KrylovSubspace
+from .subspaces import EigenbasisForm, KrylovSubspace, SpanOfRows, UngrownSpan
 
 Array = np.ndarray
 MIN_RELATIVE_SCALE = 1e-6  # a loss smaller than this share of the penalty's constant is measured without that constant
@@ -122,8 +122,13 @@ class Centring(Reformulation):
         return replace(solution, W=W, b=self.loss.intercepts(b))
 
 
-EQUIVALENT: tuple[type[Reformulation], ...] = (PenaltyConstant, StackedTerms)  # solved once, in this form
-ATTEMPTS: tuple[type[Reformulation], ...] = (KrylovSubspace, EigenbasisForm, Centring)  # certified on the problem above
+EQUIVALENT: tuple[type[Reformulation], ...] = (UngrownSpan, PenaltyConstant, StackedTerms)  # solved once, in this form
+ATTEMPTS: tuple[type[Reformulation], ...] = (
+    KrylovSubspace,
+    SpanOfRows,
+    EigenbasisForm,
+    Centring,
+)  # certified on the problem above
 REFORMULATIONS = (*EQUIVALENT, *ATTEMPTS, Smoothing)  # in this order; a nonsmooth loss is smoothed while a solver runs
 
 

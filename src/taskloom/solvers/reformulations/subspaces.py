@@ -21,7 +21,7 @@ from scipy.sparse import issparse
 
 from ..._linalg import psd_eigh, psd_root
 from ..._time_limit import check_time
-from ...features.kernels import GROWING, PER_TASK
+from ...features.kernels import GROWING, PER_TASK, is_wide
 from ...losses import RowLoss
 from ...problem import Problem, Targets
 from ...problem.solution import Solution, Start
@@ -87,6 +87,37 @@ class EigenbasisForm(Reformulation):
         return replace(solution, W=W, b=b)
 
 
+class SpanOfRows(Reformulation):
+    """A problem of sparse inputs with more columns than rows, with the features of their kernel matrix: as many as rows."""
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        return is_wide(problem.features) and not problem.structure.keeps_columns
+
+    def apply(self, problem: Problem, start: Start | None) -> Problem:
+        self.features, targets = problem.targets.in_span
+        return problem.with_targets(targets)
+
+    def to_inner(self, start: Start) -> Start:
+        return start._replace(W=self.features.weights(start.W))
+
+    def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
+        return self.features.coef(W), b
+
+    def invert(self, solution: Solution) -> Solution:
+        Z = None if solution.Z is None else self.features.coef(solution.Z)
+        return replace(solution, W=self.features.coef(solution.W), Z=Z)
+
+
+class UngrownSpan(SpanOfRows):
+    """The same from the outset, where no subspace can grow."""
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        grows = KrylovSubspace.applies(problem) and not problem.structure.splits_weights
+        return super().applies(problem) and not grows
+
+
 class KrylovSubspace(Reformulation):
     """The problem in the span of a basis ``V``, with features ``P = Phi V'`` along it (both with one row a direction)."""
 
@@ -108,10 +139,9 @@ class KrylovSubspace(Reformulation):
             or not problem.structure.convex
             or r < max(TUNING.min_krylov_features, PER_TASK * T)
             or T > factors.LARGEST_ARRAY
-            or issparse(problem.features)
             or not (problem.inputs.mostly_observed and problem.loss.smooth)
             or isinstance(problem.loss, RowLoss)  # one system holds all tasks: no gain
-            or (problem.loss.quadratic and r < GROWING and not _decay(problem.features))
+            or (problem.loss.quadratic and r < GROWING and not (issparse(problem.features) or _decay(problem.features)))
         )
 
     def apply(self, problem: Problem, start: Start | None) -> Problem | None:
@@ -175,7 +205,7 @@ def _enlarged(problem: Problem, V: Array, P: Array, block: Array, least: float) 
             if problem.fit_intercept:
                 products = products - (products @ weight)[:, None]
             new = _directions(V, (products * weight) @ phi)
-        if len(V) + len(new) > TUNING.max_basis_share * problem.n_features:
+        if len(V) + len(new) > TUNING.max_basis_share * min(problem.n_features, problem.n_rows):
             return None
         V, P = np.vstack([V, new]), np.vstack([P, new @ phi.T])
     return KrylovSubspace.of(problem, V, P) if len(V) > before else None
