@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._linalg import psd_eigh
-from ..features.kernels import weighted_gram
+from ..features.kernels import to_dense, weighted_gram
 
 if TYPE_CHECKING:
     from .design import Design
@@ -72,6 +72,15 @@ class SharedInputs:
         centred = self._features - self.x_mean
         centred *= self._root
         return centred
+
+    def columns(self, which: Array) -> Array:
+        """Some columns of ``Phi_s``, as rows."""
+        rows: Array = to_dense(self._features[:, which]).T - self.x_mean[which][:, None]
+        return rows * self._root[:, 0]
+
+    def residuals(self, W: Array, rows: Array) -> Array:
+        """What weights on some rows, zero on the others, leave of the targets at the best intercepts."""
+        return self.targets / np.sqrt(self.c) - self.columns(rows).T @ W
 
     def _moments_along(self, Q: Array) -> tuple[Array, Array]:
         """``Phi_s'Phi_s`` and ``Phi_s'Y_s`` for the features ``Phi Q``."""

@@ -77,7 +77,8 @@ class LinearFeatures:
     """``Phi = X``; with more columns than rows, ``X' = QR`` and ``Phi = R'``, so that ``r`` is at most ``n``.
 
     With fewer columns than rows no ``n x n`` matrix is formed. A sparse ``X`` with many rows stays sparse. With fewer
-    rows and at least as many columns the features are those of the kernel matrix ``XX'``, because ``Q`` would be dense. A small sparse ``X`` is made dense. With ``keep_columns`` the features are always the columns.
+    rows and at least as many columns the features are those of the kernel matrix ``XX'``, because ``Q`` would be dense. A small
+    sparse ``X`` is made dense. With ``keep_columns`` the features are always the columns.
     """
 
     note = ""  # for the message of the certificate

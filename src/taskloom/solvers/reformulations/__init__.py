@@ -123,12 +123,8 @@ class Centring(Reformulation):
 
 
 EQUIVALENT: tuple[type[Reformulation], ...] = (UngrownSpan, PenaltyConstant, StackedTerms)  # solved once, in this form
-ATTEMPTS: tuple[type[Reformulation], ...] = (
-    KrylovSubspace,
-    SpanOfRows,
-    EigenbasisForm,
-    Centring,
-)  # certified on the problem above
+# each certified on the problem above it
+ATTEMPTS: tuple[type[Reformulation], ...] = (KrylovSubspace, SpanOfRows, EigenbasisForm, Centring)
 REFORMULATIONS = (*EQUIVALENT, *ATTEMPTS, Smoothing)  # in this order; a nonsmooth loss is smoothed while a solver runs
 
 
