@@ -30,8 +30,8 @@ class RowDescentTuning:
     """Constants of descent on rows."""
 
     min_working_set: int = 100
-    growth: int = 2  # of the working set, as a multiple of the rows that are not zero
-    sweeps: int = 3  # over the working set for each certificate
+    growth: float = 1.3  # of the working set, as a multiple of the rows that are not zero
+    sweeps: int = 5  # over the working set for each certificate
     slow_steps: int = 20  # in which the gap has to halve; else columns are so alike that other solvers are faster
 
 
@@ -104,7 +104,7 @@ class RowDescentRun(Run):
         """The rows that are not zero, and those that violate their condition of optimality the most."""
         excess = np.concatenate([norm.dual(self.Z[term]) for term, norm in self.norms])
         active = self.W.any(axis=1)
-        size = max(TUNING.min_working_set, TUNING.growth * int(active.sum()))
+        size = max(TUNING.min_working_set, int(TUNING.growth * active.sum()))
         if size >= active.size:
             return np.arange(active.size)
         excess[active] = np.inf
