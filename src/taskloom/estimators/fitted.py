@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..design import Observations
+from ..design.observations import Value
 from ..features.kernels import KernelFeatures, LinearFeatures, SumFeatures, is_wide, kernel_function
 from ..problem import Problem
 from .inspection.contributions import contributions_of
@@ -63,7 +64,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class Training(Value):
     """The training data of a squared-loss fit, for its posterior: references to features and targets, nothing computed.
 
     If every task is observed in every row, ``row`` and ``task`` are ``None``. Weights that are equal within each task are
