@@ -28,7 +28,8 @@ def symmetric(M: Array) -> Array:
 
 def fits_single(numbers: Any) -> bool:
     """Whether the largest magnitude is zero or within ``[1e-30, 1e30]``, well inside the range of single precision."""
-    size = float(np.abs(numbers).max(initial=0.0)) if isinstance(numbers, np.ndarray) else 0.0
+    of_array = isinstance(numbers, np.ndarray)
+    size = max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0))) if of_array else 0.0
     return size == 0 or 1e-30 <= size <= 1e30
 
 

@@ -123,9 +123,15 @@ def implied_tasks(W: Array, D: Array) -> Array | factored_matrix.FactoredStructu
     ndarray of shape (n_tasks, n_tasks), or FactoredStructure
         The structure on the tasks.
     """
-    d, V = psd_eigh(D)
-    keep = d > 1e-12 * max(d[-1], np.finfo(float).tiny)
-    L = W.T @ (V[:, keep] / np.sqrt(d[keep]))
+    used = np.flatnonzero(np.diag(D) > 0)  # of a semidefinite matrix, all rows but these are zero
+    if used.size < len(D):
+        D, W = D[np.ix_(used, used)], W[used]
+    if np.count_nonzero(D) == used.size:
+        L = W.T / np.sqrt(np.diag(D))
+    else:
+        d, V = psd_eigh(D)
+        keep = d > 1e-12 * d[-1]
+        L = W.T @ (V[:, keep] / np.sqrt(d[keep]))
     L *= np.sqrt(np.trace(D) / max(float(np.vdot(L, L)), np.finfo(float).tiny))
     return factored_matrix.FactoredStructure(L) if len(L) > factored_matrix.DENSE_TASKS else symmetric(L @ L.T)
 

@@ -68,6 +68,41 @@ def test_a_basis_is_certified_on_all_features(loss, structure, gaps, kernel, fit
         assert problem.dual(found.G) <= found.certificate.primal + 1e-12 * problem.scale
 
 
+@pytest.mark.parametrize(("loss", "structure", "gaps"), [CASES[0], CASES[1], CASES[4], CASES[8]])
+@pytest.mark.parametrize("n_words", [150, 400])
+def test_sparse_inputs_stay_sparse(loss, structure, gaps, n_words, monkeypatch):
+    """With fewer and with more columns than rows; the twin is the dense problem on all features."""
+    monkeypatch.setattr(taskloom.features.kernels, "GROWING", 100)
+    rng = np.random.default_rng(2)
+    words = csr_array(np.where(rng.random((N, n_words)) < 0.05, rng.random((N, n_words)) + 0.5, 0.0))
+    scores = words @ rng.normal(size=(n_words, 2)) @ rng.normal(size=(2, T)) + 0.3 * rng.normal(size=(N, T))
+    targets = np.where(HOLES & gaps, np.nan, scores if loss in ("squared", "huber") else np.sign(scores))
+    top = alpha_max(Problem(words, targets, loss, "trace"))
+    problem = Problem(words, targets, loss, structure, 0.1 * top)
+    assert forms_of(problem)[0] is KrylovSubspace
+    found = solve(problem, tol=1e-4)
+    assert found.certificate.optimal
+    with monkeypatch.context() as patch:
+        patch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=10**9))
+        sure = solve(Problem(words.toarray(), targets, loss, structure, 0.1 * top), tol=1e-6)
+    assert abs(found.certificate.primal - sure.certificate.primal) <= found.gap + sure.gap
+    weak = solve(problem.at(1e-7 * top), tol=1e-8, start=Start(found.W, found.b, found.length, found.basis))
+    assert weak.certificate.relative_gap <= 1e-8
+    assert not isinstance(weak.basis, KrylovSubspace)
+
+
+def test_deviations_of_a_wide_sparse_fit_are_those_of_the_dense_one(monkeypatch):
+    monkeypatch.setattr(taskloom.features.kernels, "GROWING", 30)
+    rng = np.random.default_rng(3)
+    words = np.where(rng.random((400, 600)) < 0.05, rng.random((400, 600)), 0.0)
+    scores = words @ rng.normal(size=(600, 3)) + 0.1 * rng.normal(size=(400, 3))
+    models = [MultiTaskRegressor(alpha=1e-3, tol=1e-8).fit(inputs, scores) for inputs in (words, csr_array(words))]
+    new = csr_array(words[:5] + words[5:10])
+    deviations = [model.predict(inputs, return_std=True)[1] for model, inputs in zip(models, (new.toarray(), new), strict=True)]
+    assert np.allclose(*deviations, rtol=1e-4)
+    assert np.allclose(models[0].coef_, models[1].coef_, atol=1e-4 * np.abs(models[0].coef_).max())
+
+
 @pytest.mark.parametrize(
     ("loss", "gaps", "reduces"), [("squared", False, True), ("squared", True, False), ("huber", False, False)]
 )
@@ -90,7 +125,7 @@ def test_the_basis_is_orthonormal_and_grows_with_what_the_certificate_asks_for(g
     first = coarse.basis
     assert np.array_equal(first.V, Chain(problem, None, ATTEMPTS).steps[0].V)
     again = solve(problem.at(0.45 * top), tol=1e-2, start=Start(coarse.W, coarse.b, coarse.length, first))
-    assert again.basis.V is first.V
+    assert again.basis.blocks is first.blocks
     fine = solve(problem.at(0.1 * top), tol=1e-6, start=Start(again.W, again.b, again.length, first))
     assert fine.certificate.optimal
     larger = fine.basis
@@ -193,7 +228,7 @@ def test_no_basis_where_there_cannot_be_one(monkeypatch):
     assert not forms_of(Problem(phi, mostly_missing))
     assert KrylovSubspace not in forms_of(Problem(phi, np.ones((N, T))))  # there is nothing to learn
     assert not forms_of(Problem(phi, Y, "absolute"))  # it has kinks
-    assert not forms_of(Problem(csr_array(phi), Y))
+    assert forms_of(Problem(csr_array(phi), Y)) == [KrylovSubspace, EigenbasisForm]
     assert not forms_of(Problem(phi, 2.0 * (Y.argmax(axis=1)[:, None] == np.arange(T)) - 1, "softmax"))  # no faster
     assert not forms_of(Problem(phi, Y, "huber", "feature_selection"))
     assert forms_of(Problem(phi, np.tile(Y, 6))) == [EigenbasisForm]  # too many tasks

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import zoo
+from scipy.sparse import csr_array
 
+import taskloom.features.kernels
 from taskloom import Problem, alpha_max, losses, solve, structures
 from taskloom.design import Observations
 from taskloom.problem import Start
@@ -23,7 +25,14 @@ from taskloom.solvers.reformulations import (
     subspaces,
 )
 from taskloom.solvers.reformulations.smoothing import Smoothing
-from taskloom.solvers.reformulations.subspaces import EigenbasisForm, KrylovSubspace, OnFeatures, TaskSpanForm
+from taskloom.solvers.reformulations.subspaces import (
+    EigenbasisForm,
+    KrylovSubspace,
+    OnFeatures,
+    SpanOfRows,
+    TaskSpanForm,
+    UngrownSpan,
+)
 from taskloom.solvers.solve import Limits, iterate
 
 rng = np.random.default_rng(0)
@@ -54,7 +63,15 @@ def many_with_gaps(loss="squared", mu=0.5):
     return Problem(X[:, :4], targets, loss, structures.LogDet(mu), 0.02)
 
 
+# sparse, with more columns than rows
+THIN = csr_array(np.where(np.random.default_rng(2).random((30, 45)) < 0.3, X[:30, :1] + rng.normal(size=(30, 45)), 0.0))
+WIDE = [
+    Problem(THIN, Y[:30], "squared", "trace", 0.02),
+    Problem(THIN, np.sign(Y[:30] - 2), "hinge", "frobenius", 0.02),
+]
 PROBLEMS = {
+    SpanOfRows: [*WIDE, Problem(THIN, GAPS[:30], "huber", "trace", 0.02)],
+    UngrownSpan: [WIDE[1], Problem(THIN, Y[:30], "absolute", "trace", 0.02)],
     PenaltyConstant: [
         problem_of(1e-4 * Y, structure=structures.LogDet(1.0)),
         problem_of(1e-4 * GAPS, structure=structures.LogDet(2.0)),
@@ -96,6 +113,7 @@ CASES = [pytest.param(kind, problem, id=f"{kind.__name__}-{k}") for kind in EXAC
 def _few_features_are_enough(monkeypatch):
     monkeypatch.setattr(subspaces, "GROWING", 20)
     monkeypatch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=20, min_krylov_observations=20))
+    monkeypatch.setattr(taskloom.features.kernels, "GROWING", 20)
 
 
 def test_every_reformulation_is_tested():
@@ -135,7 +153,7 @@ def proximal_solution(problem):
     return Solution(point.W, point.b, point.A, dual.G, found.certificate, found.history, "proximal", Z=dual.Z)
 
 
-@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring])
+@pytest.mark.parametrize("kind", [KrylovSubspace, SpanOfRows, EigenbasisForm, TaskSpanForm, OnFeatures, Centring])
 def test_weights_go_in_and_come_back(kind):
     for problem in PROBLEMS[kind]:
         form = kind()
@@ -149,7 +167,7 @@ def test_weights_go_in_and_come_back(kind):
         assert np.allclose(again.b, b, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring])
+@pytest.mark.parametrize("kind", [KrylovSubspace, SpanOfRows, EigenbasisForm, TaskSpanForm, OnFeatures, Centring])
 def test_a_bound_on_an_inner_problem_that_is_not_restricted_is_one_on_the_original(kind):
     for problem in PROBLEMS[kind]:
         form = kind()
@@ -191,6 +209,17 @@ def test_reformulations_go_together_and_come_apart_in_turn():
     near = chain.to_original(found.W, found.b)
     assert np.array_equal(near[0], W)
     assert np.array_equal(near[1], b)
+
+
+def test_terms_of_a_wide_sparse_problem_are_stacked_in_the_span_of_its_rows():
+    problem = Problem(THIN, Y[:30], "squared", structures.Robust(), 0.02)
+    assert [type(step) for step in Chain(problem, None, EQUIVALENT).steps] == [UngrownSpan, StackedTerms]
+    found, dense = (
+        solve(problem, tol=1e-6),
+        solve(Problem(THIN.toarray(), Y[:30], "squared", structures.Robust(), 0.02), tol=1e-6),
+    )
+    assert found.W.shape == (THIN.shape[1], T)
+    assert abs(found.certificate.primal - dense.certificate.primal) <= found.gap + dense.gap
 
 
 def test_a_chain_of_nothing_is_the_problem():

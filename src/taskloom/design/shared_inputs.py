@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._linalg import psd_eigh
-from ..features.kernels import weighted_gram
+from ..features.kernels import to_dense, weighted_gram
 
 if TYPE_CHECKING:
     from .design import Design
 
 Array = np.ndarray
 MIN_RELATIVE_SINGULAR_VALUE = 1e-10  # singular values below this share of the largest are dropped as rounding
+MIN_NARROW_RATIO = 8  # of features to columns of a factor, from which sparse inputs times the factor are dense
 ORTHOGONALITY_TOLERANCE = 1e-13  # largest off-diagonal product of orthogonal columns, relative to the largest squared norm
 
 
@@ -72,6 +73,15 @@ class SharedInputs:
         centred *= self._root
         return centred
 
+    def columns(self, which: Array) -> Array:
+        """Some columns of ``Phi_s``, as rows."""
+        rows: Array = to_dense(self._features[:, which]).T - self.x_mean[which][:, None]
+        return rows * self._root[:, 0]
+
+    def residuals(self, W: Array, rows: Array) -> Array:
+        """What weights on some rows, zero on the others, leave of the targets at the best intercepts."""
+        return self.targets / np.sqrt(self.c) - self.columns(rows).T @ W
+
     def _moments_along(self, Q: Array) -> tuple[Array, Array]:
         """``Phi_s'Phi_s`` and ``Phi_s'Y_s`` for the features ``Phi Q``."""
         P = self.features @ Q
@@ -104,18 +114,26 @@ class SharedInputs:
 
 
 class SparseSharedInputs(SharedInputs):
-    """Sparse inputs: only their Gram matrix and products with the targets are used, centred afterwards."""
+    """Sparse inputs: only products with them are used, or their Gram matrix, centred afterwards."""
 
-    def __init__(self, design: Design, s: Array, c: Array):
-        super().__init__(design, s, c)
-        self.gram = weighted_gram(design.features, s) - np.outer(self.x_mean, self.x_mean)
-        self.cross = design.features.T @ (self._root * self.targets)  # targets are centred, so the inputs need not be
+    @cached_property
+    def gram(self) -> Array:
+        """``Phi_s'Phi_s`` (``r x r``, dense)."""
+        return weighted_gram(self._features, self._root[:, 0] ** 2) - np.outer(self.x_mean, self.x_mean)
+
+    @cached_property
+    def cross(self) -> Array:
+        """``Phi_s'Y_s``; targets are centred, so the inputs need not be."""
+        return self._features.T @ (self._root * self.targets)
 
     def _decomposed(self) -> tuple[Array, Array, Array]:
         return *psd_eigh(self.gram), self.cross
 
     def _moments_along(self, Q: Array) -> tuple[Array, Array]:
-        return Q.T @ self.gram @ Q, Q.T @ self.cross
+        if MIN_NARROW_RATIO * Q.shape[1] > len(Q):
+            return Q.T @ self.gram @ Q, Q.T @ self.cross
+        P = self._root * (self._features @ Q - self.x_mean @ Q)
+        return P.T @ P, P.T @ self.targets
 
 
 class DiagonalInputs(SharedInputs):

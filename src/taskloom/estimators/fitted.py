@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..design import Observations
-from ..features.kernels import KernelFeatures, LinearFeatures, SumFeatures, kernel_function
+from ..design.observations import Value
+from ..features.kernels import KernelFeatures, LinearFeatures, SumFeatures, is_wide, kernel_function
 from ..problem import Problem
 from .inspection.contributions import contributions_of
 from .target_encoding import TargetScale
@@ -69,7 +70,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class Training(Value):
     """The training data of a squared-loss fit, for its posterior: references to features and targets, nothing computed.
 
     If every task is observed in every row, ``row`` and ``task`` are ``None``. Weights that are equal within each task are
@@ -98,6 +99,14 @@ class Training:
     def problem(self) -> Problem:
         """The problem of the fit."""
         return Problem(self.features.phi, self.observations, **self.settings)
+
+    @cached_property
+    def in_span(self) -> Training:
+        """The same with at most as many features as rows: those of the kernel matrix, where a sparse X is wider than high."""
+        if not is_wide(self.features.phi):
+            return self
+        features = LinearFeatures.in_span(self.features.phi, len(self.b))
+        return replace(self, features=features, W=features.weights(self.W))
 
 
 @dataclass(frozen=True, eq=False)

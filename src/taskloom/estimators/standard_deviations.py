@@ -44,7 +44,7 @@ def posterior_of(state: FittedState, noise: float | None, otherwise: str, joint:
 
 
 def _plain_posterior(state: FittedState, noise: float | None, joint: bool) -> Posterior:
-    training = state.training
+    training = state.training.in_span
     structure = training.settings["structure"]
     if structure.keeps_columns or structure.is_sum:
         raise ValueError(
@@ -66,7 +66,7 @@ def predict_std(state: FittedState, inputs: Any, task: Array | None, posterior: 
     """Standard deviations of every task at every row, or of the task of each row."""
     if state.kernel.precomputed:
         raise ValueError('return_std needs k(x, x), which kernel="precomputed" does not give; pass a kernel function')
-    features = state.training.features
+    features = state.training.in_span.features
     if state.feature_map_ is not None:
         phi = features.project(inputs)
         size = diagonal(state.kernel, inputs) if isinstance(state.feature_map_, Landmarks) else row_squares(phi)

@@ -46,6 +46,11 @@ def entries(phi: Matrix) -> Array:
     return phi.data if issparse(phi) else phi  # type: ignore[return-value]
 
 
+def is_wide(phi: Matrix) -> bool:
+    """Whether a sparse matrix has many rows and even more columns; its features are its columns."""
+    return issparse(phi) and phi.shape[1] > phi.shape[0] >= GROWING
+
+
 def row_squares(phi: Matrix) -> Array:
     """The squared norm of each row, in double precision."""
     if issparse(phi):
@@ -71,9 +76,9 @@ def weighted_gram(phi: Matrix, h: Array) -> Array:
 class LinearFeatures:
     """``Phi = X``; with more columns than rows, ``X' = QR`` and ``Phi = R'``, so that ``r`` is at most ``n``.
 
-    With fewer columns than rows no ``n x n`` matrix is formed. A large sparse ``X`` stays sparse; with at least as many columns
-    as rows its features are those of the kernel matrix ``XX'``, because ``Q`` would be dense. A small sparse ``X`` is made
-    dense. With ``keep_columns`` the features are always the columns.
+    With fewer columns than rows no ``n x n`` matrix is formed. A sparse ``X`` with many rows stays sparse. With fewer
+    rows and at least as many columns the features are those of the kernel matrix ``XX'``, because ``Q`` would be dense. A small
+    sparse ``X`` is made dense. With ``keep_columns`` the features are always the columns.
     """
 
     note = ""  # for the message of the certificate
@@ -90,11 +95,20 @@ class LinearFeatures:
         if issparse(X) and X.shape[1] >= X.shape[0]:
             if not np.isfinite(entries(self.X)).all():
                 raise ValueError("X must be finite, got NaN or infinity")
-            self.kernel = KernelFeatures(to_dense(self.X @ self.X.T))
-            self.phi = self.kernel.phi
+            if X.shape[0] < GROWING:
+                self.kernel = KernelFeatures(to_dense(self.X @ self.X.T))
+                self.phi = self.kernel.phi
         elif X.shape[1] > X.shape[0]:
             self.basis, R = np.linalg.qr(X.T)
             self.phi = R.T
+
+    @classmethod
+    def in_span(cls, X: Matrix, n_tasks: int = 1) -> LinearFeatures:
+        """As many features as rows for a sparse ``X`` with more columns than that, from its kernel matrix."""
+        features = cls(X, keep_columns=True)
+        features.kernel = decomposed(to_dense(features.X @ features.X.T), False, n_tasks)
+        features.phi = features.kernel.phi
+        return features
 
     def coef(self, W: Array) -> Array:
         """The weights of the columns of ``X`` (``d x T``)."""

@@ -14,7 +14,7 @@ from .._linalg import column_squares
 from ..design import Design
 from ..design.observations import Value
 from ..design.shared_inputs import SharedInputs
-from ..features.kernels import to_dense
+from ..features.kernels import LinearFeatures, to_dense
 from ..losses import Loss, RowLoss
 from ..structures import Structure
 from ..structures.term_sum import TermSum
@@ -105,6 +105,12 @@ class Targets(Value):
         if not self.loss.quadratic or self.design.task_span is None:
             return None
         return Targets(Design.of_diagonal(self.design.task_span.diagonal), self.loss, original=self)
+
+    @cached_property
+    def in_span(self) -> tuple[LinearFeatures, Targets]:
+        """For sparse inputs with more columns than rows: the features of their kernel matrix, and the targets of these."""
+        features = LinearFeatures.in_span(self.design.features, self.design.n_tasks)
+        return features, self.with_features(features.phi)
 
     @cached_property
     def centering(self) -> Centering | None:

@@ -12,6 +12,7 @@ from .block_descent import Block
 from .cluster_newton import ClusterNewton
 from .factor.factored import Factored, copies_fit, newton_applies
 from .proximal import Proximal
+from .row_descent import RowDescent
 
 MIN_TASKS_FOR_PROXIMAL = 50  # with fewer tasks and a nonsmooth loss, L-BFGS on a factor converges faster than proximal steps
 MIN_LARGE_STRUCTURE = 300  # from this size on, a proximal step on the structure costs more than one on a factor
@@ -36,7 +37,8 @@ def choose(problem: Problem) -> Solver:
     with any inputs (trace: benchmarks/fig1.py and shared_inputs.py) or with task-specific ones (clusters), and under other
     losses, smooth or not, with any inputs (benchmarks/losses.py). Otherwise proximal steps take the fewest iterations
     (benchmarks/core.py). L-BFGS on a factor needs no prox of the structure, which counts if the structure is large, and
-    converges better to a low-rank optimum under a nonsmooth loss. Alternation needs a single step if ``A`` is known.
+    converges better to a low-rank optimum under a nonsmooth loss. Alternation needs a single step if ``A`` is known. Where the
+    penalty is a sum of norms of rows and the inputs are shared, descent on one row after the other needs no structure at all.
     """
     for fits, solver in TABLE:
         if fits(problem):
@@ -81,6 +83,7 @@ def _large_or_low_rank(problem: Problem) -> bool:
 
 TABLE: list[tuple[Callable[[Problem], bool], type]] = [
     (newton_applies, Factored),
+    (lambda problem: RowDescent().accepts(problem) is None, RowDescent),
     (_has_task_factor, Factored),
     (_one_step_or_not_convex, Alternating),
     (_determined, Proximal),

@@ -66,6 +66,7 @@ class Structure(Component, ABC):
     - ``convex``, ``known``, ``interior``, ``low_rank``, ``iterative``, ``is_singleton``: what a fit may expect of ``A``;
     - ``either_side``, ``on_features``, ``keeps_columns``, ``is_sum``, ``splits_weights``, ``task_factor``: where ``A`` lives;
     - ``spectral``, ``schatten_power`` (the ``p`` of ``F(A) = tr A^p``) and ``mu_and_l1``: which formula ``F`` has;
+    - ``sums_row_norms``: the penalty of the best structure is twice the sum of the norms of the rows of the weights;
     - ``smooth_norm``: the penalty of the best structure is a smooth function of the weights, which ``weight_norm`` computes.
     """
 
@@ -151,6 +152,7 @@ class Structure(Component, ABC):
     precision_graph: ClassVar[bool] = False  # the edges between tasks are the nonzero entries of A^-1
     low_rank: ClassVar[bool] = False  # the optimal A is typically singular, as under a trace penalty
     iterative: ClassVar[bool] = False  # best_structure and prox are iterative, so that solvers should call them rarely
+    sums_row_norms: ClassVar[bool] = False  # min_A tr(A^-1 WW') + F(A) is twice the sum of the norms of the rows of W
     smooth_norm: ClassVar[bool] = False  # min_A tr(A^-1 W'W) + F(A) is smooth in W: weight_norm gives its derivatives
     schatten_power: float | None = None  # the p of F(A) = tr A^p
     mu_and_l1: tuple[float, float] | None = None  # of F(A) = tr A - mu log det A + l1 sum_{t != s} |A_ts|

@@ -22,6 +22,7 @@ class FeatureSelection(Structure):
     on_features: ClassVar[bool] = True
     keeps_columns: ClassVar[bool] = True
     low_rank: ClassVar[bool] = True
+    sums_row_norms: ClassVar[bool] = True
 
     def value(self, A: Array) -> float:
         d = np.diag(A)

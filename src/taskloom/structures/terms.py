@@ -8,12 +8,39 @@ features, one number per task, or one number per weight.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from .._linalg import column_squares, sum_of_ratios
 from .base import Array, Ray, Structure, indicator_ray
+
+
+class RowNorm(NamedTuple):
+    """A norm of one row of the weights, ``weight`` times the Euclidean one, or the l1 norm (``by_entry``).
+
+    The penalty of the best structure is ``2 sqrt(alpha)`` times the sum over rows.
+    """
+
+    weight: float
+    by_entry: bool = False
+
+    def value(self, W: Array) -> float:
+        """The sum over rows."""
+        return self.weight * float(np.abs(W).sum() if self.by_entry else np.sqrt(np.einsum("jt,jt->j", W, W)).sum())
+
+    def dual(self, Z: Array) -> Array:
+        """The dual norm of each row."""
+        return (np.abs(Z).max(axis=1) if self.by_entry else np.sqrt(np.einsum("jt,jt->j", Z, Z))) / self.weight
+
+    def shrink(self, row: Array, threshold: float) -> Array:
+        """``argmin_w ||w - row||^2 / 2 + threshold norm(w)``."""
+        threshold *= self.weight
+        if self.by_entry:
+            return row - np.minimum(np.maximum(row, -threshold), threshold)
+        size = sqrt(row @ row)
+        return row * (1 - threshold / size if size > threshold else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +57,11 @@ class Variable:
     def oriented(self, R: Array) -> Array:
         """The root that the structure takes."""
         return R
+
+    @property
+    def row_norm(self) -> RowNorm | None:
+        """The norm of a row of the weights, where the penalty is a sum over rows."""
+        return None
 
 
 class TaskMatrix(Variable):
@@ -50,6 +82,10 @@ class FeatureMatrix(Variable):
     def oriented(self, R: Array) -> Array:
         return R.T
 
+    @property
+    def row_norm(self) -> RowNorm | None:
+        return RowNorm(1.0) if self.structure.sums_row_norms else None
+
 
 class TaskNorms(Variable):
     """One number per task: the weights of a task are zero together."""
@@ -63,6 +99,10 @@ class EntryNorms(Variable):
 
     def oriented(self, R: Array) -> Array:
         return R.reshape(1, -1)
+
+    @property
+    def row_norm(self) -> RowNorm | None:
+        return RowNorm(self.structure.weight, by_entry=True) if isinstance(self.structure, GroupNorms) else None
 
 
 @dataclass(eq=False, repr=False)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .._linalg import compose, one_thread, psd_eigh
+from ..features.kernels import is_wide
 from ..problem import Problem
 from ..structures import Independent, Structure
 from ..structures.factored_matrix import LARGEST_ARRAY
@@ -31,6 +32,8 @@ def leave_one_out(problem: Problem, alphas: Sequence[float], *, rows: bool, by_s
     ``rows`` leaves out a row with all its tasks (wide tables), else a single observation. ``by_size`` says that task weights
     are proportional to sizes, so that every weight changes.
     """
+    if is_wide(problem.features) and not problem.structure.keeps_columns:
+        problem = problem.with_targets(problem.targets.in_span[1])
     seen = problem.observations
     n, T = problem.features.shape[0], problem.n_tasks
     known = problem.structure.known and not (problem.structure.is_sum or problem.structure.on_features)

@@ -20,7 +20,7 @@ from ...structures.term_sum import TermSum
 from ...structures.terms import EntryNorms, FeatureMatrix, TaskNorms, Variable
 from .base import Reformulation
 from .smoothing import Smoothing
-from .subspaces import EigenbasisForm, KrylovSubspace, OnFeatures, TaskSpanForm
+from .subspaces import EigenbasisForm, KrylovSubspace, OnFeatures, SpanOfRows, TaskSpanForm, UngrownSpan
 
 Array = np.ndarray
 MIN_RELATIVE_SCALE = 1e-6  # a loss smaller than this share of the penalty's constant is measured without that constant
@@ -122,9 +122,9 @@ class Centring(Reformulation):
         return replace(solution, W=W, b=self.loss.intercepts(b))
 
 
-EQUIVALENT: tuple[type[Reformulation], ...] = (PenaltyConstant, StackedTerms)  # solved once, in this form
-# certified on the problem above
-ATTEMPTS: tuple[type[Reformulation], ...] = (KrylovSubspace, EigenbasisForm, TaskSpanForm, OnFeatures, Centring)
+EQUIVALENT: tuple[type[Reformulation], ...] = (UngrownSpan, PenaltyConstant, StackedTerms)  # solved once, in this form
+# each certified on the problem above it
+ATTEMPTS: tuple[type[Reformulation], ...] = (KrylovSubspace, SpanOfRows, EigenbasisForm, TaskSpanForm, OnFeatures, Centring)
 REFORMULATIONS = (*EQUIVALENT, *ATTEMPTS, Smoothing)  # in this order; a nonsmooth loss is smoothed while a solver runs
 
 

@@ -21,7 +21,7 @@ from scipy.sparse import issparse
 
 from ..._linalg import psd_eigh, psd_root
 from ..._time_limit import check_time
-from ...features.kernels import GROWING, PER_TASK
+from ...features.kernels import GROWING, PER_TASK, is_wide
 from ...losses import RowLoss
 from ...problem import Problem, Targets
 from ...problem.solution import Solution, Start
@@ -40,6 +40,7 @@ class SubspaceTuning:
     max_basis_share: float = 0.5  # largest basis, as a share of the features: its decomposition costs the cube of its size
     krylov_depth: int = 4  # block Krylov steps for each certificate
     min_growth: float = 0.2  # of the basis: a certificate and a decomposition cost more than some directions
+    min_sparse_basis: int = 64  # directions of the first basis for sparse inputs and the squared loss, where these are cheap
     omitted_value_share: float = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
     first_omitted_share: float = 1e-4  # of the squared correlations at zero, which the first basis may omit
     structure_ridge_share: float = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
@@ -144,6 +145,37 @@ class OnFeatures(Reformulation):
         return replace(solution, structure=self.problem.best_penalty(solution.W)[1])
 
 
+class SpanOfRows(Reformulation):
+    """A problem of sparse inputs with more columns than rows, with the features of their kernel matrix: as many as rows."""
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        return is_wide(problem.features) and not problem.structure.keeps_columns
+
+    def apply(self, problem: Problem, start: Start | None) -> Problem:
+        self.features, targets = problem.targets.in_span
+        return problem.with_targets(targets)
+
+    def to_inner(self, start: Start) -> Start:
+        return start._replace(W=self.features.weights(start.W))
+
+    def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
+        return self.features.coef(W), b
+
+    def invert(self, solution: Solution) -> Solution:
+        Z = None if solution.Z is None else self.features.coef(solution.Z)
+        return replace(solution, W=self.features.coef(solution.W), Z=Z)
+
+
+class UngrownSpan(SpanOfRows):
+    """The same from the outset, where no subspace can grow."""
+
+    @classmethod
+    def applies(cls, problem: Problem, inside: bool = False) -> bool:
+        grows = KrylovSubspace.applies(problem) and not problem.structure.splits_weights
+        return super().applies(problem) and not grows
+
+
 class KrylovSubspace(Reformulation):
     """The problem in the span of a basis ``V``, with features ``P = Phi V'`` along it (both with one row a direction)."""
 
@@ -152,8 +184,12 @@ class KrylovSubspace(Reformulation):
     tolerance_share: ClassVar[float] = 0.5  # the rest is for the omitted directions
     targets: Targets  # valid for these, under any structure and regularisation strength
     spanned: Targets  # along the basis
-    V: Array
+    blocks: tuple[Array, ...]  # V, in the parts by which it grew, which are never copied
     P: Array
+
+    @property
+    def V(self) -> Array:
+        return np.vstack(self.blocks)
 
     @classmethod
     def applies(cls, problem: Problem, inside: bool = False) -> bool:
@@ -166,10 +202,9 @@ class KrylovSubspace(Reformulation):
             or r < max(TUNING.min_krylov_features, PER_TASK * T)
             or problem.observations.y.size < TUNING.min_krylov_observations
             or T > factors.LARGEST_ARRAY
-            or issparse(problem.features)
             or not (problem.inputs.mostly_observed and problem.loss.smooth)
             or isinstance(problem.loss, RowLoss)  # one system holds all tasks: no gain
-            or (problem.loss.quadratic and r < GROWING and not _decay(problem.features))
+            or (problem.loss.quadratic and r < GROWING and not (issparse(problem.features) or _decay(problem.features)))
         )
 
     def apply(self, problem: Problem, start: Start | None) -> Problem | None:
@@ -178,32 +213,32 @@ class KrylovSubspace(Reformulation):
         if known is None or known.targets is not problem.targets:
             obs = problem.observations
             Z = problem.correlate(problem.dual_candidate(problem.loss.gradient(obs.y, problem.best_constants[obs.task])))
-            nothing = np.zeros((0, problem.n_features)), np.zeros((0, problem.n_rows))
-            known = _enlarged(problem, *nothing, Z, TUNING.first_omitted_share * float(np.vdot(Z, Z)))
+            known = _enlarged(problem, (), np.zeros((0, problem.n_rows)), Z, TUNING.first_omitted_share * float(np.vdot(Z, Z)))
         if not isinstance(known, KrylovSubspace):
             return None
         self.__dict__.update(vars(known))
         return problem.with_targets(self.spanned)
 
     @classmethod
-    def of(cls, problem: Problem, V: Array, P: Array) -> KrylovSubspace:
-        """The subspace of a basis."""
+    def of(cls, problem: Problem, blocks: tuple[Array, ...], features: Array) -> KrylovSubspace:
+        """The subspace of a basis, and the features ``Phi V'``."""
         subspace = cls()
-        subspace.targets, subspace.V, subspace.P = problem.targets, V, P
-        subspace.spanned = problem.targets.with_features(P.T)
+        subspace.targets, subspace.blocks, subspace.P = problem.targets, blocks, features.T
+        subspace.spanned = problem.targets.with_features(features)
         return subspace
 
     def to_inner(self, start: Start) -> Start:
-        return start._replace(W=self.V @ start.W)
+        return start._replace(W=np.vstack([block @ start.W for block in self.blocks]))
 
     def to_original(self, W: Array, b: Array) -> tuple[Array, Array]:
-        return (W.T @ self.V).T, b
+        ends = np.cumsum([len(block) for block in self.blocks])[:-1]
+        return sum(part.T @ block for part, block in zip(np.split(W, ends), self.blocks, strict=True)).T, b
 
     def enlarged(self, problem: Problem, Z: Array, A: Array, tol: float) -> KrylovSubspace | AllFeatures:
         """A larger basis, by the correlations of the last certificate at the current structure; or all features."""
         root = psd_root(A + TUNING.structure_ridge_share * float(np.trace(A)) / len(A) * np.eye(len(A)))
         least = TUNING.omitted_value_share * tol * problem.scale * 4 * problem.alpha
-        return _enlarged(problem, self.V, self.P, Z @ root, least) or AllFeatures(problem.targets)
+        return _enlarged(problem, self.blocks, self.P, Z @ root, least) or AllFeatures(problem.targets)
 
 
 class AllFeatures(NamedTuple):
@@ -218,28 +253,32 @@ def _decay(phi: Array) -> bool:
     return float(squared_norm[len(squared_norm) // 3 :].sum()) <= 1e-3 * float(squared_norm.sum())
 
 
-def _enlarged(problem: Problem, V: Array, P: Array, block: Array, least: float) -> KrylovSubspace | None:
+def _enlarged(problem: Problem, V: tuple[Array, ...], P: Array, block: Array, least: float) -> KrylovSubspace | None:
     """The basis with the leading directions of ``block``, until squares of less than ``least`` are left.
 
     It also contains the Krylov directions of these, with rows weighted as by all tasks together.
     """
-    obs, phi, before = problem.observations, problem.features, len(V)
+    obs, phi, size, largest = problem.observations, problem.features, len(P), min(problem.n_features, problem.n_rows)
     weight = np.bincount(obs.row, obs.weight, minlength=problem.n_rows) / obs.weight.sum()
-    new = _directions(V, block.T, least, TUNING.min_growth / TUNING.krylov_depth * before)
-    for k in range(TUNING.krylov_depth):
+    new, products = _directions(V, block.T, least, TUNING.min_growth / TUNING.krylov_depth * size), [P]
+    first = TUNING.min_sparse_basis if not V and issparse(phi) and problem.loss.quadratic else 0
+    for k in range(max(TUNING.krylov_depth, -(-first // max(len(new), 1)))):
         check_time()
         if k > 0:
-            products = P[len(P) - len(new) :]
-            if problem.fit_intercept:
-                products = products - (products @ weight)[:, None]
-            new = _directions(V, (products * weight) @ phi)
-        if len(V) + len(new) > TUNING.max_basis_share * problem.n_features:
+            seen = products[-1] - (products[-1] @ weight)[:, None] if problem.fit_intercept else products[-1]
+            new = _directions(V, (seen * weight) @ phi)
+        size += len(new)
+        if size > TUNING.max_basis_share * largest:
             return None
-        V, P = np.vstack([V, new]), np.vstack([P, new @ phi.T])
-    return KrylovSubspace.of(problem, V, P) if len(V) > before else None
+        V = (*V, new)
+        products.append(new @ phi.T)
+    if size == len(P):
+        return None
+    features = np.empty((problem.n_rows, size))
+    return KrylovSubspace.of(problem, V, np.concatenate([part.T for part in products], axis=1, out=features))
 
 
-def _directions(V: Array, block: Array, least: float = 0.0, count: float = 0.0) -> Array:
+def _directions(V: tuple[Array, ...], block: Array, least: float = 0.0, count: float = 0.0) -> Array:
     """Orthonormal rows that span the part of ``block`` outside the span of ``V``: up to ``least``, and at least ``count``."""
     outside = _outside(V, block)
     squares, U = psd_eigh(outside @ outside.T)
@@ -249,8 +288,10 @@ def _directions(V: Array, block: Array, least: float = 0.0, count: float = 0.0) 
     return _orthonormal(_outside(V, new))  # orthogonalise twice
 
 
-def _outside(V: Array, block: Array) -> Array:
-    return block - (block @ V.T) @ V
+def _outside(V: tuple[Array, ...], rows: Array) -> Array:
+    for block in V:
+        rows = rows - (rows @ block.T) @ block
+    return rows
 
 
 def _orthonormal(rows: Array) -> Array:
