@@ -101,10 +101,10 @@ class Coupled(BatchDesign):
             eliminated = self._without_tasks(h, damping)
             if eliminated is not None:
                 return eliminated
-        scale = 1 + level * self.mean.g[:, None] * self.l
-        if self.V is None:
+        scale, V = 1 + level * self.mean.g[:, None] * self.l, self.V
+        if V is None:
             return lambda X: self.mean.to_original(self.mean.to_inner(X) / scale)
-        return lambda X: self.mean.to_original((self.mean.to_inner(X) @ self.V) / scale) @ self.V.T
+        return lambda X: self.mean.to_original((self.mean.to_inner(X) @ V) / scale) @ V.T
 
     def _without_tasks(self, h: Array, damping: Array | None) -> Callable[[Array], Array] | None:
         """Tasks eliminated, with the largest eigenvalues of ``A`` exact, and one number ``s`` in place of the others.
