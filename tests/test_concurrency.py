@@ -108,7 +108,7 @@ def test_one_model_predicts_in_many_threads():
 
 def test_a_search_in_threads_is_the_serial_search():
     def search(_):
-        return MultiTaskRegressorCV("trace", alphas=[1.0, 0.1, 0.01], cv=3).fit(X, Y).coef_
+        return MultiTaskRegressorCV("trace", alphas=[1.0, 0.1, 0.01], cv=3, kernels=None).fit(X, Y).coef_
 
     with ThreadPoolExecutor(3) as pool:
         assert all(np.array_equal(coef, search(0)) for coef in pool.map(search, range(3)))
@@ -122,7 +122,7 @@ SHARED = {
     "warm start": lambda: MultiTaskRegressor("trace", alpha=0.1, tol=1e-9, warm_start=True),
     "kernel": lambda: MultiTaskRegressor("frobenius", alpha=0.1, kernel="rbf"),
     "custom structure": lambda: MultiTaskRegressor(of_a_user(), alpha=0.1),
-    "search": lambda: MultiTaskRegressorCV("trace", alphas=[1.0, 0.1], cv=2),
+    "search": lambda: MultiTaskRegressorCV("trace", alphas=[1.0, 0.1], cv=2, kernels=None),
 }
 
 

@@ -249,7 +249,7 @@ class TestUnitsOfPenaltiesInCvxpy:
             assert np.isclose(alpha_max(Problem(X, Y, structure=own)), exact, rtol=1e-3)
             above = MultiTaskRegressor(own, alpha=1.05 * exact).fit(X, Y)
             assert above.certificate_.optimal
-        assert MultiTaskRegressorCV(own, alphas=5, cv=3, common=None).fit(X, Y).score(X, Y) > 0.9
+        assert MultiTaskRegressorCV(own, alphas=5, cv=3, common=None, kernels=None).fit(X, Y).score(X, Y) > 0.9
 
 
 def test_a_bound_above_the_objective_is_no_proof():

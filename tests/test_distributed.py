@@ -310,7 +310,7 @@ def test_progress_and_names(client, capsys):
         (MultiTaskRegressor(standardize_targets=True, task_column=-1), "scale y before"),
         (MultiTaskRegressor(task_column="shop"), "no column names"),
         (MultiTaskClassifier(task_column=-1), "takes a MultiTaskRegressor, got MultiTaskClassifier"),
-        (MultiTaskRegressorCV(task_column=-1), "joblib"),
+        (MultiTaskRegressorCV(task_column=-1, kernels=None), "joblib"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -465,9 +465,9 @@ def test_model_selection_runs_on_the_cluster(client):
     X, y, task = table(n_tasks=4)
     long = np.column_stack([X, task])
     search = {"alphas": [0.01, 0.1, 1.0], "cv": 3, "task_column": -1}
-    near = MultiTaskRegressorCV("trace", **search).fit(long, y)
+    near = MultiTaskRegressorCV("trace", **search, kernels=None).fit(long, y)
     with joblib.parallel_config(backend="dask"):  # it finds the client by itself
-        far = MultiTaskRegressorCV("trace", n_jobs=2, **search).fit(long, y)
+        far = MultiTaskRegressorCV("trace", n_jobs=2, **search, kernels=None).fit(long, y)
     assert far.alpha_ == near.alpha_
     assert np.array_equal(far.coef_, near.coef_)
 

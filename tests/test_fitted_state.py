@@ -72,7 +72,7 @@ def test_a_refused_fit_leaves_the_very_state(device):
 
 def test_whatever_stops_a_fit_it_leaves_the_very_state(monkeypatch):
     model = MultiTaskRegressor(alpha=0.1).fit(X, Y)
-    search = MultiTaskRegressorCV(alphas=2, cv=2).fit(X, Y)
+    search = MultiTaskRegressorCV(alphas=2, cv=2, kernels=None).fit(X, Y)
     states = model._state, search._state, search._search
 
     def stop(*args, **settings):

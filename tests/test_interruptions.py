@@ -99,7 +99,7 @@ def test_ctrl_c_ends_a_walk_and_a_search(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         path(MultiTaskRegressor()._prepare(X, Y, None).problem, [0.1, 0.01, 0.001], tol=1e-15)
     interrupted_at(monkeypatch, 3)
-    model = MultiTaskRegressorCV(alphas=4, cv=3)
+    model = MultiTaskRegressorCV(alphas=4, cv=3, kernels=None)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     assert not hasattr(model, "certificate_")
@@ -121,7 +121,7 @@ def test_the_folds_that_are_complete_decide(monkeypatch):
 
     monkeypatch.setattr(trial, "_run_fold", run_fold)
     with pytest.warns(ConvergenceWarning, match="interrupted after 2 of 5 folds"):
-        model = MultiTaskRegressorCV(alphas=4, cv=5).fit(X, Y)
+        model = MultiTaskRegressorCV(alphas=4, cv=5, kernels=None).fit(X, Y)
     assert model.n_splits_ == 2
     assert "split1_test_score" in model.cv_results_
     assert "split2_test_score" not in model.cv_results_

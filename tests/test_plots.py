@@ -23,7 +23,7 @@ def fitted(n_tasks, names=None):
         import pandas as pd
 
         Y = pd.DataFrame(Y, columns=names)
-    return MultiTaskRegressorCV("frobenius", alphas=3, cv=3, common=None).fit(X, Y), X, Y
+    return MultiTaskRegressorCV("frobenius", alphas=3, cv=3, common=None, kernels=None).fit(X, Y), X, Y
 
 
 @pytest.fixture(scope="module", params=[5, 150])

@@ -54,7 +54,9 @@ class TestClusters:
 
     def test_with_the_strength_by_validation(self):
         data = clustered(0, noise=0.5)
-        search = MultiTaskRegressorCV(structures.Clusters(3), alphas=np.geomspace(10, 0.03, 4), cv=3, task_column=-1)
+        search = MultiTaskRegressorCV(
+            structures.Clusters(3), alphas=np.geomspace(10, 0.03, 4), cv=3, task_column=-1, kernels=None
+        )
         assert adjusted_rand_score(KINDS, search.fit(data.table, data.targets).task_clusters()) == 1.0
 
 
@@ -78,7 +80,9 @@ class TestRank:
     def test_at_the_strength_of_validation(self):
         """Validation asks for good predictions: it keeps small eigenvalues besides, a few per cent of the largest."""
         data = self.planted(0, 1.0)
-        model = MultiTaskRegressorCV("trace", alphas=8, cv=3, task_column=-1, random_state=0).fit(data.table, data.targets)
+        model = MultiTaskRegressorCV("trace", alphas=8, cv=3, task_column=-1, random_state=0, kernels=None).fit(
+            data.table, data.targets
+        )
         a = np.linalg.eigvalsh(model.structure_)
         assert np.sum(a > 0.1 * a[-1]) == 3
 

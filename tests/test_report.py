@@ -76,18 +76,24 @@ def made(kind):
         return MultiTaskClassifier(alpha=0.01).fit(X, labels), X, labels
     if kind == "classes":
         y = np.array(["low", "middle", "high"])[np.digitize(Y[:, 0], [-0.7, 0.7])]
-        return MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=2, common=None).fit(X, y), X, y
+        return MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=2, common=None, kernels=None).fit(X, y), X, y
     if kind == "search":
-        return MultiTaskRegressorCV(structures=["trace", "shared_mean"], alphas=4, cv=3, common=None).fit(X, Y), X, Y
+        return (
+            MultiTaskRegressorCV(structures=["trace", "shared_mean"], alphas=4, cv=3, common=None, kernels=None).fit(X, Y),
+            X,
+            Y,
+        )
     if kind == "fallback":
         odd = np.column_stack([np.repeat(Y[:, :1], 5, axis=1), -Y[:, 0]]) + np.random.default_rng(2).normal(size=Y.shape)
         return (
-            MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1], fallback="single", common=None).fit(X, odd),
+            MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1], fallback="single", common=None, kernels=None).fit(
+                X, odd
+            ),
             X,
             odd,
         )
     if kind == "leave one out":
-        return MultiTaskRegressorCV("shared_mean", alphas=3, cv="loo", common=None).fit(X, Y), X, Y
+        return MultiTaskRegressorCV("shared_mean", alphas=3, cv="loo", common=None, kernels=None).fit(X, Y), X, Y
     if kind == "alone":
         return MultiTaskRegressor("independent").fit(X, Y), X, Y
     if kind == "features":
@@ -110,7 +116,7 @@ def made(kind):
     if kind == "hostile":
         X, Y = data(n_tasks=len(HOSTILE))
         table = pd.DataFrame(Y, columns=pd.Index(HOSTILE, dtype=object))
-        return MultiTaskRegressorCV(alphas=3, cv=3, common=None).fit(X, table), X, table
+        return MultiTaskRegressorCV(alphas=3, cv=3, common=None, kernels=None).fit(X, table), X, table
     return of_terms(kind)
 
 

@@ -173,7 +173,7 @@ def test_weights_and_searched_models():
     one = MultiTaskRegressor(tol=1e-9).fit(X, Y).add_task(X_NEW, Y_NEW, name="new", sample_weight=weights)
     other = MultiTaskRegressor(tol=1e-9).fit(X, Y).add_task(X_NEW[:6], Y_NEW[:6], name="new")
     assert np.allclose(one.coef_[-1], other.coef_[-1])
-    search = MultiTaskRegressorCV(alphas=4).fit(X, Y).add_task(X_NEW, Y_NEW, name="new")
+    search = MultiTaskRegressorCV(alphas=4, kernels=None).fit(X, Y).add_task(X_NEW, Y_NEW, name="new")
     assert search.predict(TEST).shape == (200, T + 1)
 
 

@@ -19,9 +19,9 @@ QUICK = [
     MultiTaskRegressor(),
     MultiTaskRegressor("frobenius", kernel="rbf"),
     MultiTaskRegressor("robust"),
-    MultiTaskRegressorCV(alphas=3, cv=3),
+    MultiTaskRegressorCV(alphas=3, cv=3, kernels=None),
     MultiTaskClassifier(),
-    MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3),
+    MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3, kernels=None),
 ]
 EACH = pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__ + "-" + model.kernel)
 
@@ -114,7 +114,11 @@ def test_a_callback_sees_every_iteration():
 
 @pytest.mark.parametrize(
     "model",
-    [MultiTaskRegressor(tol=1e-12), MultiTaskClassifier(tol=1e-12), MultiTaskRegressorCV(alphas=2, cv=2, tol=1e-8)],
+    [
+        MultiTaskRegressor(tol=1e-12),
+        MultiTaskClassifier(tol=1e-12),
+        MultiTaskRegressorCV(alphas=2, cv=2, tol=1e-8, kernels=None),
+    ],
     ids=lambda model: type(model).__name__,
 )
 def test_a_callback_stops_the_fit(model):
@@ -131,7 +135,7 @@ def test_a_callback_stops_the_fit(model):
 def test_a_cross_validated_fit_reports_its_folds():
     """Folds, then the iterations of the fit on all data."""
     watch = Recorder()
-    model = MultiTaskRegressorCV(alphas=2, cv=3, common=None).set_callbacks(watch).fit(X, Y)
+    model = MultiTaskRegressorCV(alphas=2, cv=3, common=None, kernels=None).set_callbacks(watch).fit(X, Y)
     assert watch.events.count("end fold") == 3
     assert watch.events.count("end iteration") == model.n_iter_
     parts = [event for event in watch.events if event.split()[-1] not in ("iteration", "fold")]

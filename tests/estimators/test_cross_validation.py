@@ -127,7 +127,7 @@ def test_it_finds_what_a_grid_search_finds(case):
     ids=["grouped", "time-ordered", "shuffled", "predefined", "iterable"],
 )
 def test_any_splitter(cv, groups):
-    ours = MultiTaskRegressorCV(alphas=ALPHAS, cv=cv, tol=TOL).fit(X, Y, groups=groups)
+    ours = MultiTaskRegressorCV(alphas=ALPHAS, cv=cv, tol=TOL, kernels=None).fit(X, Y, groups=groups)
     grid = GridSearchCV(MultiTaskRegressor(tol=TOL), {"alpha": ALPHAS}, cv=cv).fit(X, Y, groups=groups)
     assert np.allclose(ours.cv_results_["mean_test_score"], grid.cv_results_["mean_test_score"], atol=CLOSE)
     assert ours.n_splits_ == grid.n_splits_
@@ -135,9 +135,10 @@ def test_any_splitter(cv, groups):
 
 def test_a_generator_of_splits():
     listed = list(FOLDS.split(X))
-    ours = MultiTaskRegressorCV(alphas=2, cv=(split for split in listed)).fit(X, Y)
+    ours = MultiTaskRegressorCV(alphas=2, cv=(split for split in listed), kernels=None).fit(X, Y)
     assert np.array_equal(
-        ours.cv_results_["mean_test_score"], MultiTaskRegressorCV(alphas=2, cv=listed).fit(X, Y).cv_results_["mean_test_score"]
+        ours.cv_results_["mean_test_score"],
+        MultiTaskRegressorCV(alphas=2, cv=listed, kernels=None).fit(X, Y).cv_results_["mean_test_score"],
     )
 
 
@@ -164,13 +165,17 @@ def test_weights_of_zero_are_rows_removed():
     fold = np.arange(n) % 3
     whole = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
     part = [(np.flatnonzero(fold[keep] != k), np.flatnonzero(fold[keep] == k)) for k in range(3)]
-    one = MultiTaskRegressorCV(alphas=ALPHAS, cv=whole, tol=TOL).fit(X, GONE, sample_weight=weight)
-    other = MultiTaskRegressorCV(alphas=ALPHAS, cv=part, tol=TOL).fit(X[keep], GONE[keep], sample_weight=weight[keep])
+    one = MultiTaskRegressorCV(alphas=ALPHAS, cv=whole, tol=TOL, kernels=None).fit(X, GONE, sample_weight=weight)
+    other = MultiTaskRegressorCV(alphas=ALPHAS, cv=part, tol=TOL, kernels=None).fit(
+        X[keep], GONE[keep], sample_weight=weight[keep]
+    )
     assert np.allclose(one.cv_results_["mean_test_score"], other.cv_results_["mean_test_score"], atol=CLOSE)
     assert np.allclose(one.coef_, other.coef_, atol=1e-4)
     by_entry = np.where(np.isnan(GONE), 1.0, weight[:, None])
     assert np.allclose(
-        MultiTaskRegressorCV(alphas=ALPHAS, cv=whole, tol=TOL).fit(X, GONE, sample_weight=by_entry).coef_, one.coef_, atol=1e-4
+        MultiTaskRegressorCV(alphas=ALPHAS, cv=whole, tol=TOL, kernels=None).fit(X, GONE, sample_weight=by_entry).coef_,
+        one.coef_,
+        atol=1e-4,
     )
 
 
@@ -179,8 +184,8 @@ def test_weights_of_zero_are_rows_removed():
 
 def test_several_structures():
     candidates = ["trace", structures.SharedMean(2.0), "independent"]
-    model = MultiTaskRegressorCV(structures=candidates, alphas=3, cv=3, tol=1e-8).fit(X, Y)
-    each = [MultiTaskRegressorCV(F, alphas=3, cv=3, tol=1e-8).fit(X, Y) for F in candidates]
+    model = MultiTaskRegressorCV(structures=candidates, alphas=3, cv=3, tol=1e-8, kernels=None).fit(X, Y)
+    each = [MultiTaskRegressorCV(F, alphas=3, cv=3, tol=1e-8, kernels=None).fit(X, Y) for F in candidates]
     scores = np.concatenate([one.cv_results_["mean_test_score"] for one in each])
     assert np.allclose(model.cv_results_["mean_test_score"], scores)
     winner = max(each, key=lambda one: one.best_score_)
@@ -194,11 +199,11 @@ def test_several_structures():
         "SharedMean",
         "Independent",
     ]
-    assert MultiTaskRegressorCV(structures="trace", alphas=3, cv=3).fit(X, Y).best_structure_.get_params() == {}
+    assert MultiTaskRegressorCV(structures="trace", alphas=3, cv=3, kernels=None).fit(X, Y).best_structure_.get_params() == {}
 
 
 def test_the_columns_of_the_results():
-    model = MultiTaskRegressorCV(structures=["trace", "frobenius"], alphas=3, cv=4).fit(X, Y)
+    model = MultiTaskRegressorCV(structures=["trace", "frobenius"], alphas=3, cv=4, kernels=None).fit(X, Y)
     table = pd.DataFrame(model.cv_results_)
     assert {f"split{k}_test_score" for k in range(4)} <= set(table)
     splits = table[[f"split{k}_test_score" for k in range(4)]].to_numpy()
@@ -216,7 +221,7 @@ def test_the_columns_of_the_results():
 
 
 def test_the_path_of_the_chosen_structure():
-    model = MultiTaskRegressorCV("trace", alphas=4, cv=3).fit(X, Y)
+    model = MultiTaskRegressorCV("trace", alphas=4, cv=3, kernels=None).fit(X, Y)
     assert np.array_equal(model.path_["alphas"], model.cv_results_["param_alpha"])
     vanishing = alpha_max(MultiTaskRegressor("trace")._prepare(X, Y).problem)  # the smallest at which there is no structure
     assert np.allclose(model.path_["alphas"], np.geomspace(vanishing, 1e-5 * vanishing, 4))
@@ -228,11 +233,13 @@ def test_the_path_of_the_chosen_structure():
 
 
 def test_given_strengths_may_come_in_any_order():
-    one = MultiTaskRegressorCV(alphas=[0.01, 1.0, 0.1, 0.1], cv=3).fit(X, Y)
+    one = MultiTaskRegressorCV(alphas=[0.01, 1.0, 0.1, 0.1], cv=3, kernels=None).fit(X, Y)
     assert one.cv_results_["param_alpha"].tolist() == ALPHAS
     assert one.alpha_ in ALPHAS
-    assert MultiTaskRegressorCV(alphas=(0.05,), cv=2).fit(X, Y).alpha_ == 0.05
-    assert np.allclose(MultiTaskRegressorCV(alphas=[0.1], cv=2).fit(X, Y).coef_, MultiTaskRegressor(alpha=0.1).fit(X, Y).coef_)
+    assert MultiTaskRegressorCV(alphas=(0.05,), cv=2, kernels=None).fit(X, Y).alpha_ == 0.05
+    assert np.allclose(
+        MultiTaskRegressorCV(alphas=[0.1], cv=2, kernels=None).fit(X, Y).coef_, MultiTaskRegressor(alpha=0.1).fit(X, Y).coef_
+    )
 
 
 @pytest.mark.parametrize("case", ["missing", "long", "labels"])
@@ -247,7 +254,7 @@ def test_folds_in_threads_give_the_same(case):
 def test_a_second_fit_forgets_the_first():
     """Another kernel, other inputs, no more names: nothing of the last fit may answer for this one."""
     frame = pd.DataFrame(X, columns=list("abcd"))
-    model = MultiTaskRegressorCV(alphas=2, cv=2, fallback="single").fit(frame, Y)
+    model = MultiTaskRegressorCV(alphas=2, cv=2, fallback="single", kernels=None).fit(frame, Y)
     model.set_params(kernel="rbf", fallback=None).fit(X, Y)
     fresh = MultiTaskRegressorCV(kernel="rbf", alphas=2, cv=2).fit(X, Y)
     assert set(vars(model)) == set(vars(fresh))
@@ -257,7 +264,7 @@ def test_a_second_fit_forgets_the_first():
 
 
 def test_it_is_a_complete_estimator_afterwards():
-    model = MultiTaskRegressorCV(alphas=3, cv=3).fit(X, Y)
+    model = MultiTaskRegressorCV(alphas=3, cv=3, kernels=None).fit(X, Y)
     plain = MultiTaskRegressor(alpha=model.alpha_).fit(X, Y)
     assert np.allclose(model.coef_, plain.coef_)
     assert np.allclose(model.predict(X, return_std=True)[1], plain.predict(X, return_std=True)[1])
@@ -337,15 +344,15 @@ def test_the_default_folds_hold_every_task_and_class():
     """Five folds of tables with holes: every test part of every fold can score every task."""
     table = LONG.copy()
     for model, inputs, targets in (
-        (MultiTaskRegressorCV(alphas=1), X, GONE),
-        (MultiTaskRegressorCV(alphas=1, task_column=-1), table[::-1], LONG_Y[::-1]),
-        (MultiTaskClassifierCV(alphas=1), X, LABELS),
+        (MultiTaskRegressorCV(alphas=1, kernels=None), X, GONE),
+        (MultiTaskRegressorCV(alphas=1, task_column=-1, kernels=None), table[::-1], LONG_Y[::-1]),
+        (MultiTaskClassifierCV(alphas=1, kernels=None), X, LABELS),
     ):
         model.fit(inputs, targets)
         assert model.n_splits_ == 5
         assert np.isfinite(model.transfer_["standard_error"]).all()
     rare = np.array([0] * 28 + [1] * 5 + [2] * 3)  # three of one class: three folds each have one of them
-    assert MultiTaskClassifierCV(alphas=1, cv=3).fit(X, rare).n_splits_ == 3
+    assert MultiTaskClassifierCV(alphas=1, cv=3, kernels=None).fit(X, rare).n_splits_ == 3
 
 
 # --- the transfer ledger ----------------------------------------------------------------------------------------------------
@@ -364,7 +371,9 @@ def planted():
 def test_a_task_that_is_hurt_keeps_a_model_of_its_own(kernel, gamma):
     inputs, wide = planted()
     options = {"kernel": kernel, "gamma": gamma, "cv": 5, "tol": 1e-9}
-    joint = MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1, 0.01, 0.001], **options).fit(inputs, wide)
+    joint = MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1, 0.01, 0.001], **options, kernels=None).fit(
+        inputs, wide
+    )
     ledger = pd.DataFrame(joint.transfer_).set_index("task")
     assert ledger.loc["odd", "gain"] < -3 * ledger.loc["odd", "standard_error"]
     assert (ledger.drop(index="odd")["gain"] > 0).all()
@@ -374,7 +383,7 @@ def test_a_task_that_is_hurt_keeps_a_model_of_its_own(kernel, gamma):
     assert model.fallback_tasks_.tolist() == ["odd"]
     assert "1 of 8 tasks fell back to a model of their own ('odd')" in model.certificate_.message
     assert dict(zip(model.transfer_["task"], model.transfer_["model"], strict=True))["odd"] == "alone"
-    alone = MultiTaskRegressorCV("independent", alphas=N_SINGLE_TASK_ALPHAS, **options).fit(inputs, wide)
+    alone = MultiTaskRegressorCV("independent", alphas=N_SINGLE_TASK_ALPHAS, **options, kernels=None).fit(inputs, wide)
     assert np.allclose(model.predict(inputs)[:, 3], alone.predict(inputs)[:, 3], atol=1e-4)
     assert np.array_equal(np.delete(model.predict(inputs), 3, axis=1), np.delete(joint.predict(inputs), 3, axis=1))
     if kernel == "linear":
@@ -387,7 +396,7 @@ def test_a_task_that_is_hurt_keeps_a_model_of_its_own(kernel, gamma):
 
 def test_nothing_falls_back_where_everything_helps():
     inputs, wide = planted()
-    model = MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1, 0.01, 0.001], cv=5, fallback="single")
+    model = MultiTaskRegressorCV(structures.SharedMean(100.0), alphas=[0.1, 0.01, 0.001], cv=5, fallback="single", kernels=None)
     model.fit(inputs, wide.drop(columns="odd"))
     assert (model.transfer_["gain"] > 0).all()
     assert model.fallback_tasks_.size == 0
@@ -396,11 +405,11 @@ def test_nothing_falls_back_where_everything_helps():
 
 def test_without_standard_errors_nothing_falls_back():
     with pytest.raises(ValueError, match='cv="loo" has none'):
-        MultiTaskRegressorCV("shared_mean", alphas=2, cv="loo", fallback="single").fit(X, Y)
+        MultiTaskRegressorCV("shared_mean", alphas=2, cv="loo", fallback="single", kernels=None).fit(X, Y)
 
 
 def test_steady_scores_are_those_of_the_transfer_table():
-    model = MultiTaskRegressorCV("trace", alphas=4, scoring="steady", cv=3).fit(X, Y)
+    model = MultiTaskRegressorCV("trace", alphas=4, scoring="steady", cv=3, kernels=None).fit(X, Y)
     assert np.isclose(model.best_score_, np.mean(model.transfer_["together"]), atol=1e-9)
 
 
@@ -459,7 +468,7 @@ def test_what_cannot_be_compared():
     with pytest.raises(ValueError, match="needs a taskloom estimator, got KFold"):
         compare_to_single_task(KFold(), X, Y)
     with pytest.raises(ValueError, match="the tasks are the classes of one target"):
-        MultiTaskClassifierCV(alphas=1, cv=2, fallback="single").fit(X, CLASSES)
+        MultiTaskClassifierCV(alphas=1, cv=2, fallback="single", kernels=None).fit(X, CLASSES)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------------
@@ -469,34 +478,42 @@ WORDS = pd.DataFrame(LABELS, columns=["u", "v", "w"])
 ONE_CLASS = np.flatnonzero(LABELS[:, 1] == "yes")
 HOLE = NAMED.assign(v=np.where(np.arange(n) < 12, NAMED["v"], np.nan))
 BAD = [
-    (MultiTaskRegressorCV(cv=[(np.arange(n), [])]), NAMED, "test part of fold 0 is empty"),
-    (MultiTaskRegressorCV(cv=[(np.arange(9), np.arange(9, n)), ([], np.arange(9))]), NAMED, "training part of fold 1 is empty"),
-    (MultiTaskRegressorCV(cv=[]), NAMED, "gave no folds"),
-    (MultiTaskRegressorCV(cv=KFold(3)), HOLE, "training part of fold 0 has no observation of task 'v'"),
+    (MultiTaskRegressorCV(cv=[(np.arange(n), [])], kernels=None), NAMED, "test part of fold 0 is empty"),
     (
-        MultiTaskClassifierCV(cv=[(ONE_CLASS, np.delete(np.arange(n), ONE_CLASS))]),
+        MultiTaskRegressorCV(cv=[(np.arange(9), np.arange(9, n)), ([], np.arange(9))], kernels=None),
+        NAMED,
+        "training part of fold 1 is empty",
+    ),
+    (MultiTaskRegressorCV(cv=[], kernels=None), NAMED, "gave no folds"),
+    (MultiTaskRegressorCV(cv=KFold(3), kernels=None), HOLE, "training part of fold 0 has no observation of task 'v'"),
+    (
+        MultiTaskClassifierCV(cv=[(ONE_CLASS, np.delete(np.arange(n), ONE_CLASS))], kernels=None),
         WORDS[["v"]].assign(w=WORDS["w"]),
         "training part of fold 0 has one class only of task 'v'",
     ),
-    (MultiTaskRegressorCV(cv=n + 1), NAMED, f"cv={n + 1} folds need at least as many rows, got n_samples = {n}"),
-    (MultiTaskRegressorCV(cv=1), NAMED, "at least 2 folds"),
-    (MultiTaskRegressorCV(cv=n, alphas=1), NAMED, "every score is NaN"),
-    (MultiTaskRegressorCV(cv="many"), NAMED, "cv"),
-    (MultiTaskRegressorCV(cv="loo"), NAMED.assign(v=np.where(np.arange(n) == 3, 1.0, np.nan)), "one row .* of task 'v'"),
-    (MultiTaskRegressorCV(alphas=[1.0, -0.1]), NAMED, "alphas must be a whole number or positive numbers"),
-    (MultiTaskRegressorCV(alphas=[1.0, np.nan]), NAMED, "alphas must be a whole number or positive numbers"),
-    (MultiTaskRegressorCV(alphas=[]), NAMED, "alphas must be a whole number or positive numbers"),
-    (MultiTaskRegressorCV(alphas=0), NAMED, "'alphas' parameter"),
-    (MultiTaskRegressorCV(alphas=0.1), NAMED, "'alphas' parameter"),
-    (MultiTaskRegressorCV("trace", structures=["trace"]), NAMED, "not both"),
-    (MultiTaskRegressorCV(structures=[]), NAMED, "structures is empty"),
-    (MultiTaskRegressorCV(structures=["trace", "traces"]), NAMED, "'traces'"),
-    (MultiTaskRegressorCV("traces"), NAMED, "'traces'"),
-    (MultiTaskRegressorCV(scoring="r3", alphas=1), NAMED, "'r3'"),
-    (MultiTaskRegressorCV(fallback="none"), NAMED, "'fallback' parameter"),
-    (MultiTaskRegressorCV(loss="hinges"), NAMED, "'hinges'"),
-    (MultiTaskRegressorCV(n_jobs="two"), NAMED, "'n_jobs' parameter"),
-    (MultiTaskRegressorCV(structures=["trace", structures.Fixed(np.eye(2))]), NAMED, "describes 2 tasks"),
+    (MultiTaskRegressorCV(cv=n + 1, kernels=None), NAMED, f"cv={n + 1} folds need at least as many rows, got n_samples = {n}"),
+    (MultiTaskRegressorCV(cv=1, kernels=None), NAMED, "at least 2 folds"),
+    (MultiTaskRegressorCV(cv=n, alphas=1, kernels=None), NAMED, "every score is NaN"),
+    (MultiTaskRegressorCV(cv="many", kernels=None), NAMED, "cv"),
+    (
+        MultiTaskRegressorCV(cv="loo", kernels=None),
+        NAMED.assign(v=np.where(np.arange(n) == 3, 1.0, np.nan)),
+        "one row .* of task 'v'",
+    ),
+    (MultiTaskRegressorCV(alphas=[1.0, -0.1], kernels=None), NAMED, "alphas must be a whole number or positive numbers"),
+    (MultiTaskRegressorCV(alphas=[1.0, np.nan], kernels=None), NAMED, "alphas must be a whole number or positive numbers"),
+    (MultiTaskRegressorCV(alphas=[], kernels=None), NAMED, "alphas must be a whole number or positive numbers"),
+    (MultiTaskRegressorCV(alphas=0, kernels=None), NAMED, "'alphas' parameter"),
+    (MultiTaskRegressorCV(alphas=0.1, kernels=None), NAMED, "'alphas' parameter"),
+    (MultiTaskRegressorCV("trace", structures=["trace"], kernels=None), NAMED, "not both"),
+    (MultiTaskRegressorCV(structures=[], kernels=None), NAMED, "structures is empty"),
+    (MultiTaskRegressorCV(structures=["trace", "traces"], kernels=None), NAMED, "'traces'"),
+    (MultiTaskRegressorCV("traces", kernels=None), NAMED, "'traces'"),
+    (MultiTaskRegressorCV(scoring="r3", alphas=1, kernels=None), NAMED, "'r3'"),
+    (MultiTaskRegressorCV(fallback="none", kernels=None), NAMED, "'fallback' parameter"),
+    (MultiTaskRegressorCV(loss="hinges", kernels=None), NAMED, "'hinges'"),
+    (MultiTaskRegressorCV(n_jobs="two", kernels=None), NAMED, "'n_jobs' parameter"),
+    (MultiTaskRegressorCV(structures=["trace", structures.Fixed(np.eye(2))], kernels=None), NAMED, "describes 2 tasks"),
 ]
 
 
@@ -509,11 +526,11 @@ def test_what_cannot_be_searched_is_refused(model, targets, words):
 def test_a_long_table_whose_folds_lose_a_task():
     """Rows sorted by task, cut into folds without shuffling."""
     with pytest.raises(ValueError, match="no observation of task 'a'"):
-        MultiTaskRegressorCV(task_column=-1, cv=KFold(3), unseen="raise").fit(LONG, LONG_Y)
-    by_the_mean = MultiTaskRegressorCV(task_column=-1, cv=KFold(3), alphas=2, scoring="neg_mean_squared_error")
+        MultiTaskRegressorCV(task_column=-1, cv=KFold(3), unseen="raise", kernels=None).fit(LONG, LONG_Y)
+    by_the_mean = MultiTaskRegressorCV(task_column=-1, cv=KFold(3), alphas=2, scoring="neg_mean_squared_error", kernels=None)
     told = clone(by_the_mean).set_params(unseen="mean").fit(LONG, LONG_Y)
     assert by_the_mean.fit(LONG, LONG_Y).best_score_ == told.best_score_
-    assert MultiTaskRegressorCV(task_column=-1, cv=3, alphas=2).fit(LONG, LONG_Y).n_splits_ == 3
+    assert MultiTaskRegressorCV(task_column=-1, cv=3, alphas=2, kernels=None).fit(LONG, LONG_Y).n_splits_ == 3
 
 
 def test_a_kernel_matrix_with_a_task_column_cannot_be_searched():

@@ -268,8 +268,10 @@ class TestArrow:
         assert model.tasks_.tolist() == ["u", "v", "w"]
         assert np.array_equal(model.predict(self.inputs), twin.predict(X))
         assert np.isclose(model.score(self.inputs, self.wide), twin.score(X, gone))
-        search = MultiTaskRegressorCV(alphas=2, cv=3).fit(self.inputs, self.wide)
-        assert np.array_equal(search.predict(self.inputs), MultiTaskRegressorCV(alphas=2, cv=3).fit(X, gone).predict(X))
+        search = MultiTaskRegressorCV(alphas=2, cv=3, kernels=None).fit(self.inputs, self.wide)
+        assert np.array_equal(
+            search.predict(self.inputs), MultiTaskRegressorCV(alphas=2, cv=3, kernels=None).fit(X, gone).predict(X)
+        )
         assert model.add_task(self.inputs, pa.array(Y[:, 0]), name="x").tasks_.tolist() == ["u", "v", "w", "x"]
 
     def test_labels(self):
@@ -321,7 +323,7 @@ class TestSparse:
     @pytest.mark.parametrize("make", [csr_array, csr_matrix], ids=["array", "matrix"])
     def test_searches_and_labels(self, make):
         one, other = (
-            MultiTaskRegressorCV(alphas=[0.1, 0.01], common=None, cv=3, tol=1e-8).fit(inputs, Y)
+            MultiTaskRegressorCV(alphas=[0.1, 0.01], common=None, cv=3, tol=1e-8, kernels=None).fit(inputs, Y)
             for inputs in (make(self.dense), self.dense)
         )
         assert np.allclose(one.cv_results_["mean_test_score"], other.cv_results_["mean_test_score"], atol=1e-6)
@@ -412,7 +414,9 @@ class TestLossesByTask:
         twin = MultiTaskRegressor("frobenius", loss=loss).fit(X, self.frame[["churned", "spend"]])
         assert np.allclose(model.coef_, twin.coef_, atol=1e-6)
         assert np.isclose(model.score(inputs, y), twin.score(X, self.frame[["churned", "spend"]]))
-        search = MultiTaskRegressorCV("frobenius", loss=loss, task_column=-1, alphas=[0.1, 0.01], cv=3).fit(inputs, y)
+        search = MultiTaskRegressorCV("frobenius", loss=loss, task_column=-1, alphas=[0.1, 0.01], cv=3, kernels=None).fit(
+            inputs, y
+        )
         assert search.score(inputs, y) > 0.8
 
     @pytest.mark.parametrize(
@@ -511,7 +515,7 @@ def test_multi_label_indicators():
     assert model.classes_.tolist() == [0, 1]
     assert np.isclose(model.score(X, indicator), np.mean(guess == indicator))
     assert np.array_equal(model.predict_proba(X) > 0.5, guess == 1)
-    assert MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3).fit(X, indicator).predict(X).shape == indicator.shape
+    assert MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3, kernels=None).fit(X, indicator).predict(X).shape == indicator.shape
 
 
 def test_shapes_of_probabilities():

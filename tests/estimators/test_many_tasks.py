@@ -247,7 +247,7 @@ class TestEstimators:
         assert isinstance(model.structure_, FactoredStructure)
         assert model.score(X[keep], labels[keep]) > 0.7
         search = taskloom.MultiTaskRegressorCV(
-            structures=["trace", "frobenius"], alphas=3, task_column=-1, cv=2, common=None
+            structures=["trace", "frobenius"], alphas=3, task_column=-1, cv=2, common=None, kernels=None
         ).fit(X, y)
         assert isinstance(search.structure_, FactoredStructure)
         assert search.path_["spectrum"].shape == (3, 12)

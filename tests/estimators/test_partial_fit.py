@@ -219,7 +219,7 @@ def test_bad_blocks_are_named():
         (MultiTaskRegressor(loss={0: "squared"}), "only the squared loss"),
         (MultiTaskRegressor(kernel="rbf"), "set approximation="),
         (MultiTaskRegressor(kernel=["linear"]), "set approximation="),
-        (MultiTaskRegressorCV(), "one alpha"),
+        (MultiTaskRegressorCV(kernels=None), "one alpha"),
     ],
 )
 @pytest.mark.parametrize("method", ["partial_fit", "fit_blocks"])

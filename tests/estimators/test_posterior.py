@@ -121,7 +121,7 @@ def test_joint_intervals_cover_where_the_structure_was_learned(structure):
         inputs, points = deep.normal(size=(60, 5)), deep.normal(size=(50, 5))
         targets = inputs @ W
         targets += 0.5 * targets.std() * deep.normal(size=targets.shape)
-        model = MultiTaskRegressorCV(structure, alphas=8, scoring="steady", common=None).fit(inputs, targets)
+        model = MultiTaskRegressorCV(structure, alphas=8, scoring="steady", common=None, kernels=None).fit(inputs, targets)
         for how, found in hits.items():
             mean, std = model.predict(points, return_std=how)
             found.append(np.abs(mean - points @ W) <= 1.96 * std)
@@ -270,13 +270,13 @@ def test_leave_one_out_is_what_refits_predict(structure, layout, options):
 
 def test_leave_one_out_in_the_estimator(monkeypatch):
     """The closed form and the slow way give the same scores; a learned structure takes the slow way."""
-    quick = MultiTaskRegressorCV("shared_mean", cv="loo", alphas=[0.1, 1.0], tol=1e-9, common=None).fit(X, Y)
-    again = MultiTaskRegressorCV("shared_mean", cv=LeaveOneOut(), alphas=[0.1, 1.0], tol=1e-9, common=None)
+    quick = MultiTaskRegressorCV("shared_mean", cv="loo", alphas=[0.1, 1.0], tol=1e-9, common=None, kernels=None).fit(X, Y)
+    again = MultiTaskRegressorCV("shared_mean", cv=LeaveOneOut(), alphas=[0.1, 1.0], tol=1e-9, common=None, kernels=None)
     monkeypatch.setattr("taskloom.estimators.cross_validation.folds_fit.leave_one_out", lambda *_, **__: None)
     again.fit(X, Y)
     assert np.allclose(quick.cv_results_["mean_test_score"], again.cv_results_["mean_test_score"], atol=1e-7)
     assert quick.n_splits_ == len(X)
-    learned = MultiTaskRegressorCV("trace", cv="loo", alphas=[0.1], common=None).fit(X, Y)
+    learned = MultiTaskRegressorCV("trace", cv="loo", alphas=[0.1], common=None, kernels=None).fit(X, Y)
     assert learned.best_score_ > 0.8
 
 

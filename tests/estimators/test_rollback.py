@@ -34,7 +34,7 @@ def test_a_refused_fit_of_labels_or_of_a_search_leaves_the_model_as_it_was():
     with pytest.raises(ValueError, match="must not be negative"):
         model.fit(X, np.where(Y > 0, "b", "a"), sample_weight=-np.ones(60))
     assert np.array_equal(model.predict(X), found)
-    search = MultiTaskRegressorCV(alphas=2, cv=2).fit(X, Y)
+    search = MultiTaskRegressorCV(alphas=2, cv=2, kernels=None).fit(X, Y)
     found = search.predict(X)
     with pytest.raises(ValueError, match="must not be negative"):
         search.fit(X[:, :2], Y, sample_weight=-np.ones(60))

@@ -18,13 +18,13 @@ CASES = {
     "regressor": (MultiTaskRegressor(), X, NUMBERS),
     "regressor on a device": (MultiTaskRegressor(device="cpu"), X, NUMBERS),
     "regressor, long": (MultiTaskRegressor(task_column=-1), LONG, NUMBERS),
-    "regressor, search": (MultiTaskRegressorCV(**SEARCH), X, NUMBERS),
+    "regressor, search": (MultiTaskRegressorCV(**SEARCH, kernels=None), X, NUMBERS),
     "two classes": (MultiTaskClassifier(), X, TWO),
     "two classes, long": (MultiTaskClassifier(task_column=-1), LONG, TWO),
-    "two classes, search": (MultiTaskClassifierCV(**SEARCH), X, TWO),
+    "two classes, search": (MultiTaskClassifierCV(**SEARCH, kernels=None), X, TWO),
     "three classes": (MultiTaskClassifier(), X, THREE),
     "three classes, softmax": (MultiTaskClassifier(loss="softmax"), X, THREE),
-    "three classes, search": (MultiTaskClassifierCV(**SEARCH), X, THREE),
+    "three classes, search": (MultiTaskClassifierCV(**SEARCH, kernels=None), X, THREE),
 }
 
 
@@ -85,7 +85,9 @@ def test_blocks_and_new_tasks_take_a_column_of_weights():
 def test_weights_of_a_search_go_by_name_in_every_fold():
     Y = pd.DataFrame(X @ rng.normal(size=(3, 2)) + rng.normal(size=(30, 2)), columns=["a", "b"])
     weight = pd.DataFrame(rng.uniform(0.1, 9, size=(30, 2)), columns=["a", "b"])
-    found = [MultiTaskRegressorCV(**SEARCH).fit(X, Y, sample_weight=each) for each in (weight, weight[["b", "a"]])]
+    found = [
+        MultiTaskRegressorCV(**SEARCH, kernels=None).fit(X, Y, sample_weight=each) for each in (weight, weight[["b", "a"]])
+    ]
     assert found[0].best_score_ == found[1].best_score_
 
 

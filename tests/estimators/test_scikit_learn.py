@@ -47,9 +47,9 @@ ESTIMATORS = [MultiTaskRegressor, MultiTaskRegressorCV, MultiTaskClassifier, Mul
 QUICK = [
     MultiTaskRegressor(),
     MultiTaskRegressor("frobenius", kernel="rbf"),
-    MultiTaskRegressorCV(alphas=3, cv=3),
+    MultiTaskRegressorCV(alphas=3, cv=3, kernels=None),
     MultiTaskClassifier(),
-    MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3),
+    MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3, kernels=None),
 ]
 EACH = pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__ + "-" + model.kernel)
 
@@ -87,8 +87,8 @@ def long_frame():
         MultiTaskClassifier(coding="simplex"),
         MultiTaskRegressor("frobenius", kernel="rbf", approximation="nystroem"),
         MultiTaskClassifier("frobenius", kernel="rbf", approximation="leverage"),
-        MultiTaskRegressorCV(alphas=4, cv=3),
-        MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3),
+        MultiTaskRegressorCV(alphas=4, cv=3, kernels=None),
+        MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3, kernels=None),
     ]
 )
 def test_scikit_learns_checks(estimator, check):
@@ -474,14 +474,15 @@ def test_joblib_backends():
 def test_randomness_is_only_in_the_folds():
     """An int gives identical results, ``n_jobs`` is None by default; plain fits do not draw at all."""
     first, again, other = (
-        MultiTaskRegressorCV(alphas=3, cv=4, random_state=seed).fit(X, Y).cv_results_["mean_test_score"] for seed in (0, 0, 1)
+        MultiTaskRegressorCV(alphas=3, cv=4, random_state=seed, kernels=None).fit(X, Y).cv_results_["mean_test_score"]
+        for seed in (0, 0, 1)
     )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
     assert np.array_equal(
         MultiTaskRegressor(random_state=0).fit(X, Y).coef_, MultiTaskRegressor(random_state=1).fit(X, Y).coef_
     )
-    assert MultiTaskRegressorCV().n_jobs is None
+    assert MultiTaskRegressorCV(kernels=None).n_jobs is None
 
 
 @EACH
@@ -541,7 +542,12 @@ def test_tags():
     """What scikit-learn may ask about an estimator."""
     regressor, classifier = get_tags(MultiTaskRegressor()), get_tags(MultiTaskClassifier())
     assert (regressor.estimator_type, classifier.estimator_type) == ("regressor", "classifier")
-    for tags in (regressor, classifier, get_tags(MultiTaskRegressorCV()), get_tags(MultiTaskClassifierCV())):
+    for tags in (
+        regressor,
+        classifier,
+        get_tags(MultiTaskRegressorCV(kernels=None)),
+        get_tags(MultiTaskClassifierCV(kernels=None)),
+    ):
         assert tags.target_tags.required
         assert tags.target_tags.multi_output
         assert tags.input_tags.sparse
@@ -582,7 +588,7 @@ def test_the_smallest_inputs():
     with pytest.raises(ValueError, match="1 class"):
         MultiTaskClassifier().fit(X[:1], LABELS[:1])
     with pytest.raises(ValueError, match="n_samples = 1"):
-        MultiTaskRegressorCV().fit(X[:1], Y[:1])
+        MultiTaskRegressorCV(kernels=None).fit(X[:1], Y[:1])
     assert np.array_equal(MultiTaskRegressor().fit(X.astype(object), Y).coef_, MultiTaskRegressor().fit(X, Y).coef_)
     with pytest.raises(ValueError, match=r"kernel='chi2' cannot take a sparse X .* pass X.toarray\(\)"):
         MultiTaskRegressor(kernel="chi2").fit(csr_array(X), Y)
@@ -615,9 +621,11 @@ def test_groups_are_routed_to_the_folds():
     from sklearn.model_selection import GroupKFold
 
     groups = np.repeat(np.arange(8), 5)
-    expected = MultiTaskRegressorCV(alphas=3, cv=GroupKFold(4)).fit(X, Y, groups=groups).cv_results_["mean_test_score"]
+    expected = (
+        MultiTaskRegressorCV(alphas=3, cv=GroupKFold(4), kernels=None).fit(X, Y, groups=groups).cv_results_["mean_test_score"]
+    )
     with sklearn.config_context(enable_metadata_routing=True):
-        search = MultiTaskRegressorCV(alphas=3, cv=GroupKFold(4)).set_fit_request(groups=True)
+        search = MultiTaskRegressorCV(alphas=3, cv=GroupKFold(4), kernels=None).set_fit_request(groups=True)
         pipe = make_pipeline(FunctionTransformer(), search).fit(X, Y, groups=groups)
     assert np.array_equal(pipe[-1].cv_results_["mean_test_score"], expected)
 

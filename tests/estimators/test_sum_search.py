@@ -59,7 +59,7 @@ def pooled_r2(model, X, y, cv):
 @pytest.mark.parametrize("structure", ["independent", "trace"])
 def test_the_score_is_that_of_the_plain_estimator_on_the_folds(structure):
     X, y = panel()
-    search = MultiTaskRegressorCV(structure, common=True, task_column="g", alphas=3, cv=FOLDS, tol=1e-7).fit(X, y)
+    search = MultiTaskRegressorCV(structure, common=True, task_column="g", alphas=3, cv=FOLDS, tol=1e-7, kernels=None).fit(X, y)
     plain = MultiTaskRegressor(task_column="g", tol=1e-7).set_params(**search.best_params_)
     assert search.best_score_ == pytest.approx(pooled_r2(plain, X, y, FOLDS), abs=1e-5)
     np.testing.assert_allclose(plain.fit(X, y).predict(X), search.predict(X), atol=1e-3)
@@ -70,7 +70,9 @@ def test_the_score_is_that_of_the_plain_estimator_on_the_folds(structure):
 
 def test_every_setting_has_the_score_of_the_plain_estimator():
     X, y = panel(15)
-    search = MultiTaskRegressorCV("independent", common="rbf", gamma=0.3, task_column="g", alphas=1, cv=FOLDS).fit(X, y)
+    search = MultiTaskRegressorCV(
+        "independent", common="rbf", gamma=0.3, task_column="g", alphas=1, cv=FOLDS, kernels=None
+    ).fit(X, y)
     results = search.cv_results_
     assert 2 <= len(results["params"]) <= 8
     for params, score in zip(results["params"], results["mean_test_score"], strict=True):
@@ -105,10 +107,10 @@ def test_terms_search_over_alpha_and_weights():
 def test_weights_that_were_given_stay():
     X, y = panel(20)
     options = {"common": True, "task_column": "g", "alphas": 2, "cv": FOLDS}
-    search = MultiTaskRegressorCV("independent", weights={"common": 5.0}, **options).fit(X, y)
+    search = MultiTaskRegressorCV("independent", weights={"common": 5.0}, **options, kernels=None).fit(X, y)
     assert search.best_weights_["common"] == 5
     assert {params["common"].weight for params in search.cv_results_["params"]} == {5.0}
-    fixed = MultiTaskRegressorCV("independent", weights=[2.0, 1.0, 3.0], **options).fit(X, y)
+    fixed = MultiTaskRegressorCV("independent", weights=[2.0, 1.0, 3.0], **options, kernels=None).fit(X, y)
     assert fixed.best_weights_ == {"common": 2.0, "own": 1.0, "intercept": 3.0}
     assert len(set(fixed.cv_results_["param_alpha"])) == len(fixed.cv_results_["param_alpha"])
     terms = [Term("linear", columns=["a", "b"], weight=4.0), Term("constant", by="g")]
@@ -119,7 +121,9 @@ def test_weights_that_were_given_stay():
 
 def test_alphas_that_were_given_are_all_that_is_tried():
     X, y = panel(20)
-    search = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=[1.0, 0.1], cv=FOLDS).fit(X, y)
+    search = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=[1.0, 0.1], cv=FOLDS, kernels=None).fit(
+        X, y
+    )
     assert set(np.round(search.cv_results_["param_alpha"], 9)) == {0.1, 1.0}
     assert list(search.path_["alphas"]) == pytest.approx([1.0, 0.1])
     assert len(search.cv_results_["params"]) <= 16
@@ -131,8 +135,10 @@ def test_alphas_that_were_given_are_all_that_is_tried():
 def test_a_common_part_is_compared_by_default_and_chosen_where_it_helps():
     X, y = panel()
     test = np.arange(len(X)) % 5 == 0
-    search = MultiTaskRegressorCV(task_column="g", alphas=6).fit(X[~test], y[~test])
-    without = MultiTaskRegressorCV(task_column="g", alphas=6, common=None, scoring="steady").fit(X[~test], y[~test])
+    search = MultiTaskRegressorCV(task_column="g", alphas=6, kernels=None).fit(X[~test], y[~test])
+    without = MultiTaskRegressorCV(task_column="g", alphas=6, common=None, scoring="steady", kernels=None).fit(
+        X[~test], y[~test]
+    )
     assert "beside a common part" in search.selection_
     assert np.mean((search.predict(X[test]) - y[test]) ** 2) < 0.8 * np.mean((without.predict(X[test]) - y[test]) ** 2)
     kinds = {params.get("common") is None for params in search.cv_results_["params"]}
@@ -147,7 +153,7 @@ def test_no_common_part_where_nothing_is_common():
     g = np.repeat(np.arange(4), 40)
     X = np.column_stack([rng.normal(size=(160, 3)), g])
     y = np.einsum("ij,ij->i", X[:, :3], rng.normal(size=(4, 3))[g]) * 3 + 0.1 * rng.normal(size=160)
-    search = MultiTaskRegressorCV(task_column=-1, alphas=8).fit(X, y)
+    search = MultiTaskRegressorCV(task_column=-1, alphas=8, kernels=None).fit(X, y)
     assert search.best_score_ > 0.99
     assert np.mean((search.predict(X) - y) ** 2) < 0.02
     if "without a common part" in search.selection_:
@@ -158,7 +164,7 @@ def test_no_common_part_where_nothing_is_common():
 
 def test_without_a_common_part_everything_is_as_before():
     X, y = panel(10)
-    search = MultiTaskRegressorCV(common=None, task_column="g", alphas=3, cv=FOLDS, scoring="steady").fit(X, y)
+    search = MultiTaskRegressorCV(common=None, task_column="g", alphas=3, cv=FOLDS, scoring="steady", kernels=None).fit(X, y)
     assert search.best_params_ == {"structure": search.best_structure_, "alpha": search.alpha_}
     assert not hasattr(search, "best_weights_")
     assert "without a common part" in search.selection_
@@ -167,7 +173,7 @@ def test_without_a_common_part_everything_is_as_before():
 def test_wide_tables_score_every_task_alike():
     X, Y = wide()
     Y = Y * [1, 1, 1, 1000]  # another unit
-    search = MultiTaskRegressorCV(common=True, alphas=3, cv=4).fit(X, Y)
+    search = MultiTaskRegressorCV(common=True, alphas=3, cv=4, kernels=None).fit(X, Y)
     assert search.predict(X).shape == Y.shape
     assert search.predict(X[0:1]).shape == (1, 4)
     assert search.coef_.shape == (4, 3)
@@ -180,8 +186,8 @@ def test_tasks_of_one_class_are_fitted_with_a_common_part():
     labels = np.where(y > np.median(y), "yes", "no").astype(object)
     labels[X["g"] == "g000"] = "no"
     with pytest.raises(ValueError, match=r"g000. has one class only"):
-        MultiTaskClassifierCV(task_column="g", common=None, alphas=2).fit(X, labels)
-    search = MultiTaskClassifierCV(task_column="g", alphas=2, cv=3).fit(X, labels)
+        MultiTaskClassifierCV(task_column="g", common=None, alphas=2, kernels=None).fit(X, labels)
+    search = MultiTaskClassifierCV(task_column="g", alphas=2, cv=3, kernels=None).fit(X, labels)
     assert "common part" in search.selection_
     assert np.mean(search.predict(X) == labels) > 0.8
     assert not hasattr(search, "transfer_")
@@ -193,7 +199,9 @@ def test_tasks_of_one_class_are_fitted_with_a_common_part():
 
 def test_a_scorer_of_scikit_learn_decides_if_it_was_given():
     X, y = panel(20)
-    search = MultiTaskRegressorCV(task_column="g", alphas=2, cv=FOLDS, scoring="neg_mean_absolute_error").fit(X, y)
+    search = MultiTaskRegressorCV(task_column="g", alphas=2, cv=FOLDS, scoring="neg_mean_absolute_error", kernels=None).fit(
+        X, y
+    )
     assert search.best_score_ < 0
     terms = [Term("linear", columns=["a", "b"]), Term("constant", by="g")]
     named = MultiTaskRegressorCV(terms=terms, alphas=1, cv=FOLDS, scoring="r2").fit(X, y)
@@ -202,7 +210,7 @@ def test_a_scorer_of_scikit_learn_decides_if_it_was_given():
 
 def test_comparison_with_single_task_models_works_for_a_common_part():
     X, y = panel(12, 6)
-    model = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=1, cv=3)
+    model = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=1, cv=3, kernels=None)
     found = compare_to_single_task(model, X, y)
     assert set(found) == {"task", "alone", "together", "gain", "standard_error"}
     assert len(found["task"]) == 12
@@ -228,14 +236,14 @@ def test_comparison_with_single_task_models_works_for_a_common_part():
 def test_wrong_settings_are_refused(given, message):
     X, y = panel(6)
     with pytest.raises(ValueError, match=message):
-        MultiTaskRegressorCV(**{"task_column": "g", "alphas": 2, **given}).fit(X, y)
+        MultiTaskRegressorCV(**{"task_column": "g", "alphas": 2, **given}, kernels=None).fit(X, y)
 
 
 def test_settings_that_no_sum_knows_leave_the_common_part_out():
     X, Y = wide()
-    search = MultiTaskRegressorCV(standardize_targets=True, alphas=2, cv=2).fit(X, Y)
+    search = MultiTaskRegressorCV(standardize_targets=True, alphas=2, cv=2, kernels=None).fit(X, Y)
     assert "no common part was tried: common= does not standardize targets" in search.selection_
-    assert "no common part was tried" in MultiTaskRegressorCV(alphas=2, cv="loo").fit(X, Y).selection_
+    assert "no common part was tried" in MultiTaskRegressorCV(alphas=2, cv="loo", kernels=None).fit(X, Y).selection_
 
 
 def test_an_interrupted_search_chooses_by_what_was_tried(monkeypatch):
@@ -253,11 +261,11 @@ def test_an_interrupted_search_chooses_by_what_was_tried(monkeypatch):
 
     monkeypatch.setattr(sum_search, "solve", stopping)
     with pytest.warns(UserWarning, match="settings that were tried on all folds"):
-        search = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=4, cv=FOLDS).fit(X, y)
+        search = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=4, cv=FOLDS, kernels=None).fit(X, y)
     assert len(search.cv_results_["params"]) == 3
     calls.clear()
     calls.extend([1] * 10)
-    untouched = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=4, cv=FOLDS)
+    untouched = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=4, cv=FOLDS, kernels=None)
     with pytest.raises(KeyboardInterrupt):
         untouched.fit(X, y)
     assert not hasattr(untouched, "coef_")
@@ -265,7 +273,7 @@ def test_an_interrupted_search_chooses_by_what_was_tried(monkeypatch):
 
 def test_verbose_shows_every_setting(capsys):
     X, y = panel(8)
-    MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=1, cv=FOLDS, verbose=1).fit(X, y)
+    MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=1, cv=FOLDS, verbose=1, kernels=None).fit(X, y)
     assert "setting 1: alpha" in capsys.readouterr().out
 
 

@@ -45,19 +45,19 @@ def test_categories_and_dates_beside_the_task_column():
 def test_a_column_of_numbers_for_the_task():
     X, Y = wide()
     with pytest.raises(ValueError, match=r"40 of 40 are the only one of their task .* right column"):
-        MultiTaskRegressorCV(task_column=0, cv=2, alphas=3).fit(X, Y[:, 0])
+        MultiTaskRegressorCV(task_column=0, cv=2, alphas=3, kernels=None).fit(X, Y[:, 0])
 
 
 def test_structures_where_one_was_expected():
     with pytest.raises(ValueError, match=r"MultiTaskRegressorCV\(structures="):
-        MultiTaskRegressorCV(["trace", "frobenius"]).fit(*wide())
+        MultiTaskRegressorCV(["trace", "frobenius"], kernels=None).fit(*wide())
 
 
 def test_scores_of_scikit_learn_and_missing_targets():
     X, Y = wide()
     Y[::3, 0] = np.nan
     with pytest.raises(ValueError, match=r"scoring='neg_mean_squared_error' cannot read missing targets .*\"steady\""):
-        MultiTaskRegressorCV(scoring="neg_mean_squared_error", alphas=3).fit(X, Y)
+        MultiTaskRegressorCV(scoring="neg_mean_squared_error", alphas=3, kernels=None).fit(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_wrong_argument_names_the_class_that_was_used():
     ):
         MultiTaskRegressor().fit(INPUTS, TARGETS, task=np.arange(60))
     with pytest.raises(TypeError, match=r"MultiTaskRegressorCV\.fit\(\) missing a required argument: 'y'"):
-        MultiTaskRegressorCV().fit(INPUTS)
+        MultiTaskRegressorCV(kernels=None).fit(INPUTS)
 
 
 def test_one_table_for_each_task_and_lazy_frames_are_refused_with_a_remedy():

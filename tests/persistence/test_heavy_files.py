@@ -309,7 +309,7 @@ def test_one_matrix_in_many_candidates_of_a_search(tmp_path):
     """A valid file names one array in each candidate: a structure with its own strength at every alpha."""
     graph = np.ones((3, 3)) - np.eye(3)
     candidates = [structures.TaskGraph(graph, gamma=g) for g in np.geomspace(0.1, 10, 30).tolist()]
-    model = MultiTaskRegressorCV(structures=candidates, alphas=[0.1, 1.0], cv=2).fit(X, Y)
+    model = MultiTaskRegressorCV(structures=candidates, alphas=[0.1, 1.0], cv=2, kernels=None).fit(X, Y)
     big = np.zeros((2000, 2000))
     model.save(tmp_path / "m")
     tree, small, _ = read(tmp_path / "m")

@@ -199,15 +199,19 @@ MODELS = {
     "simplex": (MultiTaskClassifier(coding="simplex", loss="squared"), X, np.argmax(Y, axis=1)),
     "own classes": (MultiTaskClassifier(loss="hinge"), X, pd.DataFrame({"a": LABELS[:, 0], "b": LABELS[:, 1] == "yes"})),
     "solver": (MultiTaskRegressor(solver=solvers.Alternating(delta=1e-3, A0=np.eye(zoo.T))), X, Y),
-    "search": (MultiTaskRegressorCV(structures=["trace", structures.Clusters(2)], alphas=3, cv=2), X, GONE),
-    "search with folds": (MultiTaskRegressorCV("shared_mean", alphas=[0.1, 1.0], cv=KFold(3), fallback="single"), X, Y),
+    "search": (MultiTaskRegressorCV(structures=["trace", structures.Clusters(2)], alphas=3, cv=2, kernels=None), X, GONE),
+    "search with folds": (
+        MultiTaskRegressorCV("shared_mean", alphas=[0.1, 1.0], cv=KFold(3), fallback="single", kernels=None),
+        X,
+        Y,
+    ),
     "rbf search, fallback": (
         MultiTaskRegressorCV(structures.SharedMean(100.0), kernel="rbf", alphas=3, cv=3, fallback="single"),
         X,
         np.column_stack([Y[:, 0], Y[:, 0], -Y[:, 0]]),
     ),
-    "leave one out": (MultiTaskRegressorCV("shared_mean", alphas=3, cv="loo"), X, Y),
-    "classifier search": (MultiTaskClassifierCV(alphas=[1.0, 0.1], cv=2), X, LABELS[:, :2]),
+    "leave one out": (MultiTaskRegressorCV("shared_mean", alphas=3, cv="loo", kernels=None), X, Y),
+    "classifier search": (MultiTaskClassifierCV(alphas=[1.0, 0.1], cv=2, kernels=None), X, LABELS[:, :2]),
     "graph by name": (
         MultiTaskRegressor(structures.TaskGraph([("a", "b"), ("b", "c", 0.5)])),
         X,
@@ -340,7 +344,7 @@ def test_a_scaler_from_a_file_is_checked(tmp_path):
 
 
 def test_loading_takes_milliseconds(tmp_path):
-    model = MultiTaskRegressorCV(alphas=10, cv=3).fit(X, Y)
+    model = MultiTaskRegressorCV(alphas=10, cv=3, kernels=None).fit(X, Y)
     model.save(tmp_path / "m")
     taskloom.load(tmp_path / "m")
     seconds = []
@@ -368,7 +372,7 @@ def quiet(X, Z):
     [
         (MultiTaskRegressor(kernel=quiet), "kernel of this MultiTaskRegressor is the function quiet"),
         (MultiTaskRegressor(random_state=np.random.RandomState(0)), "random_state of this .* type RandomState"),
-        (MultiTaskRegressorCV(alphas=2, cv=2, scoring=metrics.scorer(metrics.macro_r2)), "scoring of this"),
+        (MultiTaskRegressorCV(alphas=2, cv=2, scoring=metrics.scorer(metrics.macro_r2), kernels=None), "scoring of this"),
     ],
 )
 def test_code_is_not_saved(model, words, tmp_path):
@@ -443,7 +447,7 @@ def test_a_pickle_holds_data_and_not_what_was_computed_from_them():
 
 def test_a_scorer_that_cannot_be_saved_says_what_to_do(tmp_path):
     scorer = metrics.scorer(metrics.macro_auc, response="decision_function")
-    model = MultiTaskClassifierCV(alphas=2, cv=2, scoring=scorer).fit(FRAME, (FRAME.p > 0).astype(int))
+    model = MultiTaskClassifierCV(alphas=2, cv=2, scoring=scorer, kernels=None).fit(FRAME, (FRAME.p > 0).astype(int))
     with pytest.raises(taskloom.ModelFileError, match=r"set_params\(scoring=None\)"):
         model.save(tmp_path / "model")
     model.set_params(scoring=None).save(tmp_path / "model")
@@ -471,7 +475,7 @@ def test_added_levels_and_searches_come_back(tmp_path, kind):
     }[kind]
     rows = X[:4].assign(g="new")
     added = MultiTaskRegressor(**options).fit(X, y).add_task(rows, y[:4] + 2, "new")
-    searched = MultiTaskRegressorCV(**options, alphas=1, cv=3).fit(X, y)
+    searched = MultiTaskRegressorCV(**options, alphas=1, cv=3, kernels=None).fit(X, y)
     for model in (added, searched):
         model.save(tmp_path / "m.taskloom")
         again = taskloom.load(tmp_path / "m.taskloom")

@@ -226,7 +226,7 @@ def test_outlier_tasks_are_recovered(seed):
     y[rng.random(y.size) < 0.3] = np.nan
     names = np.array([f"shop {t}" for t in range(tasks)])
     table = pd.DataFrame(X, columns=[f"x{j}" for j in range(d)]).assign(shop=names[task])
-    model = MultiTaskRegressorCV("robust", task_column="shop", alphas=5, cv=3).fit(table, y)
+    model = MultiTaskRegressorCV("robust", task_column="shop", alphas=5, cv=3, kernels=None).fit(table, y)
     assert sorted(model.outlier_tasks_) == sorted(names[planted])
     assert model.shared_coef_.shape == model.own_coef_.shape == model.coef_.shape
     np.testing.assert_allclose(model.shared_coef_ + model.own_coef_, model.coef_, atol=1e-10)
@@ -240,7 +240,7 @@ def test_ordinary_tasks_are_not_called_outliers():
     X = rng.normal(size=(400, d))
     Y = X @ rng.normal(size=(d, 2)) @ rng.normal(size=(2, tasks)) + rng.normal(size=(400, tasks))
     Y[rng.random(Y.shape) < 0.3] = np.nan
-    model = MultiTaskRegressorCV("robust", alphas=8).fit(X, Y)
+    model = MultiTaskRegressorCV("robust", alphas=8, kernels=None).fit(X, Y)
     assert len(model.outlier_tasks_) <= 1
 
 
@@ -276,7 +276,7 @@ def test_strengths_paths_and_searches_know_sums():
         ):
             cold = solve(problem.at(alpha), tol=1e-7)
             assert warm.certificate.primal == pytest.approx(cold.certificate.primal, abs=3e-7 * problem.scale)
-    model = MultiTaskRegressorCV(structures=["robust", "dirty", "trace"], alphas=5).fit(X, Y)
+    model = MultiTaskRegressorCV(structures=["robust", "dirty", "trace"], alphas=5, kernels=None).fit(X, Y)
     assert model.certificate_.optimal
     listed = MultiTaskRegressorCV(["trace", "shared_mean"], kernel=["linear", "rbf"], alphas=4).fit(X, Y)
     assert len(listed.structure_) == len(listed.dual_coef_) == 2

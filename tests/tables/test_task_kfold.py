@@ -135,7 +135,7 @@ def test_the_folds_of_a_search_and_its_file(tmp_path):
     frame, y = shops()
     cv = TaskKFold(3, task_column="shop", leave="tasks", shuffle=True, random_state=1)
     search = MultiTaskRegressorCV(
-        cv=cv, structures=["independent"], alphas=[0.1, 1.0], task_column="shop", unseen="mean", common=None
+        cv=cv, structures=["independent"], alphas=[0.1, 1.0], task_column="shop", unseen="mean", common=None, kernels=None
     )
     search.fit(frame, y).save(tmp_path / "m")
     twin = taskloom.load(tmp_path / "m")

@@ -49,7 +49,7 @@ feature_names_in_
         fallback: Literal["single"] | None = None,
         n_jobs: int | None = None,
         kernel: KernelParameter | None = None,
-        kernels: Sequence[Any] | None = None,
+        kernels: Sequence[Any] | Literal["auto"] | None = "auto",
         loss: LossLike = "logistic",
         ridge: float = 0.0,
         task_weight: TaskWeight = "equal",

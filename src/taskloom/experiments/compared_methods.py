@@ -47,7 +47,9 @@ class TaskErrors:
 def _single_task(X: Array, y: Array, search: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Every task at the ``alpha`` with the least squared error in its own folds: ``A = diag(alpha / alpha_t)``."""
     began, errors = time.perf_counter(), TaskErrors("task_column" in options)
-    found = MultiTaskRegressorCV(methods.STL().structure, common=None, **search | {"scoring": errors}, **options).fit(X, y)
+    found = MultiTaskRegressorCV(
+        methods.STL().structure, common=None, **search | {"scoring": errors}, **options, kernels=None
+    ).fit(X, y)
     alphas = found.cv_results_["param_alpha"].astype(float)
     folds = np.reshape(errors.seen, (found.n_splits_, -1, errors.seen[0].size))  # later scores belong to the search itself
     place = np.argmin(folds[:, : alphas.size].sum(axis=0), axis=0)
@@ -92,7 +94,7 @@ def choose(
     for ridge in sorted({ridge for *_, ridge in candidates}):
         group = [(name, structure) for name, structure, its_own in candidates if its_own == ridge]  # these share their folds
         found = MultiTaskRegressorCV(
-            structures=[structure for _, structure in group], common=None, ridge=ridge, **search, **options
+            structures=[structure for _, structure in group], common=None, ridge=ridge, **search, **options, kernels=None
         )
         results = found.fit(X, y).cv_results_
         for k, (name, structure) in enumerate(group):

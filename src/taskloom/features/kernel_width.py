@@ -20,7 +20,7 @@ def resolved_gamma(gamma: float | str | None, X: Any) -> float | None:
     """
     if not isinstance(gamma, str):
         return gamma
-    squared = X.shape[1] * _variance(X) if gamma == "scale" else 2 * _median_squared_distance(X)
+    squared = X.shape[1] * _variance(X) if gamma == "scale" else 2 * median_squared_distance(X)
     return 1 / squared if squared > 0 else 1 / X.shape[1]
 
 
@@ -31,7 +31,7 @@ def _variance(X: Any) -> float:
     return float(np.var(X, dtype=np.float64))
 
 
-def _median_squared_distance(X: Any) -> float:
+def median_squared_distance(X: Any) -> float:
     """The median over pairs of rows that differ."""
     some = _spread_rows(X)
     distances = pdist(np.asarray(some.toarray() if issparse(some) else some, dtype=np.float64), "sqeuclidean")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from ..._component import warn
 from ...design import Observations
 from ...features.kernels import LinearFeatures
+from ...losses import RowLoss, as_loss
 from ...metrics import mean_score
 from ...problem import Problem
 from ...problem.solution import Solution
@@ -204,6 +205,9 @@ def cross_validate(
         _leave_one_out(cv_data, data, candidates)
         return n_rows, n_rows
     cv_data.variance = variance_by_task(seen, tasks, data.scale.std)
+    if cv_data.explained is None and not isinstance(model.loss, dict) and not isinstance(as_loss(model.loss), RowLoss):
+        real = replace(seen, y=seen.y * data.scale.std[seen.task] + data.scale.mean[seen.task])
+        cv_data.explained = ExplainedLoss.of(as_loss(model.loss), real, np.ones(seen.y.size), data.targets.wide)
     labelled = model._labelled(data.targets)
     folds = cv_data.folds = make_folds(cv_data, seen, n_rows, labelled) if cv_data.folds is None else cv_data.folds
     if model.unseen != "mean" or model.task_column is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
@@ -15,13 +15,17 @@ class KernelCandidate:
 
     kernel: Any
     gamma: Any = None
+    options: dict[str, Any] = field(default_factory=dict)  # more parameters of the plain estimator
+    text: str = ""
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Of the plain estimator."""
-        return {"kernel": self.kernel, "gamma": self.gamma}
+        return {"kernel": self.kernel, "gamma": self.gamma} | self.options
 
     def __str__(self) -> str:
+        if self.text:
+            return self.text
         width = (
             "" if self.gamma is None else f" with gamma = {self.gamma if isinstance(self.gamma, str) else f'{self.gamma:.3g}'}"
         )

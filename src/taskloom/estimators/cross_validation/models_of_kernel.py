@@ -6,14 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .folds_fit import cross_validate
 from .kernel_candidates import KernelCandidate
 from .plain_models import PlainModels
 from .results import Candidate
 from .splitters import Split
 from .sum_models import SumModels
-
-EXTENSIONS = 3  # of a grid, each by half its length
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,23 +53,7 @@ class ModelsOfKernel:
             if plain is not None:
                 plain.cv_data.folds, plain.cv_data.explained = folds, sums.cv_data.explained
         if plain is not None:
-            done = cross_validate(plain.cv_data, plain.data, plain.all_candidates, report)
-            if done[0] == done[1]:
-                self._extend(plain)
+            done = plain.cross_validate(report)
         if sums is not None and done[0] == done[1]:
             sums.search(after_setting)
         return done
-
-    def _extend(self, plain: PlainModels) -> None:
-        """Go on with the grids of alpha at whose end the best one is."""
-        for _ in range(EXTENSIONS):
-            pairs = [(each, each.beyond()) for each in plain.all_candidates]
-            pairs = [(each, more) for each, more in pairs if more is not None]
-            if not pairs:
-                return
-            done = cross_validate(plain.cv_data, plain.data, [more for _, more in pairs if more is not None])
-            if done[0] < done[1]:
-                return
-            for candidate, more in pairs:
-                assert more is not None
-                candidate.absorb(more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -17,10 +18,11 @@ from ..decision import cross_kernel
 from ..fitted import FittedState, Prepared
 from ..state_of_fit import fitted_state
 from ..target_encoding import objects
-from .folds_fit import N_SINGLE_TASK_ALPHAS, CVData, single_task_candidate
+from .folds_fit import N_SINGLE_TASK_ALPHAS, CVData, cross_validate, single_task_candidate
 from .results import Candidate, SearchResult, transfer_table
 
 Array = np.ndarray
+EXTENSIONS = 3  # of a grid, each by half its length
 
 
 @dataclass(eq=False)
@@ -60,6 +62,21 @@ class PlainModels:
     def all_candidates(self) -> list[Candidate]:
         """With the single-task models, which may be among the candidates."""
         return list(dict.fromkeys([*self.candidates, self.single_task]))
+
+    def cross_validate(self, report: Callable[[int, int, float], None] | None = None) -> tuple[int, int]:
+        """Score all candidates, and go on with the grids of alpha at whose end the best one is.
+
+        Returns the number of complete folds, and of all folds.
+        """
+        done = cross_validate(self.cv_data, self.data, self.all_candidates, report)
+        for _ in range(EXTENSIONS if done[0] == done[1] else 0):
+            pairs = [(each, more) for each in self.all_candidates if (more := each.beyond()) is not None]
+            further = cross_validate(self.cv_data, self.data, [more for _, more in pairs]) if pairs else (0, 1)
+            if further[0] < further[1]:
+                break
+            for candidate, more in pairs:
+                candidate.absorb(more)
+        return done
 
     def only_to_compare(self) -> PlainModels:
         """The single-task models alone."""

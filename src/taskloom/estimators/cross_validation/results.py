@@ -134,6 +134,7 @@ class SearchResult:
     best_structure_: Any
     best_kernel_: Any = None
     best_gamma_: Any = None  # where kernels were compared
+    kernel_options: dict[str, Any] | None = None  # further parameters that came with the kernel
     best_score_: float | None = None
     n_splits_: int | None = None
     cv_results_: dict[str, Any] | None = None

@@ -28,6 +28,7 @@ from ..callbacks import Watch, with_callbacks
 from ..fitted import show_fields
 from ..validation import as_structures, names_its_class
 from .kernel_candidates import KernelCandidate, kernel_candidates
+from .kernel_portfolio import kernel_portfolio
 from .models_of_kernel import ModelsOfKernel
 from .plain_models import PlainModels, noted
 from .results import LEAST_TO_EXTEND, Candidate, SearchResult, path_table, results_table
@@ -85,8 +86,7 @@ class CrossValidated(MultiTaskEstimator):
             )
         X, y = indexable(as_table(X), as_table(y))
         settings = (X, y, sample_weight, self.scoring, self.cv, groups, self.n_jobs, self.random_state)
-        kernels = self._kernels()
-        every = [self._models(kernel, settings) for kernel in kernels]
+        every = [self._models(kernel, settings) for kernel in self._kernels(settings)]
         watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
         done, complete = self._cross_validate(every, watch and watch.part("cross-validation", None))
         most = max(len(candidate.folds) for each in every for candidate in each.candidates)
@@ -108,6 +108,7 @@ class CrossValidated(MultiTaskEstimator):
             best_structure_=chosen.structure,
             best_kernel_=None if self.terms is not None else models.kernel.kernel,
             best_gamma_=None if self.kernels is None else models.kernel.gamma,
+            kernel_options=models.kernel.options or None,
             best_score_=float(chosen.mean[chosen.best]),
             n_splits_=done[0],
             cv_results_=results_table(candidates),
@@ -136,8 +137,8 @@ class CrossValidated(MultiTaskEstimator):
         if state.fitted_terms is not None:
             return {"alpha": search.alpha_, "terms": [fitted.term for fitted in state.fitted_terms]}
         chosen = {"structure": search.best_structure_, "alpha": search.alpha_}
-        if self.kernels is not None:
-            chosen |= {"kernel": search.best_kernel_, "gamma": search.best_gamma_}
+        if self.kernels is not None and search.best_kernel_ is not None:
+            chosen |= {"kernel": search.best_kernel_, "gamma": search.best_gamma_} | (search.kernel_options or {})
         return chosen | ({} if state.common_part is None else state.common_part.parameters)
 
     def _plain_models(self, structures: list, settings: tuple, sums: SumModels | None) -> PlainModels | None:
@@ -156,10 +157,12 @@ class CrossValidated(MultiTaskEstimator):
 
     def _models(self, kernel: KernelCandidate, settings: tuple) -> ModelsOfKernel:
         """The candidates with one kernel."""
-        twin = copy.copy(self)
-        twin.kernels, twin.kernel, twin.gamma = None, kernel.kernel, kernel.gamma
+        twin = self._with_kernel(kernel)
         structures = twin._candidates()
-        sums, why_none = sum_models(twin, structures, settings)
+        if kernel.text and isinstance(self.common, str) and self.common == "auto":
+            sums, why_none = None, ""  # of the portfolio: a common part is compared under the linear kernel
+        else:
+            sums, why_none = sum_models(twin, structures, settings)
         models = ModelsOfKernel(kernel, twin._plain_models(structures, settings, sums), sums, why_none)
         if self.kernels is not None:
             for candidate in models.candidates:
@@ -202,8 +205,18 @@ class CrossValidated(MultiTaskEstimator):
         kernel = "linear" if self.kernel is None else self.kernel
         return [as_structures(structure, kernel) for structure in given]
 
-    def _kernels(self) -> list[KernelCandidate]:
-        if self.kernels is None:
+    def _with_kernel(self, kernel: KernelCandidate) -> Self:
+        """A copy with one kernel."""
+        twin = copy.copy(self)
+        for name, value in ({"kernels": None} | kernel.parameters).items():
+            setattr(twin, name, value)
+        return twin
+
+    def _kernels(self, settings: tuple) -> list[KernelCandidate]:
+        auto = isinstance(self.kernels, str) and self.kernels == "auto"
+        if auto and self.kernel is None and self.terms is None and self.common in (None, False, "auto"):
+            return kernel_portfolio(self, self._candidates(), settings)
+        if self.kernels is None or auto:
             return [KernelCandidate("linear" if self.kernel is None else self.kernel, self.gamma)]
         if self.kernel is not None:
             raise ValueError("give kernel= (one) or kernels= (several candidates), not both")
