@@ -18,4 +18,6 @@ def grow_if_asked() -> None:
     taskloom.features.kernels.LARGE = taskloom.features.kernels.GROWING = 2
     subspaces.GROWING = 2
     taskloom.features.kernels.PER_TASK = subspaces.PER_TASK = 0
-    subspaces.TUNING = replace(subspaces.TUNING, min_krylov_features=2, max_basis_share=0.95, krylov_depth=1)
+    subspaces.TUNING = replace(
+        subspaces.TUNING, min_krylov_features=2, min_krylov_observations=2, max_basis_share=0.95, krylov_depth=1
+    )

@@ -170,14 +170,14 @@ def total(a: Any) -> float:
 def times(M: Any, x: Any) -> Any:
     """``M x`` for each matrix of a stack (``B x m x d``) and each vector (``B x d``); a single matrix serves all vectors."""
     if M.shape[0] == 1:
-        return x @ M[0].T
+        return x @ M[0, :, :].T
     return (M @ x[:, :, None])[:, :, 0]
 
 
 def times_transposed(M: Any, x: Any) -> Any:
     """``M'x`` for each matrix of a stack (``B x m x d``) and each vector (``B x m``); a single matrix serves all vectors."""
     if M.shape[0] == 1:
-        return x @ M[0]
+        return x @ M[0, :, :]
     return (x[:, None, :] @ M)[:, 0, :]
 
 

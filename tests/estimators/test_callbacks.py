@@ -23,7 +23,7 @@ QUICK = [
     MultiTaskClassifier(),
     MultiTaskClassifierCV(alphas=[0.1, 0.01], cv=3, kernels=None),
 ]
-EACH = pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__ + "-" + model.kernel)
+EACH = pytest.mark.parametrize("model", QUICK, ids=lambda model: type(model).__name__ + "-" + str(model.kernel))
 
 
 def targets(model):

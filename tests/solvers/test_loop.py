@@ -333,7 +333,8 @@ def test_a_time_limit_ends_conjugate_gradients(fit, monkeypatch):
 )
 def test_a_time_limit_ends_long_steps_and_preparations(fit, owner, name, monkeypatch):
     calls = []
-    monkeypatch.setattr(subspaces, "TUNING", replace(subspaces.TUNING, min_krylov_features=20))
+    few = replace(subspaces.TUNING, min_krylov_features=20, min_krylov_observations=20)
+    monkeypatch.setattr(subspaces, "TUNING", few)
     monkeypatch.setattr(subspaces, "GROWING", 20)
     monkeypatch.setattr(zoo, "data", many_features(zoo.data))
     slowly(monkeypatch, owner, name, calls)

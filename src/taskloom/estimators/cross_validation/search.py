@@ -98,10 +98,10 @@ class CrossValidated(MultiTaskEstimator):
         refit = watch and watch.part("refit", self.max_iter)
         owner: Any = sums if isinstance(chosen, SumCandidate) else plain
         state = owner.refitted(chosen, refit)
-        notes = [_interrupted(done, complete, every), self._at_an_edge(chosen)]
-        for note in filter(None, notes):
-            state = noted(state, note)
-            warn(note, ConvergenceWarning)
+        for note, kind in ((_interrupted(done, complete, every), ConvergenceWarning), (self._at_an_edge(chosen), UserWarning)):
+            if note:
+                state = noted(state, note)
+                warn(note, kind)
         why_none = every[0].why_no_sum
         search = SearchResult(
             alpha_=float(chosen.alphas[chosen.best]),
@@ -226,14 +226,13 @@ class CrossValidated(MultiTaskEstimator):
 
     def _at_an_edge(self, chosen: Candidate) -> str:
         """A sentence where the best alpha is the first or the last of those that were given."""
-        if (
-            isinstance(self.alphas, Integral)
-            or len(chosen.alphas) < LEAST_TO_EXTEND
-            or chosen.best not in (0, len(chosen.alphas) - 1)
-        ):
+        if isinstance(self.alphas, Integral) or len(given := self._given_alphas()) < LEAST_TO_EXTEND:
             return ""
-        side = "largest" if chosen.best == 0 else "smallest"
-        return f"alpha = {chosen.alphas[chosen.best]:.3g} scores best, the {side} that was given: the best may lie beyond."
+        best = chosen.alphas[chosen.best]
+        if given[-1] < best < given[0]:
+            return ""
+        side = "largest" if best >= given[0] else "smallest"
+        return f"alpha = {best:.3g} scores best, the {side} that was given: the best may lie beyond."
 
     def _alphas(self, problem: Problem) -> Array:
         """The values of alpha of a candidate, largest first: given, or a grid computed from the data."""

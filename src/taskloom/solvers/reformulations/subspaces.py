@@ -41,6 +41,7 @@ class SubspaceTuning:
     krylov_depth: int = 4  # block Krylov steps for each certificate
     min_growth: float = 0.2  # of the basis: a certificate and a decomposition cost more than some directions
     min_sparse_basis: int = 64  # directions of the first basis for sparse inputs and the squared loss, where these are cheap
+    max_sparse_entries: int = 2_000_000  # in the features along it
     omitted_value_share: float = 0.01  # estimated decrease from the omitted directions, as a share of the tolerance
     first_omitted_share: float = 1e-4  # of the squared correlations at zero, which the first basis may omit
     structure_ridge_share: float = 0.01  # multiple of the mean eigenvalue added to the structure: its null space counts, too
@@ -261,7 +262,9 @@ def _enlarged(problem: Problem, V: tuple[Array, ...], P: Array, block: Array, le
     obs, phi, size, largest = problem.observations, problem.features, len(P), min(problem.n_features, problem.n_rows)
     weight = np.bincount(obs.row, obs.weight, minlength=problem.n_rows) / obs.weight.sum()
     new, products = _directions(V, block.T, least, TUNING.min_growth / TUNING.krylov_depth * size), [P]
-    first = TUNING.min_sparse_basis if not V and issparse(phi) and problem.loss.quadratic else 0
+    first = 0
+    if not V and issparse(phi) and problem.loss.quadratic:
+        first = min(TUNING.min_sparse_basis, TUNING.max_sparse_entries // problem.n_rows)
     for k in range(max(TUNING.krylov_depth, -(-first // max(len(new), 1)))):
         check_time()
         if k > 0:

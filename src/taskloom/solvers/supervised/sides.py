@@ -257,8 +257,9 @@ class TaskSide(Side):
         return dense_squares and self._is_large(L) and not grams_pay(self.problem)
 
     def _has_fewer_weights(self, L: Array) -> bool:
-        """A system of the weights takes ``N p^2 + p^3 / 3`` multiplications, one of the observations ``N^3 / 3`` at most."""
-        return self.problem.n_features * L.shape[1] <= self.problem.observations.y.size / 2
+        """Systems of the weights keep more digits at weak penalties than those of the observations, which are cheaper."""
+        N = self.problem.observations.y.size
+        return self.problem.n_features * L.shape[1] <= (N / 2 if self._force_dense else N)
 
     def _coupled(self, L: Array) -> Coupled:
         self._tally = self._tally or Tally(self._worth(L.shape[1]))
