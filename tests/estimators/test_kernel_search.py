@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.gaussian_process.kernels import Matern
 
 import taskloom
 from taskloom import MultiTaskClassifierCV, MultiTaskRegressor, MultiTaskRegressorCV
+from taskloom.estimators.cross_validation import kernel_portfolio
 
 KERNELS = ["linear", ("rbf", ["median", 1.0])]
 
@@ -67,7 +69,7 @@ def test_labels(curved):
 
 
 def test_one_kernel_is_reported_too(curved):
-    assert MultiTaskRegressorCV(alphas=3).fit(*curved).best_kernel_ == "linear"
+    assert MultiTaskRegressorCV(alphas=3, kernels=None).fit(*curved).best_kernel_ == "linear"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_a_grid_goes_on_where_the_best_is_at_its_end(curved):
 def test_known_structures_go_on_to_stronger_penalties():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(60, 5)), rng.normal(size=(60, 3))  # nothing to learn
-    model = MultiTaskRegressorCV("independent", alphas=6, common=None).fit(X, Y)
+    model = MultiTaskRegressorCV("independent", alphas=6, common=None, kernels=None).fit(X, Y)
     alphas = model.cv_results_["param_alpha"]
     assert np.all(np.diff(alphas) < 0)
     assert len(alphas) > 6
@@ -116,3 +118,63 @@ def test_values_that_were_given_stay_and_a_warning_says_where_the_best_is(curved
         model = MultiTaskRegressorCV(kernel="rbf", gamma=1.0, alphas=given, common=None).fit(*curved)
     assert sorted(model.cv_results_["param_alpha"]) == given
     assert "the best may lie beyond" in model.certificate_.message
+
+
+# --- the portfolio ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_call_finds_a_curved_function(curved):
+    X, Y = curved
+    model = MultiTaskRegressorCV().fit(X * [1, 100, 0.01], Y)  # whatever the units of the inputs
+    assert "Gaussian kernel on standardised inputs" in model.selection_
+    assert "linear kernel" in model.selection_
+    assert model.best_score_ > MultiTaskRegressorCV(kernels=None).fit(X, Y).best_score_ + 0.3
+
+
+def test_a_linear_function_keeps_its_coefficients():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    Y = X @ rng.normal(size=(4, 3)) + 0.3 * rng.normal(size=(60, 3))
+    model = MultiTaskRegressorCV().fit(X, Y)
+    assert model.best_kernel_ == "linear"
+    assert model.coef_.shape == (3, 4)
+
+
+@pytest.mark.parametrize("n", [50, 700])
+def test_the_portfolio_in_a_long_table(n, tmp_path):
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(n, 2)), rng.integers(5, size=n)
+    y = np.sin(2 * X[:, 0]) + 0.3 * task + 0.1 * rng.normal(size=n)
+    model = MultiTaskRegressorCV(task_column=-1, alphas=8).fit(np.column_stack([X, task]), y)
+    assert model.best_kernel_ != "linear"
+    model.save(tmp_path / "m.taskloom")
+    again = taskloom.load(tmp_path / "m.taskloom")
+    assert np.array_equal(again.predict(np.column_stack([X, task])), model.predict(np.column_stack([X, task])))
+
+
+def test_many_rows_have_landmarks_and_the_certificate_says_so(monkeypatch, tmp_path, curved):
+    monkeypatch.setitem(kernel_portfolio.MAX_EXACT, "wide", 50)
+    monkeypatch.setattr(kernel_portfolio, "N_LANDMARKS", 30)
+    X, Y = curved
+    model = MultiTaskRegressorCV(alphas=8).fit(X, Y)
+    assert "30 landmarks" in model.selection_
+    assert "Nystroem" in model.certificate_.message
+    assert model.best_params_["n_components"] == 30
+    assert np.array_equal(MultiTaskRegressor(**model.best_params_).fit(X, Y).predict(X), model.predict(X))
+    model.save(tmp_path / "m.taskloom")
+    assert np.array_equal(taskloom.load(tmp_path / "m.taskloom").predict(X), model.predict(X))
+
+
+def test_what_is_given_is_fixed(curved):
+    X, Y = curved
+    assert MultiTaskRegressorCV(kernel="linear", alphas=4).fit(X, Y).best_kernel_ == "linear"
+    assert MultiTaskRegressorCV("feature_selection", alphas=4).fit(X, Y).best_kernel_ == "linear"
+    assert MultiTaskRegressorCV(alphas=4).fit(csr_array(X), Y).best_kernel_ == "linear"
+
+
+def test_rows_for_the_comparison_of_widths_are_many_of_few_tasks():
+    labels = np.repeat(np.arange(200), 20)
+    rows = kernel_portfolio._some_rows(len(labels), labels)
+    assert len(rows) <= kernel_portfolio.MAX_ROWS
+    assert np.all(np.bincount(labels[rows])[np.unique(labels[rows])] == 20)
+    assert len(kernel_portfolio._some_rows(50, labels[:50])) == 50
