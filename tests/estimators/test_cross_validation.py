@@ -56,6 +56,12 @@ CLOSE = 10 * np.sqrt(TOL)
 AUC = metrics.scorer(metrics.macro_auc, response="decision_function")
 NMSE = metrics.scorer(metrics.macro_nmse, greater_is_better=False)
 
+
+def own_score(model, X, y, sample_weight=None):
+    """``score``, which a grid search takes by default; a search takes the share of the loss that is explained."""
+    return model.score(X, y, sample_weight)
+
+
 SEARCHES = {
     "wide": (MultiTaskRegressor(), X, Y, None),
     "missing": (MultiTaskRegressor("frobenius"), X, GONE, None),
@@ -100,7 +106,7 @@ def searched(plain, **options):
 @pytest.mark.parametrize("case", [*SEARCHES])
 def test_it_finds_what_a_grid_search_finds(case):
     plain, inputs, targets, scoring = SEARCHES[case]
-    plain = clone(plain).set_params(tol=TOL)
+    plain, scoring = clone(plain).set_params(tol=TOL), scoring or own_score
     ours = searched(plain, alphas=ALPHAS, cv=FOLDS, scoring=scoring).fit(inputs, targets)
     grid = GridSearchCV(plain, {"alpha": ALPHAS}, cv=FOLDS, scoring=scoring).fit(inputs, targets)
     for column in ("split0_test_score", "split2_test_score", "mean_test_score", "std_test_score"):
@@ -127,10 +133,55 @@ def test_it_finds_what_a_grid_search_finds(case):
     ids=["grouped", "time-ordered", "shuffled", "predefined", "iterable"],
 )
 def test_any_splitter(cv, groups):
-    ours = MultiTaskRegressorCV(alphas=ALPHAS, cv=cv, tol=TOL, kernels=None).fit(X, Y, groups=groups)
+    ours = MultiTaskRegressorCV(alphas=ALPHAS, cv=cv, tol=TOL, scoring=own_score, kernels=None).fit(X, Y, groups=groups)
     grid = GridSearchCV(MultiTaskRegressor(tol=TOL), {"alpha": ALPHAS}, cv=cv).fit(X, Y, groups=groups)
     assert np.allclose(ours.cv_results_["mean_test_score"], grid.cv_results_["mean_test_score"], atol=CLOSE)
     assert ours.n_splits_ == grid.n_splits_
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_score_by_default_is_the_share_of_the_loss_of_the_best_constant(wide, weighted):
+    """Of each task of a wide table, and of all rows of a long one."""
+    plain = MultiTaskRegressor("frobenius", task_column=None if wide else -1, tol=TOL)
+    inputs, targets = (X, GONE * [1, 1, 100]) if wide else (LONG, LONG_Y)
+    weight = np.random.default_rng(0).uniform(0.5, 2, size=len(targets)) if weighted else np.ones(len(targets))
+    given = weight if weighted else None
+    ours = searched(plain, alphas=ALPHAS, cv=FOLDS).fit(inputs, targets, sample_weight=given)
+    columns = targets.T if wide else targets[None]
+    centres = [np.average(y[s], weights=weight[s]) for y in columns for s in [~np.isnan(y)]]
+    pairs = zip(columns, centres, strict=True)
+    null = [np.average((y[s] - c) ** 2, weights=weight[s]) for y, c in pairs for s in [~np.isnan(y)]]
+    scores = []
+    for train, test in FOLDS.split(inputs):
+        fitted = clone(plain).set_params(alpha=ALPHAS[1])
+        fitted.fit(inputs[train], targets[train], sample_weight=None if given is None else weight[train])
+        values = np.atleast_2d(fitted.predict(inputs[test]).T)
+        each = []
+        for y, z, loss in zip(columns[:, test], values, null, strict=True):
+            s = ~np.isnan(y)
+            each.append(1 - np.average((y[s] - z[s]) ** 2, weights=weight[test][s]) / loss)
+        scores.append(np.mean(each))
+    assert np.isclose(ours.cv_results_["mean_test_score"][1], np.mean(scores), atol=CLOSE)
+
+
+def test_folds_of_one_row_of_a_task_have_a_score_by_default():
+    found = MultiTaskRegressorCV(alphas=ALPHAS, cv=n, kernels=None).fit(X, Y)
+    assert np.isfinite(found.cv_results_["mean_test_score"]).all()
+
+
+@pytest.mark.parametrize("scoring", [None, "steady"])
+def test_a_task_whose_targets_hardly_differ_does_not_decide(scoring):
+    """A variance that is rounding, or tiny by chance, in one task of a long table."""
+    flat = np.where(LONG[:, -1] == "a", 0.1 + 0.2, LONG_Y)
+    for targets in (flat, flat + 1e-8 * np.random.default_rng(0).normal(size=len(flat))):
+        found = MultiTaskRegressorCV("frobenius", task_column=-1, alphas=ALPHAS, cv=FOLDS, scoring=scoring, kernels=None).fit(
+            LONG, targets
+        )
+        assert (np.abs(found.cv_results_["mean_test_score"]) < 1e4).all()
+    wide = np.column_stack([Y[:, :2], np.full(n, 0.1 + 0.2)])
+    found = MultiTaskRegressorCV("frobenius", alphas=ALPHAS, cv=FOLDS, scoring=scoring, kernels=None).fit(X, wide)
+    assert (np.abs(found.cv_results_["mean_test_score"]) < 10).all()
 
 
 def test_a_generator_of_splits():
@@ -148,7 +199,7 @@ def test_testing_on_tasks_that_are_new(kernel, cv):
     """Leave-task-out needs ``unseen="mean"``; folds may hold different numbers of tasks."""
     plain = MultiTaskRegressor("frobenius", kernel=kernel, task_column=-1, unseen="mean", tol=TOL)
     table = LONG.copy()
-    ours = searched(plain, alphas=ALPHAS, cv=cv).fit(table, LONG_Y, groups=table[:, -1])
+    ours = searched(plain, alphas=ALPHAS, cv=cv, scoring=own_score).fit(table, LONG_Y, groups=table[:, -1])
     grid = GridSearchCV(plain, {"alpha": ALPHAS}, cv=cv).fit(table, LONG_Y, groups=table[:, -1])
     assert np.allclose(ours.cv_results_["mean_test_score"], grid.cv_results_["mean_test_score"], atol=20 * CLOSE)
     assert ours.path_["spectrum"].shape == (3, 2)
@@ -493,7 +544,7 @@ BAD = [
     ),
     (MultiTaskRegressorCV(cv=n + 1, kernels=None), NAMED, f"cv={n + 1} folds need at least as many rows, got n_samples = {n}"),
     (MultiTaskRegressorCV(cv=1, kernels=None), NAMED, "at least 2 folds"),
-    (MultiTaskRegressorCV(cv=n, alphas=1, kernels=None), NAMED, "every score is NaN"),
+    (MultiTaskRegressorCV(cv=n, alphas=1, scoring=own_score, kernels=None), NAMED, 'every score is NaN.*scoring="steady"'),
     (MultiTaskRegressorCV(cv="many", kernels=None), NAMED, "cv"),
     (
         MultiTaskRegressorCV(cv="loo", kernels=None),

@@ -11,6 +11,7 @@ from taskloom.design import level_blocks
 from taskloom.design.free_basis import FreeBasis, is_independent
 from taskloom.design.level_blocks import FewFeatures, FewRows, ManyRows, inverse_of_entries
 from taskloom.design.levels import LevelIndex
+from taskloom.design.same_rows import SameRows
 from taskloom.design.term_inputs import TermData
 from taskloom.problem.term_problem import PosedTerm, term_problem
 from taskloom.solvers.supervised.term_stack_side import TermStackSide
@@ -70,6 +71,39 @@ def test_moments_give_the_step_of_elimination(kind, q, settings):
         assert found.loss_term(problem) == pytest.approx(expected.loss_term(problem), rel=1e-10)
     assert np.allclose(at_rows.b, expected.b)
     assert np.allclose(problem.correlate(-problem.observations.weight * at_rows.gradients), at_rows.Z, atol=1e-14)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize(("k", "rows"), [(6, 30), (6, 3), (9, 9)])
+def test_levels_with_the_same_rows_are_kept_once(monkeypatch, k, rows, shuffled):
+    """As the tasks of a wide table without gaps; the twin keeps every level."""
+    rng = np.random.default_rng(0)
+    T = 12
+    X, codes = np.tile(rng.normal(size=(rows, k)), (T, 1)), np.repeat(np.arange(T), rows)
+    y, v = rng.normal(size=T * rows) + codes, np.tile(rng.uniform(0.5, 2, rows), T) / (T * rows)
+    mixed = rng.permutation(T * rows)
+    if shuffled:
+        X, codes, y, v = X[mixed], codes[mixed], y[mixed], v[mixed]
+    terms = [
+        PosedTerm(TermData(X), structures.Independent(), 2.0),
+        PosedTerm(TermData(X, codes, T), structures.Trace(), 0.7, np.linspace(0.5, 2, k)),
+    ]
+    problem = term_problem(terms, y, v, "squared", 0.05)
+    side = TermStackSide(problem)
+    (block,) = side.moments().blocks
+    metrics = side._with_ridge(some_roots(side, rng, k))
+    fit = side._by_moments(metrics)
+    monkeypatch.setattr(SameRows, "of", lambda *_: None)
+    other = TermStackSide(term_problem(terms, y, v, "squared", 0.05))
+    twin = other._by_moments(metrics)
+    if not shuffled:
+        assert isinstance(block, SameRows)
+        assert not any(isinstance(each, SameRows) for each in other.moments().blocks)
+    for found, expected in ((fit, twin), (fit.on_rows(problem), twin.on_rows(problem))):
+        assert found.norm == pytest.approx(expected.norm, rel=1e-10)
+        assert np.allclose(found.W, expected.W, rtol=1e-9, atol=1e-12)
+        assert np.allclose(found.Z, expected.Z, rtol=1e-9, atol=1e-12)
+        assert found.loss_term(problem) == pytest.approx(expected.loss_term(problem), rel=1e-10)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

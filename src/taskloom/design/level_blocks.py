@@ -13,7 +13,6 @@ at a root ``L`` of the metric. Levels with many rows keep ``X'VX`` and ``X'VY``;
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,44 +20,14 @@ from functools import cached_property
 import numpy as np
 
 from .._array_api import inverse_roots, times, times_transposed
+from .level_systems import LevelBlock, LevelSystems
 from .levels import LevelIndex
-from .observations import Value, batches
+from .observations import batches
+from .same_rows import SameRows
 
 Array = np.ndarray
 FEW_FEATURES = 4  # up to which the arithmetic runs over many levels at once, one entry of their matrices after the other:
 LEVELS_AT_ONCE = 1 << 13
-
-
-class LevelBlock(Value, ABC):
-    """Some of the levels, with what remains of their rows."""
-
-    levels: Array | slice
-
-    @abstractmethod
-    def along(self, t: Array) -> Array:
-        """``X'VYt`` (``k x levels``)."""
-
-    @abstractmethod
-    def curved(self, W: Array) -> Array:
-        """``X'VXW`` (``k x levels``)."""
-
-    @abstractmethod
-    def cross(self, W: Array) -> Array:
-        """``Y'V XW``, added over the levels."""
-
-    @abstractmethod
-    def at(self, root: Array) -> LevelSystems:
-        """The systems at a root of the metric (``k x q``)."""
-
-
-class LevelSystems(ABC):
-    """``A = I + 2 L'X'VXL`` for each level."""
-
-    schur: Array  # twice Y'VX L A^-1 L'X'VY, added over the levels
-
-    @abstractmethod
-    def solve(self, r: Array) -> Array:
-        """``A^-1 r`` for every level (``q x levels``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +192,8 @@ def level_blocks(X: Array, Y: Array, v: Array, index: LevelIndex) -> list[LevelB
     k = X.shape[1]
     if k <= FEW_FEATURES:
         return FewFeatures.of(X, Y, v, index)
+    if (same := SameRows.of(X, Y, v, index)) is not None:
+        return [same]
     many = np.flatnonzero(index.counts >= k)
     return [*_many_rows(X, Y, v, index, many), *_few_rows(X, Y, v, index)]
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .free_basis import weighted_gram
-from .level_blocks import FewRows, LevelBlock, level_blocks
+from .level_blocks import FewRows, level_blocks
+from .level_systems import LevelBlock
 from .levels import joined
 from .observations import Value
+from .same_rows import SameRows
 
 if TYPE_CHECKING:
     from .term_inputs import SumData
@@ -50,7 +52,7 @@ class TermMoments(Value):
             return weighted_gram(Y, obs.weight), []
         term = self.data.terms[self.first]
         blocks = level_blocks(term.phi, Y, obs.weight, term.levels)
-        few = [block for block in blocks if isinstance(block, FewRows)]
+        few = [block for block in blocks if isinstance(block, FewRows | SameRows)]
         if not few:
             return weighted_gram(Y, obs.weight), blocks
         elsewhere = ~np.isin(term.levels.codes, np.concatenate([block.levels for block in few]))

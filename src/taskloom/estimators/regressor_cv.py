@@ -41,10 +41,11 @@ class MultiTaskRegressorCV(CrossValidated, MultiTaskRegressor):
         time-ordered ones included. ``"loo"`` (or ``LeaveOneOut()``) leaves out one row at a time and scores all predictions
         together; for the squared loss and a known structure (``"independent"``, ``SharedMean``, ...) in closed form.
     scoring : str, callable or None, default=None
-        ``None``, where a common part or terms are candidates, is the share of the loss of the best constant that is explained:
-        R2 over the rows of a long table, the mean over tasks for a wide one, with the loss of the constant over all data. Else
-        it is ``score``, the mean R2 over tasks, as in ``GridSearchCV``. ``"steady"`` measures errors against the variance
-        of each task over all the data, not of the targets in the fold: better where a fold holds only a few of a task.
+        ``None`` is the share of the loss of the best constant that is explained: under the squared loss R2 over the rows of a
+        long table, and the mean R2 over the tasks of a wide one. The loss of the constant is that over all data, so that a fold
+        may test one row of a task. (The classes of one target, losses of whole rows and ``loss=`` by task take ``score``.)
+        ``"steady"`` is the mean over tasks of R2 with the variance of each task over all the data, at least a thousandth of
+        that within all tasks of a long table. Scorers of scikit-learn and of ``taskloom.metrics`` work as in ``GridSearchCV``.
     common : "auto", None, bool, str, callable or Term, default="auto"
         ``"auto"`` compares fits without a common part with fits that have one (the kernel of the own parts; independent own
         parts, unless a structure was given), on the same folds. Anything else is fixed, as in :class:`MultiTaskRegressor`.

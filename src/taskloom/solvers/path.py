@@ -59,17 +59,18 @@ def alpha_max(problem: Problem) -> float:
     if not structure.convex:
         convex, share = _convex_majorant(problem)
         return alpha_max(convex) / share
-    root = _root_at_zero(problem)
+    return _vanishing_strength(structure, _root_at_zero(problem), problem.scale)
+
+
+def _vanishing_strength(structure: Structure, root: Array, scale: float) -> float:
+    """The smallest strength at which ``F*(R'R / alpha) = F*(0)``; ``inf`` if there is none."""
     size = float(np.vdot(root, root))
     if size == 0:
         return 0.0
 
     at_zero = structure.ray_of_root(0 * root).conjugate(1.0)
     if _numeric(structure):
-        conjugate, tolerance = (
-            _numeric_conjugate_along(structure, root, size),
-            TUNING.numeric_conjugate_tolerance * problem.scale,
-        )
+        conjugate, tolerance = _numeric_conjugate_along(structure, root, size), TUNING.numeric_conjugate_tolerance * scale
     else:
         conjugate, tolerance = lambda alpha: structure.ray_of_root(root / np.sqrt(alpha)).conjugate(1.0), 0.0
 
@@ -133,19 +134,39 @@ def strength_grid(problem: Problem, size: int = 30, decades: float = 5.0) -> Arr
     """
     if size < 1:
         raise ValueError(f"a grid needs at least one strength, got {size}")
-    top = alpha_max(problem)
-    if np.isinf(top) or _numeric(problem.structure):  # a numerical bound is known to a few digits only
-        top = min(_alpha_of_small_gain(problem), top)
+    problem, share = problem.stacked(), 1.0
+    if not problem.structure.convex:
+        convex, share = _convex_majorant(problem)
+        problem = convex.stacked()
+    top = first_strength(problem.structure, _root_at_zero(problem), problem.scale) / share
     return max(top, 1e-300) * np.logspace(0, -decades, size)
 
 
-def _alpha_of_small_gain(problem: Problem, share: float = 0.01) -> float:
-    """The strength at which ``F*(Z'Z / (4 alpha)) - F*(0)`` is a share of the loss of the intercept-only model."""
-    if not problem.structure.convex:
-        convex, by = _convex_majorant(problem)
-        return _alpha_of_small_gain(convex, share) / by
-    problem = problem.stacked()
-    structure, root = problem.structure, _root_at_zero(problem)
+def first_strength(structure: Structure, root: Array, scale: float) -> float:
+    """Where a grid begins: the weights vanish there, or lower the objective by 1 % of the loss at most.
+
+    Parameters
+    ----------
+    structure : Structure
+        A convex structure.
+    root : ndarray
+        ``R`` with ``R'R = Z'Z / 4`` on the side of the structure, where the weights are zero.
+    scale : float
+        The loss of the intercept-only model.
+
+    Returns
+    -------
+    float
+        The strength.
+    """
+    top = _vanishing_strength(structure, root, scale)
+    if np.isinf(top) or _numeric(structure):  # a numerical bound is known to a few digits only
+        top = min(_strength_of_small_gain(structure, root, scale), top)
+    return top
+
+
+def _strength_of_small_gain(structure: Structure, root: Array, scale: float, share: float = 0.01) -> float:
+    """The strength at which ``F*(R'R / alpha) - F*(0)`` is a share of the loss of the intercept-only model."""
     size = max(float(np.vdot(root, root)), 1e-100)
     if _numeric(structure):
         conjugate, at_zero = _numeric_conjugate_along(structure, root, size), structure.ray_of_root(0 * root).conjugate(1.0)
@@ -161,7 +182,7 @@ def _alpha_of_small_gain(problem: Problem, share: float = 0.01) -> float:
     for _ in range(16 if numeric else 200):
         middle = float(np.sqrt(low * high))
         worth = conjugate(middle) - at_zero
-        low, high = (middle, high) if worth > share * problem.scale else (low, middle)
+        low, high = (middle, high) if worth > share * scale else (low, middle)
     return high
 
 

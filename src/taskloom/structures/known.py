@@ -117,7 +117,7 @@ class DiagonalPlusColumns(KnownStructure):
 
     def final_structure(self, R: Array) -> tuple[Any, float]:
         A = self.factored(R.shape[1])
-        return A if len(A) > factors.DENSE_TASKS else A.to_array(), A.inverse_quadratic(R)
+        return A.to_array() if factors.few(len(A)) else A, A.inverse_quadratic(R)
 
     def metric(self, A: Any) -> Any:
         return self.factored(len(A))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..._component import warn
 from ...design import Observations
 from ...features.kernels import LinearFeatures
 from ...losses import RowLoss, as_loss
-from ...metrics import mean_score
+from ...metrics import FLAT, mean_score
 from ...problem import Problem
 from ...problem.solution import Solution
 from ...solvers import path, strength_grid
@@ -38,6 +38,7 @@ from .splitters import Split, check_folds, check_left, make_folds
 
 Array = np.ndarray
 WORTH_A_WARNING = 0.01  # relative gap of a fit at an alpha that nobody asked for: more than that moves scores
+LEAST_VARIANCE = 1e-3  # of a task, relative to the variance within all tasks
 N_SINGLE_TASK_ALPHAS = 10  # values of alpha tried for single-task models, over the same decades
 
 
@@ -55,7 +56,7 @@ class CVData:
     n_jobs: int | None = None
     random_state: Any = None
     variance: dict[Any, float] | None = None  # of each task's targets, over all data and in their units
-    explained: ExplainedLoss | None = None  # the score by default, where sums of terms are candidates
+    explained: ExplainedLoss | None = None  # the score by default
     folds: list[Split] | None = None  # made before, for several kinds of candidates
 
     @property
@@ -190,10 +191,26 @@ def single_task_candidate(model: MultiTaskEstimator, data: Prepared) -> Candidat
     return Candidate(Independent(), alphas, may_extend=True, may_strengthen=True)
 
 
-def variance_by_task(seen: Observations, tasks: Array, std: Array) -> dict[Any, float]:
-    """The variance of all targets of each task, in their units."""
-    variance = seen.task_means((seen.y - seen.task_means(seen.y)[seen.task]) ** 2) * std**2
-    return dict(zip(tasks.tolist(), variance.tolist(), strict=True))
+def variance_by_task(seen: Observations, tasks: Array, std: Array, wide: bool) -> dict[Any, float]:
+    """The variance of all targets of each task, in their units; NaN where it is rounding.
+
+    Tasks of a long table are in one unit: a variance that is tiny by chance counts as a share of that within all tasks.
+    """
+    centre = seen.task_means(seen.y)
+    variance = seen.task_means((seen.y - centre[seen.task]) ** 2)
+    flat = variance <= FLAT * centre**2
+    if not wide:
+        variance = np.maximum(variance, LEAST_VARIANCE * np.average(variance, weights=seen.counts))
+    return dict(zip(tasks.tolist(), np.where(flat, np.nan, variance * std**2).tolist(), strict=True))
+
+
+def explained_loss(cv_data: CVData, data: Prepared) -> ExplainedLoss | None:
+    """The score by default; ``None`` for losses of whole rows, several losses, and the classes of one target."""
+    model = cv_data.estimator
+    if isinstance(model.loss, dict) or data.targets.one_vs_rest or isinstance(as_loss(model.loss), RowLoss):
+        return None
+    scored, _ = model._task_scores(data.targets, cv_data.X, cv_data.y, as_table(cv_data.sample_weight))
+    return ExplainedLoss.of_scored(as_loss(model.loss), scored, data.targets.wide)
 
 
 def cross_validate(
@@ -201,13 +218,12 @@ def cross_validate(
 ) -> tuple[int, int]:
     """Score the candidates; returns the number of complete folds, and of all folds. Ctrl-C keeps the complete ones."""
     model, seen, n_rows, tasks = cv_data.estimator, data.problem.observations, data.problem.n_rows, data.targets.tasks_
+    if cv_data.scoring is None and cv_data.explained is None:
+        cv_data.explained = explained_loss(cv_data, data)
     if cv_data.leaves_one_out:
         _leave_one_out(cv_data, data, candidates)
         return n_rows, n_rows
-    cv_data.variance = variance_by_task(seen, tasks, data.scale.std)
-    if cv_data.explained is None and not isinstance(model.loss, dict) and not isinstance(as_loss(model.loss), RowLoss):
-        real = replace(seen, y=seen.y * data.scale.std[seen.task] + data.scale.mean[seen.task])
-        cv_data.explained = ExplainedLoss.of(as_loss(model.loss), real, np.ones(seen.y.size), data.targets.wide)
+    cv_data.variance = variance_by_task(seen, tasks, data.scale.std, data.targets.wide)
     labelled = model._labelled(data.targets)
     folds = cv_data.folds = make_folds(cv_data, seen, n_rows, labelled) if cv_data.folds is None else cv_data.folds
     if model.unseen != "mean" or model.task_column is None:

@@ -114,7 +114,8 @@ class Candidate:
         """The index of the alpha with the best mean score; the largest alpha among equals."""
         mean = self.mean
         if np.isnan(mean).all():
-            raise ValueError("every score is NaN: the test parts are too small for this score; lower cv")
+            remedy = 'take scoring=None or scoring="steady", or lower cv'
+            raise ValueError(f"every score is NaN: the test parts are too small for this score; {remedy}")
         return int(np.nanargmax(mean))
 
     def task_scores(self, k: int, tasks: list[Any]) -> Array:

@@ -61,7 +61,7 @@ class SumModels:
         """The folds, stratified over the levels of the largest grouping; sets the default score."""
         data, model = self.data, self.model
         seen, n_rows = data.seen, _num_samples(self.cv_data.X)
-        self.cv_data.variance = variance_by_task(seen, data.targets.tasks_, data.scale.std)
+        self.cv_data.variance = variance_by_task(seen, data.targets.tasks_, data.scale.std, data.targets.wide)
         self.cv_data.explained = ExplainedLoss.of(as_loss(model.loss), seen, data.sample_weight, data.targets.wide)
         labelled = model._labelled(data.targets)
         if self.cv_data.folds is None:

@@ -1,7 +1,8 @@
 """Alpha and the weights of terms, chosen together: every setting is scored on all folds before the next one is tried.
 
 With known structures, and with learned ones whose penalty is homogeneous, ``alpha`` over a weight is all that counts. So one
-weight stays as it is, and the search is over alpha and the others.
+weight stays as it is, and the search is over alpha and the others. It scans alpha coarsely (``sum_start``), and climbs from the
+best. Fits for a score need fewer digits than the last one, and start from those at the best setting so far.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..._component import warn
-from ...problem.solution import Solution
+from ...design.term_inputs import TermInputs, scaled_rows
+from ...problem import Problem
+from ...problem.solution import Solution, Start
 from ...solvers import solve
+from ...structures.term_stack import stacked
 from ..fitted import with_state
 from ..terms.fit_sum import prepared_sum
 from ..terms.prepared_sum import PreparedSum
@@ -28,9 +32,13 @@ from .compass_search import CompassSearch, Point, rounded
 from .folds_fit import WORTH_A_WARNING, CVData, FoldScorer
 from .results import Candidate, FoldResult, slim
 from .splitters import Split
+from .sum_start import first_alpha
 
 Array = np.ndarray
 MOST_SETTINGS = 8  # for each value of alpha that was asked for
+SCAN = (0.0, -2.0, -4.0, -6.0)  # decades from the first alpha
+NOISE = 0.1  # of the standard error of a score over the folds: a gain that is not worth more settings
+LOOSER = 10.0  # tolerance of fits that are only scored
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +63,26 @@ class SumFold:
 
 
 @dataclass(frozen=True, eq=False)
+class Fitted:
+    """The weights of a fold at a setting, in the units of its features, to start from at others."""
+
+    parts: list[Array]
+    b: Array
+    length: float | None
+
+    @classmethod
+    def of(cls, problem: Problem, solution: Solution) -> Fitted:
+        inputs: TermInputs = problem.design.inputs  # type: ignore[assignment]
+        parts = zip(inputs.split(solution.W), inputs.scales, strict=True)
+        return cls([scaled_rows(part, scale) for part, scale in parts], solution.b, solution.length)
+
+    def start(self, problem: Problem) -> Start:
+        inputs: TermInputs = problem.design.inputs  # type: ignore[assignment]
+        parts = zip(self.parts, inputs.scales, strict=True)
+        return Start(stacked([scaled_rows(part, 1 / scale) for part, scale in parts]), self.b, self.length)
+
+
+@dataclass(frozen=True, eq=False)
 class Scored:
     """One setting in one fold."""
 
@@ -64,15 +92,22 @@ class Scored:
     solution: Solution
 
     @classmethod
-    def of(cls, fold: SumFold, alpha: float, weights: dict[str, float]) -> Scored:
+    def of(
+        cls, fold: SumFold, alpha: float, weights: dict[str, float], near: Fitted | None = None
+    ) -> tuple[Scored, Fitted | None]:
+        """With the weights to start from elsewhere, where a structure is learned: at known ones a fit is a single step."""
         began = time.perf_counter()
         model, data = fold.data.model, fold.data.with_weights(weights)
         problem = data.problem(alpha)
-        solution = solve(problem, model.solver, tol=model.tol, max_iter=model.max_iter, time_limit=model.time_limit)
+        limits = {"max_iter": model.max_iter, "time_limit": model.time_limit}
+        start = None if near is None else near.start(problem)
+        solution = solve(problem, model.solver, tol=LOOSER * model.tol, start=start, **limits)
         if solution.certificate.status == "interrupted":
             raise KeyboardInterrupt
         score, by_task = fold.scorer(data.values(problem, solution, fold.rows))
-        return cls(score, by_task, time.perf_counter() - began, replace(slim(solution), structure=np.zeros(0), terms=None))
+        found = None if problem.structure.known else Fitted.of(problem, solution)
+        slender = replace(slim(solution), structure=np.zeros(0), terms=None)
+        return cls(score, by_task, time.perf_counter() - began, slender), found
 
 
 @dataclass(eq=False)
@@ -133,8 +168,10 @@ class SumSearch:
         self.names = [name for name in candidate.data.searched if name not in weights]
         self.alphas = None if isinstance(alphas, Integral) else np.log10(alphas)
         n_alphas = int(alphas) if isinstance(alphas, Integral) else len(alphas)
-        self.compass = CompassSearch(self._scores, MOST_SETTINGS * n_alphas)
+        self.compass = CompassSearch(self._scores, MOST_SETTINGS * n_alphas, self._noise)
         self.found: dict[Point, list[Scored]] = {}
+        self.best = -np.inf
+        self.near: list[Fitted | None] = [None] * len(folds)  # at the best setting so far
 
     def run(self) -> bool:
         """Try settings; Ctrl-C ends the search, and those that were tried on all folds decide. True if that happened."""
@@ -152,9 +189,10 @@ class SumSearch:
         origin = (0.0,) * len(self.names)
         axes = range(1, 1 + len(self.names))
         if self.alphas is None:
-            self.compass.try_points([(self._first_alpha(), *origin)])
-            self.compass.run([0])  # alpha first: it is what most depends on
-            self.compass.run([0, *axes] if self.names else [])
+            assert self.candidate.data is not None
+            first = np.log10(first_alpha(self.candidate.data.with_weights(self.start)))
+            self.compass.try_points([(first + decades, *origin) for decades in SCAN])
+            self.compass.run([0, *axes])
             return
         self.compass.try_points([(alpha, *origin) for alpha in self.alphas])
         if self.names:  # weights at the best alpha, then every alpha at the best weights
@@ -163,15 +201,10 @@ class SumSearch:
             self.compass.budget += len(self.alphas)
             self.compass.try_points([(alpha, *self.compass.best[1:]) for alpha in self.alphas])
 
-    def _first_alpha(self) -> float:
-        """Where the penalty is of the size of the curvature of a squared loss, for the term with the most weights."""
-        data = self.candidate.data
-        assert data is not None
-        sizes = [0 if term.data.free else term.data.r * term.data.p for term in data.posed]
-        term = data.posed[int(np.argmax(sizes))]
-        squares = float(data.seen.weight @ np.einsum("ij,ij->i", term.data.phi, term.data.phi))
-        side = 1.0 if term.data.descriptors is None else float(np.mean(term.data.descriptors**2)) * term.data.p
-        return float(np.log10(max(squares * side / max(sizes), 1e-300)))
+    def _noise(self, point: Point) -> float:
+        """The gain of a score that is not worth more settings."""
+        scores = [each.score for each in self.found[point]]
+        return NOISE * float(np.std(scores, ddof=1)) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
 
     def setting(self, point: Point) -> tuple[float, dict[str, float]]:
         """Alpha and the weights of a point."""
@@ -184,9 +217,12 @@ class SumSearch:
         for point in points:
             alpha, weights = self.setting(point)
             run = Parallel(n_jobs=self.n_jobs, prefer="threads")
-            scored = list(run(delayed(Scored.of)(fold, alpha, weights) for fold in self.folds))
-            self.found[rounded(point)] = scored
-            means.append(float(np.mean([each.score for each in scored])))
+            each_fold = zip(self.folds, self.near, strict=True)
+            scored = list(run(delayed(Scored.of)(fold, alpha, weights, near) for fold, near in each_fold))
+            self.found[rounded(point)] = [each for each, _ in scored]
+            means.append(float(np.mean([each.score for each, _ in scored])))
+            if means[-1] > self.best:
+                self.best, self.near = means[-1], [fitted for _, fitted in scored]
             self.after_setting()
             if self.verbose:
                 sys.stdout.write(f"setting {len(self.found)}: alpha {alpha:.3g}, weights {shown(weights)}: {means[-1]:.4g}\n")
