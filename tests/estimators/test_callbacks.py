@@ -67,7 +67,7 @@ assert watch.events.count("end iteration") == model.n_iter_
 stopped = MultiTaskRegressor(tol=1e-12, solver="proximal").set_callbacks(Recorder(stop_at=2)).fit(X, Y)
 assert (stopped.n_iter_, stopped.certificate_.status) == (2, "callback")
 folds = Recorder()
-MultiTaskRegressorCV(alphas=2, cv=3).set_callbacks(folds).fit(X, Y)
+MultiTaskRegressorCV(alphas=2, cv=3, kernels=None).set_callbacks(folds).fit(X, Y)
 assert folds.events.count("end fold") == 3
 
 class OneHook:

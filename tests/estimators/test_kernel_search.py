@@ -178,3 +178,10 @@ def test_rows_for_the_comparison_of_widths_are_many_of_few_tasks():
     assert len(rows) <= kernel_portfolio.MAX_ROWS
     assert np.all(np.bincount(labels[rows])[np.unique(labels[rows])] == 20)
     assert len(kernel_portfolio._some_rows(50, labels[:50])) == 50
+
+
+def test_many_rows_keep_the_linear_kernel_and_the_selection_says_so(monkeypatch, curved):
+    monkeypatch.setattr(kernel_portfolio, "MOST_ROWS", 50)
+    model = MultiTaskRegressorCV(alphas=4).fit(*curved)
+    assert model.best_kernel_ == "linear"
+    assert "no Gaussian kernel was tried: 80 rows are many" in model.selection_

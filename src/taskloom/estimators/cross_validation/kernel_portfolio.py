@@ -28,23 +28,27 @@ ROWS_OF_TASK = 30  # of a long table, at most: rather more of few tasks than few
 N_ALPHAS, N_FOLDS = 12, 3  # there
 MAX_EXACT = {"wide": 2500, "long": 1000}  # rows; with more of them there are landmarks
 N_LANDMARKS = 400
+MOST_ROWS = 10_000  # that a Gaussian kernel is tried on unless it was asked for
+WORSE = 0.05  # a Gaussian kernel that scores so much less than the linear one on few rows is not tried on all
 LINEAR = KernelCandidate("linear")
 
 
-def kernel_portfolio(search: Any, structures: list[Any], settings: tuple) -> list[KernelCandidate]:
-    """The kernels to compare: linear, and a Gaussian one where that may help.
+def kernel_portfolio(search: Any, structures: list[Any], settings: tuple) -> tuple[list[KernelCandidate], str]:
+    """The kernels to compare, linear and a Gaussian one where that may help; and why there is no Gaussian one.
 
     ``settings`` are those of ``CVData``.
     """
     X, y, weight, *rest = settings
     inputs, labels, _ = training_inputs(search._plain(), X)
     if issparse(inputs) or not _may_curve(search, structures, inputs):
-        return [LINEAR]
+        return [LINEAR], ""
+    if inputs.shape[0] > MOST_ROWS:
+        return [LINEAR], f"{inputs.shape[0]} rows are many; kernels= compares all the same"
     std = inputs.std(axis=0, dtype=np.float64)
     scaled = np.divide(inputs, std, out=np.zeros(inputs.shape), where=std > 0)
     median = median_squared_distance(scaled)
     if not median > 0:
-        return [LINEAR]
+        return [LINEAR], ""
     many = inputs.shape[0] > MAX_EXACT["wide" if labels is None else "long"]
     found = [_gaussian(width, median, std, many) for width in WIDTHS]
     rows = _some_rows(inputs.shape[0], labels)
@@ -52,10 +56,11 @@ def kernel_portfolio(search: Any, structures: list[Any], settings: tuple) -> lis
     part = [None if each is None else _safe_indexing(each, rows) for each in (X, y, weight)]
     scores = [_score(search, kernel, structures, (*part, *_few_folds(rest))) for kernel in [LINEAR, *found]]
     best = int(np.nanargmax([-np.inf if np.isnan(score) else score for score in scores[1:]]))
-    return [LINEAR, found[best]] if scores[1 + best] > scores[0] - WORSE else [LINEAR]
-
-
-WORSE = 0.05  # a Gaussian kernel that scores so much less than the linear one on few rows is not tried on all
+    if scores[1 + best] > scores[0] - WORSE:
+        return [LINEAR, found[best]], ""
+    return [
+        LINEAR
+    ], f"on {len(rows)} rows the best of {len(WIDTHS)} widths scores {scores[1 + best]:.3g}, linear {scores[0]:.3g}"
 
 
 def _may_curve(search: Any, structures: list[Any], inputs: Array) -> bool:

@@ -86,7 +86,8 @@ class CrossValidated(MultiTaskEstimator):
             )
         X, y = indexable(as_table(X), as_table(y))
         settings = (X, y, sample_weight, self.scoring, self.cv, groups, self.n_jobs, self.random_state)
-        every = [self._models(kernel, settings) for kernel in self._kernels(settings)]
+        kernels, why_linear = self._kernels(settings)
+        every = [self._models(kernel, settings) for kernel in kernels]
         watch = Watch.over(self, X, y, 2) if getattr(self, "_skl_callbacks", None) else None
         done, complete = self._cross_validate(every, watch and watch.part("cross-validation", None))
         most = max(len(candidate.folds) for each in every for candidate in each.candidates)
@@ -115,7 +116,7 @@ class CrossValidated(MultiTaskEstimator):
             path_=path_table(chosen),
             transfer_=plain.comparison(chosen) if plain and plain.single_task.folds else None,
             best_weights_=chosen.weights[chosen.best] if isinstance(chosen, SumCandidate) else None,
-            selection_=sentence(chosen, candidates, done[0], why_none),
+            selection_=sentence(chosen, candidates, done[0], why_none, why_linear),
         )
         if self.fallback == "single" and plain is not None:
             state, search = plain.with_fallback(state, search)
@@ -212,17 +213,18 @@ class CrossValidated(MultiTaskEstimator):
             setattr(twin, name, value)
         return twin
 
-    def _kernels(self, settings: tuple) -> list[KernelCandidate]:
+    def _kernels(self, settings: tuple) -> tuple[list[KernelCandidate], str]:
+        """The kernels to compare, and why there is no Gaussian one among them where that was left to the search."""
         auto = isinstance(self.kernels, str) and self.kernels == "auto"
         if auto and self.kernel is None and self.terms is None and self.common in (None, False, "auto"):
             return kernel_portfolio(self, self._candidates(), settings)
         if self.kernels is None or auto:
-            return [KernelCandidate("linear" if self.kernel is None else self.kernel, self.gamma)]
+            return [KernelCandidate("linear" if self.kernel is None else self.kernel, self.gamma)], ""
         if self.kernel is not None:
             raise ValueError("give kernel= (one) or kernels= (several candidates), not both")
         if self.terms is not None:
             raise ValueError("terms= have kernels of their own; leave kernels=None")
-        return kernel_candidates(self.kernels, self.gamma)
+        return kernel_candidates(self.kernels, self.gamma), ""
 
     def _at_an_edge(self, chosen: Candidate) -> str:
         """A sentence where the best alpha is the first or the last of those that were given."""

@@ -134,7 +134,7 @@ def with_kernel(candidate: Candidate) -> str:
     return "" if candidate.kernel is None else f" under a {candidate.kernel}"
 
 
-def sentence(chosen: Candidate, candidates: list[Candidate], n_folds: int, why_none: str) -> str:
+def sentence(chosen: Candidate, candidates: list[Candidate], n_folds: int, why_none: str, why_linear: str = "") -> str:
     """What was chosen among what, in one sentence."""
     k = chosen.best
     what = "the terms" if chosen.structure is None else repr(chosen.structure)
@@ -152,4 +152,6 @@ def sentence(chosen: Candidate, candidates: list[Candidate], n_folds: int, why_n
         if each is not chosen
     ]
     rest = f"; the others: {', '.join(others)}" if others else ""
-    return f"{best}{rest}{f'; no common part was tried: {why_none}' if why_none else ''}."
+    for what, why in (("common part", why_none), ("Gaussian kernel", why_linear)):
+        rest += f"; no {what} was tried: {why}" if why else ""
+    return f"{best}{rest}."
