@@ -18,6 +18,8 @@ from taskloom import (
 from taskloom.design import Observations
 from taskloom.estimators.cross_validation.compass_search import CompassSearch
 from taskloom.estimators.cross_validation.explained_loss import ExplainedLoss
+from taskloom.estimators.cross_validation.sum_start import first_alpha
+from taskloom.estimators.terms.fit_sum import prepared_sum
 from taskloom.losses import Absolute, Logistic, Squared
 from taskloom.metrics import TaskScores
 
@@ -290,6 +292,48 @@ def test_compass_search_finds_the_maximum_within_its_step():
     few.run([0])
     assert few.best == (3.0,)
     assert len(few.scores) <= 9
+
+
+def test_compass_search_crosses_plateaus_and_leaves_flat_axes_alone():
+    calls = []
+
+    def score(points):
+        calls.extend(points)
+        return [min(x, 5.0) if x > 2 else 1e-5 * x for x, _ in points]  # hardly rises before the hill
+
+    found = CompassSearch(score, 200, lambda point: 0.01)
+    found.try_points([(0.0, 0.0)])
+    found.run([0, 1])
+    assert found.scores[found.best] == 5
+    assert all(z in (-1.0, 0.0, 1.0) for _, z in calls)  # the second axis says nothing: no smaller steps
+    assert len(calls) < 20
+
+
+@pytest.mark.parametrize("common", [True, "unpenalised", None])
+@pytest.mark.parametrize("structure", [structures.Trace(), structures.FeatureSelection()], ids=repr)
+def test_a_search_begins_where_learned_terms_vanish_beside_known_ones(structure, common):
+    X, y = panel(12, 6)
+    known = [] if common is None else [Term("linear", columns=["a", "b"], weight=1.0 if common is True else np.inf)]
+    terms = [*known, Term("linear", by="g", columns=["a", "b"], structure=structure, intercept=True)]
+    alpha = first_alpha(prepared_sum(MultiTaskRegressor(terms=terms, tol=1e-7), X, y, None))
+
+    def own(alpha):
+        return np.abs(MultiTaskRegressor(terms=terms, alpha=alpha, tol=1e-7).fit(X, y).predict_terms(X)[-1]).max()
+
+    assert own(1.2 * alpha) < 1e-3
+    assert own(0.5 * alpha) > 0.01
+
+
+def test_a_search_leaves_the_plateau_of_learned_terms_that_are_zero():
+    X, y = panel(25, 8, own=2.0, level=3.0)
+    terms = [Term("linear", columns=["a", "b"]), Term("linear", by="g", columns=["a", "b"], structure="trace", intercept=True)]
+    search = MultiTaskRegressorCV(terms=terms, alphas=4, cv=FOLDS).fit(X, y)
+    known = MultiTaskRegressorCV(
+        terms=[terms[0], Term("linear", by="g", columns=["a", "b"], intercept=True)], alphas=4, cv=FOLDS
+    )
+    first = search.cv_results_["mean_test_score"][np.argmax(search.cv_results_["param_alpha"])]
+    assert search.best_score_ > 0.8 > 0.5 > first
+    assert search.best_score_ > known.fit(X, y).best_score_ - 0.02
 
 
 def test_explained_loss_is_r2_of_all_rows():

@@ -19,8 +19,8 @@ class MultiTaskClassifierCV(CrossValidated, MultiTaskClassifier):
     Parameters
     ----------
     structure, structures, kernel, kernels, alphas, cv, scoring, common, weights, fallback, n_jobs, random_state
-        As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task, and the default score is the mean
-        accuracy over tasks.
+        As in :class:`MultiTaskRegressorCV`; the default folds hold every class of every task. The default score is the share of
+        the loss that is explained; for the classes of one target it is the mean accuracy over tasks, that of ``score``.
     loss, ridge, task_weight, fit_intercept, task_column, terms, intercept_scaling, \
 unseen, coding, gamma, degree, coef0, approximation, n_components, solver, tol, max_iter, time_limit, verbose
         As in :class:`MultiTaskClassifier`.
