@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from .._linalg import long_product
 from .design import FEATURE_SIZES, TARGET_SIZES, Design, check_size
 from .free_basis import FreeBasis
 from .inputs import Inputs
@@ -68,6 +69,11 @@ class TermData(Value):
         """The level of each row; one for all without ``by``."""
         codes = np.zeros(len(self.phi), dtype=int) if self.codes is None else self.codes
         return LevelIndex(codes, self.n_levels)
+
+    @cached_property
+    def gram(self) -> Array:
+        """``phi phi'`` (``n x n``)."""
+        return long_product(self.phi, self.phi.T)
 
     @property
     def columns(self) -> Array:
