@@ -18,6 +18,7 @@ from .free_basis import FreeBasis
 from .inputs import Inputs
 from .levels import LevelIndex, joined
 from .observations import Grouping, Observations, Value
+from .shared_rows import SharedRows
 from .term_moments import TermMoments
 
 Array = np.ndarray
@@ -169,6 +170,11 @@ class SumData(Value):
         free = self.free_columns
         columns = ([np.ones(len(self.observations.y))] if self.fit_intercept else []) + ([] if free is None else [free])
         return FreeBasis.of(joined(columns), self.observations.weight) if columns else None
+
+    @cached_property
+    def shared_rows(self) -> SharedRows | None:
+        """Where every level has the same rows."""
+        return SharedRows.of(self.terms, self.observations.weight)
 
     @cached_property
     def eliminations(self) -> tuple[TermMoments, ...]:

@@ -34,7 +34,11 @@ class TermColumns:
     @cached_property
     def features(self) -> Array:
         """``phi left`` times the scale (``n x k``)."""
-        return self.term.phi * (self.scale * self.units) if self.left is None else self.term.phi @ self.root
+        return self.features_of(self.term.phi)
+
+    def features_of(self, phi: Array) -> Array:
+        """Those of some rows."""
+        return phi * (self.scale * self.units) if self.left is None else phi @ self.root
 
     @property
     def keeps_gram(self) -> bool:

@@ -1,6 +1,7 @@
 """The supervised step for terms with task sides of their own: one Newton system.
 
-It is one of the weights, with the largest grouping eliminated, or one of the observations, where these are fewer.
+It is one of the weights, with the largest grouping eliminated, or one of the observations, where these are fewer; over
+rows that all levels share it is one over the rows and one over the levels.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .batched_newton import Batch, Fit, newton
 from .elimination import MAX_DENSE, Eliminated, OtherColumns
 from .moment_step import MomentFit, MomentSystem
 from .newton_systems import BatchDesign, FreeColumns, Gram
+from .shared_row_gram import SharedRowGram, n_columns
 from .sides import Side, Strategy, Supervised, ridged
 from .term_columns import MAX_DENSE_COLUMNS, TermColumns
 
@@ -70,8 +72,10 @@ class TermStackSide(Side):
         self.dim = max([1, *(F.shape(*s)[0] for F, s in zip(self.stack.variables, self.stack.shapes, strict=True))])
         self.basis: FreeBasis | None = self.design.data.free_basis
         self.border = None if self.basis is None else FreeColumns(self.basis.E)
+        self._n_ends = 0 if self.basis is None else self.basis.E.shape[1]
         self._moments_hold = self.moments() is not None
-        self.estimates = self._moments_hold and not self._has_few_observations(self._with_ridge(self.plain_root()))
+        plain = self._with_ridge(self.plain_root())
+        self.estimates = self._moments_hold and not (self._has_shared_rows(plain) or self._has_few_observations(plain))
         self._last_ends: Array | None = None
 
     @property
@@ -139,27 +143,47 @@ class TermStackSide(Side):
         return self._with_ends(weights, fit.norm, fit.steps)
 
     def _by_observations(self, metrics: list[TermColumns]) -> Supervised:
-        """One number for each observation: ``beta = X'u``. The norm is that of ``beta``, as ``u'Ku`` would lose digits."""
         penalised = [metric for metric in metrics if not metric.term.free]
         K = penalised[0].gram if penalised else np.zeros((self.problem.n_rows, self.problem.n_rows))
         for metric in penalised[1:]:
             K += metric.gram
-        fit = self._newton(Gram(K[None]))
+        return self._from_dual(Gram(K[None]), metrics)
+
+    def _by_shared_rows(self, metrics: list[TermColumns]) -> Supervised:
+        assert self.design.data.shared_rows is not None
+        return self._from_dual(SharedRowGram(self.design.data.shared_rows, metrics, self.problem.observations.weight), metrics)
+
+    def _from_dual(self, design: BatchDesign, metrics: list[TermColumns]) -> Supervised:
+        """One number for each observation: ``beta = X'u``. The norm is that of ``beta``, as ``u'Ku`` would lose digits."""
+        fit = self._newton(design)
         Z = self.stack.features_of(self.problem.correlate(fit.coef[0]))
         betas = [metric.adjoint(part) for metric, part in zip(metrics, Z, strict=True)]
         norm = sum(float(np.vdot(beta, beta)) for beta, metric in zip(betas, metrics, strict=True) if not metric.term.free) / 2
         return self._with_ends(lambda q: metrics[q].weights(betas[q]), norm, fit.steps)
 
+    def _elimination_cost(self, metrics: list[TermColumns]) -> float:
+        parts = [part for q, metric in enumerate(metrics) for part in self._parts(q, metric) if not metric.term.free]
+        return elimination_cost(parts, self.problem.n_rows, self._n_ends, self._moments_hold)
+
+    def _observations_cost(self, metrics: list[TermColumns]) -> float:
+        n, penalised = self.problem.n_rows, [metric for metric in metrics if not metric.term.free]
+        width = sum(0 if metric.keeps_gram else metric.shape[0] for metric in penalised) + PASSES * (1 + len(penalised))
+        return n * n * (n / 3 + width) if n <= MAX_DENSE else np.inf
+
     def _has_few_observations(self, metrics: list[TermColumns]) -> bool:
         """Whether a system of the observations takes fewer multiplications than one of what elimination leaves."""
-        n = self.problem.n_rows
-        penalised = [metric for metric in metrics if not metric.term.free]
-        if n > MAX_DENSE:
+        return self._observations_cost(metrics) < self._elimination_cost(metrics)
+
+    def _has_shared_rows(self, metrics: list[TermColumns]) -> bool:
+        """Under the squared loss, where that takes the fewest multiplications."""
+        shared = self.design.data.shared_rows if self.problem.loss.quadratic else None
+        columns = None if shared is None else n_columns(metrics, shared)
+        if shared is None or columns is None:
             return False
-        parts = [part for q, metric in enumerate(metrics) for part in self._parts(q, metric) if not metric.term.free]
-        border = 0 if self.basis is None else self.basis.E.shape[1]
-        width = sum(0 if metric.keeps_gram else metric.shape[0] for metric in penalised) + PASSES * (1 + len(penalised))
-        return n * n * (n / 3 + width) < elimination_cost(parts, n, border, self._moments_hold)
+        n, m = self.problem.n_rows, columns + self._n_ends
+        cost = n * m * m + PASSES * n * (m + len(shared.phi) + len(shared.levels))
+        within = n * m <= MAX_DENSE**2
+        return within and cost < min(self._observations_cost(metrics), self._elimination_cost(metrics))
 
     def _parts(self, q: int, metric: TermColumns) -> list[TermColumns]:
         """A large grouping whose known structure is a diagonal and few columns: levels on their own, and what they share."""
@@ -193,6 +217,7 @@ class TermStackSide(Side):
         return MomentSystem(moments, metrics).minimum()
 
     strategies = (
+        Strategy("shared rows", "squared loss, every level has the same rows", _by_shared_rows, _has_shared_rows),
         Strategy("by observations", "fewer observations than weights", _by_observations, _has_few_observations),
         Strategy("moments", "squared loss, few columns beside the largest grouping", _by_moments, _has_moments),
         Strategy("elimination", "otherwise", _by_elimination),
