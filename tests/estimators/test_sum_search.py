@@ -13,9 +13,11 @@ from taskloom import (
     TaskKFold,
     Term,
     compare_to_single_task,
+    solve,
     structures,
 )
 from taskloom.design import Observations
+from taskloom.estimators.cross_validation import sum_search
 from taskloom.estimators.cross_validation.compass_search import CompassSearch
 from taskloom.estimators.cross_validation.explained_loss import ExplainedLoss
 from taskloom.losses import Absolute, Logistic, Squared
@@ -77,6 +79,28 @@ def test_every_setting_has_the_score_of_the_plain_estimator():
         plain = MultiTaskRegressor(gamma=0.3, task_column="g").set_params(**params)
         assert score == pytest.approx(pooled_r2(plain, X, y, FOLDS), abs=1e-3)
     assert search.best_score_ == results["mean_test_score"][search.best_index_] == results["mean_test_score"].max()
+
+
+def test_learned_structures_start_from_the_fit_of_a_similar_setting(monkeypatch):
+    X, y = panel(30)
+    model = MultiTaskRegressorCV("trace", common=True, task_column="g", cv=FOLDS, alphas=3)
+
+    steps = []
+
+    def counted(*given, **settings):
+        found = solve(*given, **settings)
+        steps[-1] += found.n_iter
+        return found
+
+    monkeypatch.setattr(sum_search, "solve", counted)
+    steps.append(0)
+    warm = clone(model).fit(X, y)
+    steps.append(0)
+    monkeypatch.setattr(sum_search.SumSearch, "_nearest", lambda search, _: [None] * len(search.folds))
+    cold = clone(model).fit(X, y)
+    assert steps[0] < 0.9 * steps[1]
+    assert warm.alpha_ == cold.alpha_
+    assert warm.best_score_ == pytest.approx(cold.best_score_, abs=1e-3)
 
 
 def test_terms_search_over_alpha_and_weights():

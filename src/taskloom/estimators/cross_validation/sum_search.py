@@ -19,8 +19,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..._component import warn
-from ...problem.solution import Solution
+from ...design.term_inputs import Scale, scaled_rows
+from ...problem.solution import Solution, Start
 from ...solvers import solve
+from ...structures.term_stack import TermStack, stacked
 from ..fitted import with_state
 from ..terms.fit_sum import prepared_sum
 from ..terms.prepared_sum import PreparedSum
@@ -61,18 +63,32 @@ class Scored:
     score: float
     by_task: Array
     seconds: float
-    solution: Solution
+    solution: Solution  # without weights
+    parts: list[Array]  # the weights of each term in the units of its data, for a warm start
 
     @classmethod
-    def of(cls, fold: SumFold, alpha: float, weights: dict[str, float]) -> Scored:
+    def of(cls, fold: SumFold, alpha: float, weights: dict[str, float], near: Scored | None) -> Scored:
+        """From the fit of a similar setting, where a structure is to be learned."""
         began = time.perf_counter()
         model, data = fold.data.model, fold.data.with_weights(weights)
-        problem = data.problem(alpha)
-        solution = solve(problem, model.solver, tol=model.tol, max_iter=model.max_iter, time_limit=model.time_limit)
+        problem, scales = data.problem(alpha), [one.scale for one in data.posed]
+        stack: TermStack = problem.structure  # type: ignore[assignment]
+        learned = stack.convex and not stack.known
+        start = near.start(scales) if learned and near is not None else None
+        limits = {name: getattr(model, name) for name in ("tol", "max_iter", "time_limit")}
+        solution = solve(problem, model.solver, start=start, **limits)
         if solution.certificate.status == "interrupted":
             raise KeyboardInterrupt
         score, by_task = fold.scorer(data.values(problem, solution, fold.rows))
-        return cls(score, by_task, time.perf_counter() - began, replace(slim(solution), structure=np.zeros(0), terms=None))
+        parts = stack.features_of(solution.W) if learned else []
+        parts = [scaled_rows(part, scale) for part, scale in zip(parts, scales, strict=bool(parts))]
+        slimmed = replace(slim(solution), structure=np.zeros(0), terms=None)
+        return cls(score, by_task, time.perf_counter() - began, slimmed, parts)
+
+    def start(self, scales: list[Scale]) -> Start:
+        """The same functions as a warm start under other weights."""
+        W = [scaled_rows(part, 1 / scale) for part, scale in zip(self.parts, scales, strict=True)]
+        return Start(stacked(W), self.solution.b, self.solution.length)
 
 
 @dataclass(eq=False)
@@ -135,6 +151,7 @@ class SumSearch:
         n_alphas = int(alphas) if isinstance(alphas, Integral) else len(alphas)
         self.compass = CompassSearch(self._scores, MOST_SETTINGS * n_alphas)
         self.found: dict[Point, list[Scored]] = {}
+        self.nearby: dict[Point, list[Scored]] = {}  # the best setting and the last one, with their weights
 
     def run(self) -> bool:
         """Try settings; Ctrl-C ends the search, and those that were tried on all folds decide. True if that happened."""
@@ -183,14 +200,29 @@ class SumSearch:
         means = []
         for point in points:
             alpha, weights = self.setting(point)
-            run = Parallel(n_jobs=self.n_jobs, prefer="threads")
-            scored = list(run(delayed(Scored.of)(fold, alpha, weights) for fold in self.folds))
-            self.found[rounded(point)] = scored
-            means.append(float(np.mean([each.score for each in scored])))
+            run, near = Parallel(n_jobs=self.n_jobs, prefer="threads"), self._nearest(point)
+            each = zip(self.folds, near, strict=True)
+            scored = list(run(delayed(Scored.of)(fold, alpha, weights, last) for fold, last in each))
+            means.append(self._keep_near(rounded(point), scored))
             self.after_setting()
             if self.verbose:
                 sys.stdout.write(f"setting {len(self.found)}: alpha {alpha:.3g}, weights {shown(weights)}: {means[-1]:.4g}\n")
         return means
+
+    def _nearest(self, point: Point) -> Sequence[Scored | None]:
+        """The fits of the folds from which to start."""
+        if not self.nearby:
+            return [None] * len(self.folds)
+        return self.nearby[min(self.nearby, key=lambda other: float(np.linalg.norm(np.subtract(other, point))))]
+
+    def _keep_near(self, point: Point, scored: list[Scored]) -> float:
+        """The mean score; weights are kept of the best setting and of this one."""
+        self.found[point] = [replace(one, parts=[]) for one in scored]
+        self.nearby[point] = scored
+        means = {other: float(np.mean([one.score for one in fits])) for other, fits in self.nearby.items()}
+        best = max(means, key=lambda other: np.nan_to_num(means[other], nan=-np.inf))
+        self.nearby = {other: fits for other, fits in self.nearby.items() if other in (best, point)}
+        return means[point]
 
     def _keep(self) -> None:
         """The settings and their results as those of the candidate."""
