@@ -12,11 +12,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from .._linalg import long_product
 from .design import FEATURE_SIZES, TARGET_SIZES, Design, check_size
 from .free_basis import FreeBasis
 from .inputs import Inputs
 from .levels import LevelIndex, joined
 from .observations import Grouping, Observations, Value
+from .shared_rows import SharedRows
 from .term_moments import TermMoments
 
 Array = np.ndarray
@@ -68,6 +70,11 @@ class TermData(Value):
         """The level of each row; one for all without ``by``."""
         codes = np.zeros(len(self.phi), dtype=int) if self.codes is None else self.codes
         return LevelIndex(codes, self.n_levels)
+
+    @cached_property
+    def gram(self) -> Array:
+        """``phi phi'`` (``n x n``)."""
+        return long_product(self.phi, self.phi.T)
 
     @property
     def columns(self) -> Array:
@@ -163,6 +170,11 @@ class SumData(Value):
         free = self.free_columns
         columns = ([np.ones(len(self.observations.y))] if self.fit_intercept else []) + ([] if free is None else [free])
         return FreeBasis.of(joined(columns), self.observations.weight) if columns else None
+
+    @cached_property
+    def shared_rows(self) -> SharedRows | None:
+        """Where every level has the same rows."""
+        return SharedRows.of(self.terms, self.observations.weight)
 
     @cached_property
     def eliminations(self) -> tuple[TermMoments, ...]:

@@ -13,6 +13,7 @@ from .elimination import Levels
 
 Array = np.ndarray
 MAX_DENSE_COLUMNS = 64  # of a grouping, up to which its columns are a dense matrix
+MIN_KEPT_SHARE = 0.1  # of the rows, the number of features from which on their Gram matrix is kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,38 @@ class TermColumns:
     @cached_property
     def features(self) -> Array:
         """``phi left`` times the scale (``n x k``)."""
-        return self.term.phi * (self.scale * self.units) if self.left is None else self.term.phi @ self.root
+        return self.features_of(self.term.phi)
+
+    def features_of(self, phi: Array) -> Array:
+        """Those of some rows."""
+        return phi * (self.scale * self.units) if self.left is None else phi @ self.root
+
+    @property
+    def keeps_gram(self) -> bool:
+        """Whether the Gram matrix of the data's features is computed once, and serves at all metrics."""
+        return self.left is None and self.term.r > MIN_KEPT_SHARE * len(self.term.phi)
+
+    @property
+    def gram(self) -> Array:
+        """``XX'`` of the columns (``n x n``)."""
+        K = self._gram_of_features()
+        if self.grouped:
+            codes = self.term.levels.codes
+            K[codes[:, None] != codes] = 0.0
+        elif self.right is not None or self.term.codes is not None:
+            side = self.term.side if self.right is None else self.term.times_side(self.right)
+            K *= side @ side.T
+        return K
+
+    def _gram_of_features(self) -> Array:
+        if not self.keeps_gram:
+            return self.features @ self.features.T
+        squares = np.broadcast_to(np.square(self.units), self.term.r)
+        K = self.scale**2 * squares[0] * self.term.gram
+        if (other := np.flatnonzero(squares != squares[0])).size:  # as of the constant of an intercept
+            X = self.term.phi[:, other]
+            K += (self.scale**2 * (squares[other] - squares[0]) * X) @ X.T
+        return K
 
     @cached_property
     def map(self) -> Array:
