@@ -32,18 +32,28 @@ def rows() -> dict[str, Row]:
     return found
 
 
+LIMIT = 300.0  # wall seconds of a row with its neighbour
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def measure(key: str) -> dict:
     """One row in a process of its own."""
     row = rows()[key]
-    run = subprocess.run(
-        [sys.executable, __file__, "--row", key], capture_output=True, text=True, check=False, env=os.environ | ONE_THREAD
-    )
     shown = {"problem": row.problem, "before": row.before, "bar": row.bar}
+    failed = shown | {"seconds": None, "neighbour": None, "ratio": None, "met": "no"}
+    try:
+        run = subprocess.run(
+            [sys.executable, __file__, "--row", key],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | ONE_THREAD,
+            timeout=LIMIT,
+        )
+    except subprocess.TimeoutExpired:
+        return failed | {"note": f"stopped after {LIMIT:.0f} s"}
     if run.returncode:
-        return shown | {"seconds": None, "neighbour": None, "ratio": None, "met": "failed", "note": run.stderr.strip()[-200:]}
+        return failed | {"note": f"failed: {run.stderr.strip()[-200:]}"}
     found = json.loads(run.stdout.splitlines()[-1])
     return shown | found
 
