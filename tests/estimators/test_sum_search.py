@@ -316,6 +316,12 @@ def test_a_search_begins_where_learned_terms_vanish_beside_known_ones(structure,
     assert own(0.5 * alpha) > 0.01
 
 
+def test_a_search_under_kinks_begins_somewhere():
+    X, y = panel(8)
+    search = MultiTaskRegressorCV("trace", common=True, loss="absolute", task_column="g", alphas=1, cv=FOLDS).fit(X, y)
+    assert search.best_score_ > 0.2
+
+
 def test_a_search_leaves_the_plateau_of_learned_terms_that_are_zero():
     X, y = panel(25, 8, own=2.0, level=3.0)
     terms = [Term("linear", columns=["a", "b"]), Term("linear", by="g", columns=["a", "b"], structure="trace", intercept=True)]
