@@ -124,7 +124,7 @@ def test_alphas_that_were_given_are_all_that_is_tried():
     search = MultiTaskRegressorCV("independent", common=True, task_column="g", alphas=[1.0, 0.1], cv=FOLDS).fit(X, y)
     assert set(np.round(search.cv_results_["param_alpha"], 9)) == {0.1, 1.0}
     assert list(search.path_["alphas"]) == pytest.approx([1.0, 0.1])
-    assert len(search.cv_results_["params"]) <= 16
+    assert len(search.cv_results_["params"]) <= 16  # two values say what to compare: no warning that the best may lie beyond
 
 
 # --- with or without a common part -------------------------------------------------------------------------------------------

@@ -213,14 +213,11 @@ class CrossValidated(MultiTaskEstimator):
 
     def _at_an_edge(self, chosen: Candidate) -> str:
         """A sentence where the best alpha is the first or the last of those that were given."""
-        if (
-            isinstance(self.alphas, Integral)
-            or len(chosen.alphas) < LEAST_TO_EXTEND
-            or chosen.best not in (0, len(chosen.alphas) - 1)
-        ):
+        alphas, best = np.unique(chosen.alphas), float(chosen.alphas[chosen.best])  # a sum has some at several weights
+        if isinstance(self.alphas, Integral) or len(alphas) < LEAST_TO_EXTEND or alphas[0] < best < alphas[-1]:
             return ""
-        side = "largest" if chosen.best == 0 else "smallest"
-        return f"alpha = {chosen.alphas[chosen.best]:.3g} scores best, the {side} that was given: the best may lie beyond."
+        side = "largest" if best == alphas[-1] else "smallest"
+        return f"alpha = {best:.3g} scores best, the {side} that was given: the best may lie beyond."
 
     def _alphas(self, problem: Problem) -> Array:
         """The values of alpha of a candidate, largest first: given, or a grid computed from the data."""
