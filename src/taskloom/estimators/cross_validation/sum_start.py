@@ -18,6 +18,7 @@ Array = np.ndarray
 ABOVE_CURVATURE = 1e2  # from there down, where no term is learned
 BELOW_LARGEST = 1e-8  # of the strength without known terms: noise is all that is left
 ROUNDS = 8  # of known terms fitted at the strength where the learned ones vanished beside the last fit
+BESIDE = 1e-6  # a kink, relative to the range of the targets
 CLOSE = 0.1  # change of a strength in these rounds, relative; the scan is coarse
 
 
@@ -43,9 +44,7 @@ def vanishing_alpha(data: PreparedSum, learned: list[int]) -> float:
     vanish beside a constant, downward.
     """
     problem = data.problem(1.0)
-    obs = problem.observations
-    constants = obs.weight * problem.loss.gradient(obs.y, np.full(obs.y.size, float(problem.best_constants[0])))
-    largest = alpha = max(_vanishing(problem, -constants, learned), curvature(data) * BELOW_LARGEST)
+    largest = alpha = max(_vanishing(problem, _of_constant(problem), learned), curvature(data) * BELOW_LARGEST)
     known = [term for q, term in enumerate(data.posed) if q not in learned]
     if not known:
         return alpha
@@ -55,6 +54,15 @@ def vanishing_alpha(data: PreparedSum, learned: list[int]) -> float:
         if abs(alpha - last) <= CLOSE * last:
             break
     return alpha
+
+
+def _of_constant(problem: Problem) -> Array:
+    """A dual point of the best constant; at a kink the mean of the slopes beside it."""
+    obs, loss, z = problem.observations, problem.loss, np.full(problem.n_rows, float(problem.best_constants[0]))
+    if loss.smooth:
+        return -obs.weight * loss.gradient(obs.y, z)
+    beside = BESIDE * max(float(np.ptp(obs.y)), 1e-300)
+    return -obs.weight * (loss.value(obs.y, z + beside) - loss.value(obs.y, z - beside)) / (2 * beside)
 
 
 def _residuals(data: PreparedSum, known: list[PosedTerm], rows: object, alpha: float) -> Array:
