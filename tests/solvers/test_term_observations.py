@@ -81,8 +81,9 @@ def test_they_do_so_under_every_structure(monkeypatch, own, layout):
 
 def certificates(monkeypatch, problem, tol):
     """By observations, and by the other ways."""
-    found, (of_observations, *others) = [], TermStackSide.strategies
-    for strategies in ([replace(of_observations, applies=lambda *_: True)], others):
+    found, by_name = [], {each.name: each for each in TermStackSide.strategies}
+    of_observations = replace(by_name["by observations"], applies=lambda *_: True)
+    for strategies in ([of_observations], [by_name["moments"], by_name["elimination"]]):
         monkeypatch.setattr(TermStackSide, "strategies", tuple(strategies))
         found.append(solve(problem, tol=tol).certificate)
         assert found[-1].status == "optimal"

@@ -74,8 +74,8 @@ class TermStackSide(Side):
         self.border = None if self.basis is None else FreeColumns(self.basis.E)
         self._n_ends = 0 if self.basis is None else self.basis.E.shape[1]
         self._moments_hold = self.moments() is not None
-        plain = self._with_ridge(self.plain_root())
-        self.estimates = self._moments_hold and not (self._has_shared_rows(plain) or self._has_few_observations(plain))
+        full = self._metrics([np.broadcast_to(0.0, shape) for shape in self._shapes], 0.0)  # shapes are all that counts
+        self.estimates = self._moments_hold and not (self._has_shared_rows(full) or self._has_few_observations(full))
         self._last_ends: Array | None = None
 
     @property
@@ -92,18 +92,24 @@ class TermStackSide(Side):
         return W
 
     def plain_root(self) -> list[Any]:
-        shapes = [variable.shape(*shape) for variable, shape in zip(self.stack.variables, self.stack.shapes, strict=True)]
-        return [np.eye(shape[0]) if len(shape) == 2 else np.zeros(0) for shape in shapes]
+        return [np.eye(shape[0]) if len(shape) == 2 else np.zeros(0) for shape in self._shapes]
+
+    @property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [variable.shape(*shape) for variable, shape in zip(self.stack.variables, self.stack.shapes, strict=True)]
 
     def _with_ridge(self, root: Any) -> list[TermColumns]:
+        return self._metrics(root, self.rho)
+
+    def _metrics(self, root: Any, rho: float) -> list[TermColumns]:
         scale, out = 1 / np.sqrt(2 * self.problem.alpha), []
-        plain = scale / np.sqrt(1 + self.rho)
+        plain = scale / np.sqrt(1 + rho)
         inputs = self.design.inputs
         for term, units, variable, each in zip(inputs.terms, inputs.scales, self.stack.variables, root, strict=True):
             if isinstance(variable, FeatureMatrix):
-                out.append(TermColumns(term, ridged(each, self.rho), None, scale, units))
+                out.append(TermColumns(term, ridged(each, rho), None, scale, units))
             elif isinstance(variable, TaskMatrix):
-                out.append(TermColumns(term, None, ridged(each, self.rho), scale, units))
+                out.append(TermColumns(term, None, ridged(each, rho), scale, units))
             else:
                 out.append(TermColumns(term, None, None, plain, units))
         return out
@@ -172,7 +178,7 @@ class TermStackSide(Side):
 
     def _has_few_observations(self, metrics: list[TermColumns]) -> bool:
         """Whether a system of the observations takes fewer multiplications than one of what elimination leaves."""
-        return self._observations_cost(metrics) < self._elimination_cost(metrics)
+        return self.problem.n_rows <= MAX_DENSE and self._observations_cost(metrics) < self._elimination_cost(metrics)
 
     def _has_shared_rows(self, metrics: list[TermColumns]) -> bool:
         """Under the squared loss, where that takes the fewest multiplications."""
