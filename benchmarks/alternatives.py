@@ -59,7 +59,9 @@ def filled(X: Array, Y: Array, X_new: Array) -> Array:
 
 
 def together(structure: str, scoring: str | None = "steady") -> Method:
-    return lambda X, Y, X_new: MultiTaskRegressorCV(structure, alphas=20, scoring=scoring).fit(X, Y).predict(X_new)
+    return lambda X, Y, X_new: (
+        MultiTaskRegressorCV(structure, alphas=20, scoring=scoring, kernels=None).fit(X, Y).predict(X_new)
+    )
 
 
 METHODS = {

@@ -220,13 +220,13 @@ def search_shared() -> Fresh:
 
 @workload({"search: own inputs, 30 x 30, d = 20": ()})
 def search_own() -> Fresh:
-    return fitting(MultiTaskRegressorCV("trace", task_column=-1, alphas=15, cv=3), *long_table(30, 30, 20))
+    return fitting(MultiTaskRegressorCV("trace", task_column=-1, alphas=15, cv=3, kernels=None), *long_table(30, 30, 20))
 
 
 @workload({"search: classifier, n = 100, T = 5": ()})
 def search_classifier() -> Fresh:
     X, Y = shared_inputs(100, 5)
-    return fitting(MultiTaskClassifierCV("trace", alphas=5, cv=3), X, Y > 0)
+    return fitting(MultiTaskClassifierCV("trace", alphas=5, cv=3, kernels=None), X, Y > 0)
 
 
 @workload({"path: 12 strengths, 40 x 30, d = 30": ()})

@@ -31,8 +31,10 @@ y_unrelated = np.einsum("ij,ij->i", X, independent[task]) + noise
 # regularisation strength ``alpha`` by cross-validation.
 
 table = np.column_stack([X, task])
-search = MultiTaskRegressorCV("trace", alphas=10, cv=4, task_column=-1, random_state=0).fit(table, y)
-control = MultiTaskRegressorCV("trace", alphas=10, cv=4, task_column=-1, random_state=0).fit(table, y_unrelated)
+search = MultiTaskRegressorCV("trace", alphas=10, cv=4, task_column=-1, random_state=0, kernel="linear").fit(table, y)
+control = MultiTaskRegressorCV("trace", alphas=10, cv=4, task_column=-1, random_state=0, kernel="linear").fit(
+    table, y_unrelated
+)
 related, unrelated = search.transfer_, control.transfer_
 
 for name, transfer in (("related", related), ("unrelated", unrelated)):

@@ -26,7 +26,9 @@ ys = [X @ w + 1.2 * rng.normal(size=rows) for X, w in zip(Xs, W.T, strict=True)]
 # A multi-task model with ``alpha`` by cross-validation; and single-task models, with scikit-learn's ``LassoCV``.
 
 table, y = stack(Xs, ys)
-multi_task = MultiTaskRegressorCV(structures.FeatureSelection(), alphas=12, cv=3, task_column=-1, random_state=0).fit(table, y)
+multi_task = MultiTaskRegressorCV(
+    structures.FeatureSelection(), alphas=12, cv=3, task_column=-1, random_state=0, kernel="linear"
+).fit(table, y)
 single_task = np.array([LassoCV(cv=3).fit(X, target).coef_ for X, target in zip(Xs, ys, strict=True)])
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 4.6), layout="constrained", sharey=True)

@@ -52,7 +52,7 @@ def write_seeds(folder: Path) -> list[bytes]:
         Reg(task_column="shop", standardize_targets=True).fit(long, y),
         Cla().fit(X, labels),
         Cla(kernel="rbf", loss="hinge", alpha=0.1).fit(X, np.array(["u", "v", "w"] * 4)),
-        taskloom.MultiTaskRegressorCV(alphas=3, cv=3).fit(X, Y),
+        taskloom.MultiTaskRegressorCV(alphas=3, cv=3, kernels=None).fit(X, Y),
         pipe.fit(table, y),
     ]
     path = folder / "seed"

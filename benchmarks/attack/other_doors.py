@@ -29,6 +29,11 @@ def _refused(found: Any, entry: dict[str, Any]) -> bool:
 # --- searches -----------------------------------------------------------------------------------------------------
 
 
+def own_score(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """As ``GridSearchCV`` scores; a search by default takes the explained loss."""
+    return float(model.score(X, y, sample_weight))
+
+
 def judge_search(about: Description, entry: dict[str, Any]) -> None:
     """A search is the plain fit at the strength that it chose, and its scores are those of plain fits on the folds."""
     instance = build.build(about)
@@ -38,7 +43,7 @@ def judge_search(about: Description, entry: dict[str, Any]) -> None:
     folds = list(KFold(3, shuffle=True, random_state=about["k"]).split(X))
     alphas = instance.alpha * np.array([10.0, 1.0, 0.1])
     kind = MultiTaskClassifierCV if isinstance(plain, MultiTaskClassifier) else MultiTaskRegressorCV
-    model = attempt(lambda: kind(**settings, alphas=alphas, cv=folds).fit(X, y, sample_weight=weight))
+    model = attempt(lambda: kind(**settings, alphas=alphas, cv=folds, scoring=own_score).fit(X, y, sample_weight=weight))
     if _refused(model, entry):
         return
     chosen = replace(instance, alpha=float(model.alpha_))

@@ -51,7 +51,7 @@ def beside_trace(name: str, data: tuple[np.ndarray, np.ndarray], factor: float, 
 
     def fitted(given: Any) -> tuple[float, Any]:
         if search:
-            return cpu(lambda: MultiTaskRegressorCV(given, common=common, task_column=0).fit(X, y))
+            return cpu(lambda: MultiTaskRegressorCV(given, common=common, task_column=0, kernels=None).fit(X, y))
         return cpu(lambda: MultiTaskRegressor(given, task_column=0).fit(X, y), repeats=2)
 
     with warnings.catch_warnings():
