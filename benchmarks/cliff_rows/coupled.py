@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,7 @@ import numpy as np
 from taskloom import MultiTaskRegressor, MultiTaskRegressorCV
 from taskloom.structures import Fixed, SharedMean, Structure, TaskGraph
 
-from .row import Measured, Row, cpu
-
-DATA = Path(os.environ.get("TASKLOOM_DATA", "data"))
+from .row import DATA, Measured, Row, cpu
 
 
 def groups(n_tasks: int, rows: int, n_inputs: int) -> tuple[np.ndarray, np.ndarray]:
@@ -28,7 +24,7 @@ def groups(n_tasks: int, rows: int, n_inputs: int) -> tuple[np.ndarray, np.ndarr
 
 
 def school() -> tuple[np.ndarray, np.ndarray]:
-    """School of ``TASKLOOM_DATA`` where it is, else a table of its shape."""
+    """School of ``../shared/data`` where it is, else a table of its shape."""
     path = DATA / "school.npz"
     if not path.exists():
         return groups(139, 110, 27)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"  # beside the repository; none of it is in here
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,16 @@ A search is measured as ``MultiTaskRegressorCV`` is by default (``common="auto"`
 from __future__ import annotations
 
 import resource
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from taskloom import MultiTaskClassifierCV, MultiTaskRegressor, MultiTaskRegressorCV, metrics
 
-from .row import Measured, Row, cpu
+from .row import DATA, Measured, Row, cpu
 
 Array = np.ndarray
-IMPORTS = Path("/work/shared/data/au_imports.npz")
+IMPORTS = DATA / "au_imports.npz"
 COLUMN = 0  # of the task
 
 
