@@ -14,6 +14,7 @@ from taskloom.design.task_data import Rows
 from taskloom.engines.local import LocalEngine
 from taskloom.estimators import base
 from taskloom.solvers.device import kernel_inputs as kernel
+from taskloom.solvers.engine_run import RemoteNewtonRun
 from taskloom.solvers.factor.newton import Point
 from taskloom.tables.layout import as_table
 
@@ -335,7 +336,7 @@ def test_noise_of_single_precision_is_not_taken_in_for_ever(growing):
     with pytest.warns(ConvergenceWarning):
         model.fit(X, Y)
     assert model.certificate_.status == "stalled"
-    assert model.n_iter_ < 40
+    assert model.n_iter_ < 50
 
 
 def test_kernels_that_are_definite_are_known():
@@ -346,3 +347,22 @@ def test_kernels_that_are_definite_are_known():
     assert not kernel.is_definite("poly", None, 3, -1)
     assert not kernel.is_definite("poly", -1.0, 3, 1)
     assert not kernel.is_definite("rbf", -1.0, 3, 1)
+
+
+def test_directions_of_tasks_are_looked_for_after_each_enlargement(growing, monkeypatch):
+    """A start keeps half of them; under a weak penalty the gap is in the others, and not in directions of the inputs."""
+    calls = []
+    for name, method in [(name, getattr(RemoteNewtonRun, name)) for name in ("_enlarge", "_grow")]:
+
+        def watched(self, *given, name=name, method=method, **more):
+            calls.append((name, method(self, *given, **more)))
+            return calls[-1][1]
+
+        monkeypatch.setattr(RemoteNewtonRun, name, watched)
+    noise = np.random.default_rng(0)
+    X, signal = noise.normal(size=(600, 20)), noise.normal(size=(20, 3)) / 4
+    Y = np.tanh(X @ signal) @ noise.normal(size=(3, 20)) + 0.5 * noise.normal(size=(600, 20))
+    MultiTaskRegressor("trace", kernel="rbf", alpha=1e-6, tol=1e-4, device="cpu").fit(X, Y)
+    enlarged = [k for k, call in enumerate(calls) if call == ("_enlarge", True)]
+    assert len(enlarged) > 1
+    assert all(calls[k + 1][0] == "_grow" for k in enlarged)

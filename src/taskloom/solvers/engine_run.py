@@ -98,7 +98,7 @@ class RemoteNewtonRun(FactorNewton):
             self.idle, self.last = self.idle + 1 if gap > 0.9 * self.last else 0, gap
             stalled = self.idle >= TUNING.max_stalled_certificates
             if self._enlarge(moved=not known, stalled=stalled):
-                self.begun = True
+                self.begun = known  # a start may lack directions of the tasks: the next step looks for them
                 return
         if known:
             self.finished = "stalled" if gap is not None else None
