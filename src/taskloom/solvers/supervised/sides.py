@@ -29,6 +29,7 @@ from .newton_systems import BatchDesign, DenseColumns, Gram, OneEach, OnePerTask
 from .task_elimination import TaskElimination
 
 Array = np.ndarray
+LARGE_SYSTEM = 300  # observations, from which the time of a dense system counts
 BatchInputs: TypeAlias = Callable[[TaskBatch], Array | SparseColumns]
 
 
@@ -257,9 +258,10 @@ class TaskSide(Side):
         return dense_squares and self._is_large(L) and not grams_pay(self.problem)
 
     def _has_fewer_weights(self, L: Array) -> bool:
-        """Systems of the weights keep more digits at weak penalties than those of the observations, which are cheaper."""
+        """Systems of the weights keep more digits at weak penalties; those of the observations are cheaper from ``N / 2``."""
         N = self.problem.observations.y.size
-        return self.problem.n_features * L.shape[1] <= (N / 2 if self._force_dense else N)
+        cheaper = self._force_dense or N >= LARGE_SYSTEM
+        return self.problem.n_features * L.shape[1] <= (N / 2 if cheaper else N)
 
     def _coupled(self, L: Array) -> Coupled:
         self._tally = self._tally or Tally(self._worth(L.shape[1]))
