@@ -3,7 +3,8 @@
     python benchmarks/selection.py [--repeats 3]
 
 (a) shared inputs, n = 1000, T = 20, rbf kernel; (b) 60 tasks with 40 examples of their own, d = 50, linear. A 5-fold, 30-alpha
-``MultiTaskRegressorCV`` with the trace structure (its transfer ledger and its refit included) against one cold
+``MultiTaskRegressorCV`` with the trace structure (its comparison with single tasks and its refit included, no common part)
+against one cold
 ``MultiTaskRegressor`` at the chosen alpha, and against the same search done fit by fit. (c) ``add_task`` against a refit with
 one more task, 200 tasks with 30 examples of their own, d = 50. BLAS is pinned to one thread; times are CPU seconds, medians
 of several runs where a run is short, and of the repeats. Writes benchmarks/results/selection.json and selection.md.
@@ -58,7 +59,7 @@ def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
 
 def measure_search(make: Callable[[int], tuple[Any, Any, dict]], seed: int, one_by_one: bool) -> dict[str, float]:
     X, y, options = make(seed)
-    searching, search = seconds(lambda: MultiTaskRegressorCV("trace", **options, kernels=None).fit(X, y))
+    searching, search = seconds(lambda: MultiTaskRegressorCV("trace", **options, common=None, kernels=None).fit(X, y))
     cold = [seconds(lambda: MultiTaskRegressor("trace", alpha=search.alpha_, **options).fit(X, y)) for _ in range(5)]
     fitting, fit = float(np.median([spent for spent, _ in cold])), cold[0][1]
     row = {
