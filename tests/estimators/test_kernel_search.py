@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import Matern
 
 import taskloom
 from taskloom import MultiTaskClassifierCV, MultiTaskRegressor, MultiTaskRegressorCV
-from taskloom.estimators.cross_validation import kernel_portfolio
+from taskloom.estimators.cross_validation import kernel_portfolio, plain_models
 
 KERNELS = ["linear", ("rbf", ["median", 1.0])]
 
@@ -185,3 +186,49 @@ def test_many_rows_keep_the_linear_kernel_and_the_selection_says_so(monkeypatch,
     model = MultiTaskRegressorCV(alphas=4).fit(*curved)
     assert model.best_kernel_ == "linear"
     assert "no Gaussian kernel was tried: 80 rows are many" in model.selection_
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------------------------------------
+
+
+def stopping(monkeypatch, where, at):
+    """Ctrl-C at a call of ``cross_validate`` of the plain models, counted from 0."""
+    calls, real = [], plain_models.cross_validate
+
+    def cross_validate(*given):
+        calls.append(1)
+        if len(calls) == at + 1:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(where, "cross_validate", cross_validate)
+    return calls
+
+
+def test_an_interrupted_comparison_of_widths_leaves_the_estimator_unchanged(monkeypatch, curved):
+    calls = stopping(monkeypatch, plain_models, 2)
+    model = MultiTaskRegressorCV(alphas=4, common=None)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*curved)
+    assert len(calls) == 3
+    assert not hasattr(model, "alpha_")
+
+
+def test_an_interrupt_under_the_second_kernel_keeps_the_first(monkeypatch, curved):
+    calls = stopping(monkeypatch, plain_models, 1)
+    model = MultiTaskRegressorCV(kernels=KERNELS, alphas=4, common=None)
+    with pytest.warns(ConvergenceWarning, match="chose among the kernels that were tried on all folds"):
+        model.fit(*curved)
+    assert model.best_kernel_ == "linear"
+    assert len(calls) == 2
+
+
+def test_an_interrupt_beyond_the_end_of_a_grid_keeps_the_grid(monkeypatch, curved):
+    X, _ = curved
+    Y = np.sin(2 * X) @ np.ones((3, 2))
+    calls = stopping(monkeypatch, plain_models, 1)
+    model = MultiTaskRegressorCV(kernels=[("rbf", [0.3, 1.0])], alphas=10, common=None, tol=1e-3)
+    with pytest.warns(ConvergenceWarning, match="chose by the settings that were tried on all folds"):
+        model.fit(X, Y)
+    assert len(calls) == 2
+    assert len(model.cv_results_["param_alpha"]) == 10

@@ -108,9 +108,12 @@ def _score(search: Any, kernel: KernelCandidate, structures: list[Any], settings
     try:
         plain = PlainModels.of(twin, structures[:1], settings)
         plain.candidates[:] = plain.candidates[:1]
-        plain = replace(plain, single_task=plain.candidates[0])
-        plain.cross_validate()
+        candidate: Candidate = plain.candidates[0]
+        candidate.continues = True  # warnings about alphas that nobody asked for would be noise
+        plain = replace(plain, single_task=candidate)
+        done = plain.cross_validate()
     except ValueError:
         return np.nan
-    candidate: Candidate = plain.candidates[0]
+    if done[0] < done[1] or plain.interrupted:
+        raise KeyboardInterrupt  # nothing is complete yet
     return float(candidate.mean[candidate.best]) if candidate.folds else np.nan

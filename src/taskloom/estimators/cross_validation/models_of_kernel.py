@@ -30,6 +30,11 @@ class ModelsOfKernel:
     def folds(self) -> list[Split] | None:
         return next((models.cv_data.folds for models in (self.plain, self.sums) if models is not None), None)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C came when settings were complete on all folds."""
+        return any(models is not None and models.interrupted for models in (self.plain, self.sums))
+
     def finished(self, n_folds: int) -> ModelsOfKernel:
         """With the candidates that were tried on as many folds."""
 
@@ -47,13 +52,12 @@ class ModelsOfKernel:
             plain.cv_data.folds = folds
         if sums is not None:
             sums.cv_data.folds = folds
-        if sums is not None:
             folds = sums.make_folds()
             done = (len(folds), len(folds))
             if plain is not None:
                 plain.cv_data.folds, plain.cv_data.explained = folds, sums.cv_data.explained
         if plain is not None:
             done = plain.cross_validate(report)
-        if sums is not None and done[0] == done[1]:
+        if sums is not None and done[0] == done[1] and not self.interrupted:
             sums.search(after_setting)
         return done

@@ -34,6 +34,7 @@ class PlainModels:
     data: Prepared
     candidates: list[Candidate]
     single_task: Candidate  # one of the candidates, if these have independent tasks
+    interrupted: bool = False  # beyond the ends of the grids
 
     @classmethod
     def of(cls, search: Any, structures: list[Any], settings: tuple) -> PlainModels:
@@ -71,8 +72,14 @@ class PlainModels:
         done = cross_validate(self.cv_data, self.data, self.all_candidates, report)
         for _ in range(EXTENSIONS if done[0] == done[1] else 0):
             pairs = [(each, more) for each in self.all_candidates if (more := each.beyond()) is not None]
-            further = cross_validate(self.cv_data, self.data, [more for _, more in pairs]) if pairs else (0, 1)
+            if not pairs:
+                break
+            try:
+                further = cross_validate(self.cv_data, self.data, [more for _, more in pairs])
+            except KeyboardInterrupt:  # the grids so far are complete
+                further = (0, 1)
             if further[0] < further[1]:
+                self.interrupted = True
                 break
             for candidate, more in pairs:
                 candidate.absorb(more)

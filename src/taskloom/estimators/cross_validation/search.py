@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from itertools import pairwise
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -187,9 +188,15 @@ class CrossValidated(MultiTaskEstimator):
                 watch.part("setting").end()
 
         first = every[0].cross_validate(None, report, after_setting)
-        complete = first[0] == first[1] and all(
-            len(set(models.cross_validate(every[0].folds, report, after_setting))) == 1 for models in every[1:]
-        )
+        complete = first[0] == first[1]
+        for last, models in pairwise(every):
+            if not complete or last.interrupted:
+                break
+            try:
+                done = models.cross_validate(every[0].folds, report, after_setting)
+            except KeyboardInterrupt:  # the kernels before are complete
+                done = (0, 1)
+            complete = done[0] == done[1]
         if watch is not None:
             watch.end()
         return first, complete
@@ -268,7 +275,7 @@ def _interrupted(done: tuple[int, int], complete: bool, every: list[ModelsOfKern
         return f"The search was interrupted after {done[0]} of {done[1]} folds, and chose by these."
     if not complete:
         return "The search was interrupted, and chose among the kernels that were tried on all folds."
-    if any(models.sums is not None and models.sums.interrupted for models in every):
+    if any(models.interrupted for models in every):
         return "The search was interrupted, and chose by the settings that were tried on all folds."
     return ""
 

@@ -114,7 +114,7 @@ class Coupled(BatchDesign):
         (r, q), T, N = self.shape, self.problem.n_tasks, self.problem.observations.y.size
         if q < T or not self.l.min() > 0:
             return None
-        rising, U = psd_eigh(self.L.T @ self.L)
+        rising, U = psd_eigh(self.L.T @ self.L) if self.V is None else (self.l, self.V)
         a, V = rising[::-1], U[:, ::-1]
         exact = np.arange(min(q, MAX_SHARED_UNKNOWNS // max(r, 1) + 1))  # how many
         steps = STEPS_PER_ROOT * np.sqrt(a[exact] / a[-1]) * (4 * r * (N + q * T) + MULTIPLICATIONS_PER_STEP)
