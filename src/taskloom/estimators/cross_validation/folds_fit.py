@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
@@ -213,6 +214,16 @@ def explained_loss(cv_data: CVData, data: Prepared) -> ExplainedLoss | None:
     return ExplainedLoss.of_scored(as_loss(model.loss), scored, data.targets.wide)
 
 
+def in_threads(n_jobs: int | None, function: Callable, calls: Iterable[tuple]) -> Iterable[Any]:
+    """The results of calls in their order, as they come; one at a time in this thread where there is one job.
+
+    That way threads of the caller's own do not meet in the warning filters that scikit-learn's ``Parallel`` sets.
+    """
+    if effective_n_jobs(n_jobs) == 1:
+        return (function(*call) for call in calls)
+    return Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(delayed(function)(*call) for call in calls)
+
+
 def cross_validate(
     cv_data: CVData, data: Prepared, candidates: list[Candidate], report: Callable[[int, int, float], None] | None = None
 ) -> tuple[int, int]:
@@ -228,9 +239,7 @@ def cross_validate(
     folds = cv_data.folds = make_folds(cv_data, seen, n_rows, labelled) if cv_data.folds is None else cv_data.folds
     if model.unseen != "mean" or model.task_column is None:
         check_folds(folds, seen, n_rows, tasks, labelled)
-    runs = Parallel(n_jobs=cv_data.n_jobs, prefer="threads", return_as="generator")(
-        delayed(_run_fold)(cv_data, candidates, split) for split in folds
-    )
+    runs = in_threads(cv_data.n_jobs, _run_fold, [(cv_data, candidates, split) for split in folds])
     done: list[list[FoldResult]] = []
     try:
         for results in runs:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.parallel import Parallel, delayed
 
 from ..._component import warn
 from ...design.term_inputs import TermInputs, scaled_rows
@@ -29,7 +28,7 @@ from ..fitted import with_state
 from ..terms.fit_sum import prepared_sum
 from ..terms.prepared_sum import PreparedSum
 from .compass_search import CompassSearch, Point, rounded
-from .folds_fit import WORTH_A_WARNING, CVData, FoldScorer
+from .folds_fit import WORTH_A_WARNING, CVData, FoldScorer, in_threads
 from .results import Candidate, FoldResult, slim
 from .splitters import Split
 from .sum_start import first_alpha
@@ -216,9 +215,8 @@ class SumSearch:
         means = []
         for point in points:
             alpha, weights = self.setting(point)
-            run = Parallel(n_jobs=self.n_jobs, prefer="threads")
             each_fold = zip(self.folds, self.near, strict=True)
-            scored = list(run(delayed(Scored.of)(fold, alpha, weights, near) for fold, near in each_fold))
+            scored = list(in_threads(self.n_jobs, Scored.of, [(fold, alpha, weights, near) for fold, near in each_fold]))
             self.found[rounded(point)] = [each for each, _ in scored]
             means.append(float(np.mean([each.score for each, _ in scored])))
             if means[-1] > self.best:
